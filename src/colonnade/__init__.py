@@ -1,0 +1,57 @@
+"""Vertical federated learning: every organisation keeps its columns, together they carry one model.
+
+Public names are loaded when first used, so that the command answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Evaluate": "colonnade.session",
+    "Ledger": "colonnade.ledger",
+    "PartyEncoder": "colonnade.methods.splitnn",
+    "PartyTable": "colonnade.data",
+    "Policy": "colonnade.session",
+    "Run": "colonnade.launch",
+    "SplitNN": "colonnade.methods.splitnn",
+    "VerticalClassifier": "colonnade.launch",
+    "VerticalRegressor": "colonnade.launch",
+    "load_run": "colonnade.launch",
+    "simulate": "colonnade.launch",
+}
+
+if TYPE_CHECKING:
+    from colonnade.data import PartyTable
+    from colonnade.launch import Run, VerticalClassifier, VerticalRegressor, load_run, simulate
+    from colonnade.ledger import Ledger
+    from colonnade.methods.splitnn import PartyEncoder, SplitNN
+    from colonnade.session import Evaluate, Policy
+
+__all__ = [
+    "Evaluate",
+    "Ledger",
+    "PartyEncoder",
+    "PartyTable",
+    "Policy",
+    "Run",
+    "SplitNN",
+    "VerticalClassifier",
+    "VerticalRegressor",
+    "__version__",
+    "load_run",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'colonnade' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

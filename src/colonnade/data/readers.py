@@ -1,0 +1,360 @@
+"""Read a party's table from a CSV, TSV or Parquet file or from a database.
+
+A reader's own complaints often quote the cell they stumbled on, and a driver's the password it was given. So none of
+them is passed on: every error here is written anew, raised `from None`, with names, counts and line numbers only.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import pandas as pd
+
+from colonnade.data.columns import Kind
+from colonnade.data.table import PartyTable, canonical_whole_number
+from colonnade.errors import TableError, did_you_mean
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL, Connection, Engine, TextClause
+
+__all__ = ["read_table"]
+
+_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
+_CHUNK = 1 << 20
+_MAGIC = {
+    b"PAR1": "a Parquet file",
+    b"\x1f\x8b": "a gzip archive",
+    b"PK\x03\x04": "a zip archive or an Excel workbook",
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"SQLite format 3\x00": "an SQLite database",
+    codecs.BOM_UTF16_LE: "text in UTF-16",
+    codecs.BOM_UTF16_BE: "text in UTF-16",
+}
+
+
+def read_table(
+    source: str | Path,
+    *,
+    id: str,
+    label: str | None = None,
+    types: Mapping[str, Kind] | None = None,
+    drop: Iterable[str] = (),
+    query: str | None = None,
+    table: str | None = None,
+    name: str | None = None,
+    folder: str | Path | None = None,
+) -> PartyTable:
+    """Read a PartyTable from a file (.csv, .csv.gz, .tsv, .parquet) or an SQLAlchemy URL.
+
+    A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
+    CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose type
+    is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars, provided
+    that its header then contains the id column.
+    """
+    types = dict(types or {})
+    dropped = (drop,) if isinstance(drop, str) else tuple(drop)
+    if "://" in str(source):
+        frame = _read_database(str(source), query=query, table=table, folder=folder)
+        title = name or (f"database table '{table}'" if table else "the query's result")
+    else:
+        path = Path(folder or ".") / Path(source).expanduser()
+        if query is not None or table is not None:
+            raise TableError(
+                f"'{path.name}' is a file, but query or table is set as if it were a database. "
+                f"Remove the setting, or give a database URL."
+            )
+        frame = _read_file(path, id=id, types=types)
+        title = name or path.name
+    return PartyTable(frame, id=id, label=label, types=types, drop=dropped, name=title)
+
+
+# Files
+
+
+def _read_file(path: Path, *, id: str, types: Mapping[str, Kind]) -> pd.DataFrame:
+    name = path.name
+    suffix = next((suffix for suffix in sorted(_SUFFIXES, key=len)[::-1] if name.lower().endswith(suffix)), None)
+    if path.is_dir():
+        raise TableError(f"'{name}' is a folder. Name one file inside it ({', '.join(_SUFFIXES)}).")
+    if not path.exists():
+        raise TableError(f"There is no file '{name}' in the folder '{path.parent}'. {_similar_file(path)}")
+    if suffix is None:
+        raise TableError(
+            f"'{name}' has a suffix colonnade does not read. Use one of {', '.join(_SUFFIXES)}, or a database URL."
+        )
+    try:
+        if path.stat().st_size == 0:
+            raise TableError(f"'{name}' is an empty file. Check that the export behind it finished.")
+        if suffix == ".parquet":
+            return _read_parquet(path)
+        return _read_csv(path, suffix=suffix, id=id, types=types)
+    except OSError as error:
+        raise TableError(f"'{name}' cannot be read ({type(error).__name__}). Check its permissions.") from None
+
+
+def _similar_file(path: Path) -> str:
+    if not path.parent.is_dir():
+        return "That folder does not exist either; check the path."
+    return did_you_mean(path.name, [file.name for file in path.parent.iterdir() if file.name.endswith(_SUFFIXES)])
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with path.open("rb") as file:
+        head = file.read(16)
+        file.seek(-min(4, path.stat().st_size), 2)
+        tail = file.read(4)
+    if head[:4] != b"PAR1":
+        raise _not_what_its_name_says(path, head, expected="a Parquet file")
+    if tail != b"PAR1":
+        raise TableError(f"'{path.name}' begins as a Parquet file but its end is missing. Copy or export it again.")
+    try:
+        with pq.ParquetFile(path) as file:
+            # Without pandas' own notes in the file, an id that was saved as a frame's index comes back as a column.
+            frame: pd.DataFrame = file.read().to_pandas(ignore_metadata=True, date_as_object=False)
+    except (pa.ArrowException, OSError):
+        raise TableError(f"'{path.name}' is a damaged Parquet file. Copy or export it again.") from None
+    unnamed_index = [column for column in frame.columns if str(column).startswith("__index_level_")]
+    return frame.drop(columns=unnamed_index) if unnamed_index else frame
+
+
+def _read_csv(path: Path, *, suffix: str, id: str, types: Mapping[str, Kind]) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    compressed = suffix == ".csv.gz"
+    _check_text(path, compressed=compressed)
+    separator, header = _read_header(path, compressed=compressed, tabs=suffix == ".tsv", id=id)
+    as_written = {id} | {column for column, kind in types.items() if kind == "categorical"}
+    ragged: list[int] = []
+
+    def note_ragged(row: Any) -> str:
+        ragged.append(int(row.actual_columns))
+        return "skip"
+
+    try:
+        frame: pd.DataFrame = arrow_csv.read_csv(
+            pa.input_stream(str(path), compression="gzip" if compressed else None),
+            # A row that does not fit its header is a fault in the file; pandas would fill or shift it in silence.
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=separator, newlines_in_values=True, invalid_row_handler=note_ragged
+            ),
+            convert_options=arrow_csv.ConvertOptions(column_types={column: pa.string() for column in as_written}),
+        ).to_pandas(date_as_object=False)
+    except pa.ArrowException:
+        raise TableError(
+            f"'{path.name}' cannot be read as a table of {len(header)} columns. "
+            f"Look for an unclosed quote or a cell of more than a million characters."
+        ) from None
+    if ragged:
+        raise TableError(
+            f"'{path.name}' has {len(ragged)} rows that do not have the {len(header)} fields of its header; the first "
+            f"of them has {ragged[0]}. Quote cells that contain the separator, and export the file again."
+        )
+    if id in header and types.get(id) is None and header.count(id) == 1:
+        ids = frame[id].tolist()
+        if all(isinstance(identifier, str) and canonical_whole_number(identifier) for identifier in ids):
+            frame[id] = pd.Series([int(identifier) for identifier in ids], dtype=object, index=frame.index)
+    return frame
+
+
+def _check_text(path: Path, *, compressed: bool) -> None:
+    """Refuse a file that is not UTF-8 text, by its first bytes, by NUL bytes or by decoding it."""
+    with path.open("rb") as file:
+        head = file.read(16)
+    if compressed and head[:2] != b"\x1f\x8b":
+        raise _not_what_its_name_says(path, head, expected="a gzip archive of CSV text")
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    is_blank = True
+    try:
+        with _open_bytes(path, compressed=compressed) as file:
+            chunk = file.read(_CHUNK)
+            if _kind_by_magic(chunk) or b"\x00" in chunk:
+                raise _not_what_its_name_says(path, chunk[:16], expected="CSV text")
+            while chunk:
+                if b"\x00" in chunk:
+                    raise TableError(f"'{path.name}' has NUL bytes and so is no CSV text. Copy or export it again.")
+                is_blank = not decoder.decode(chunk).strip("\ufeff \t\r\n") and is_blank
+                chunk = file.read(_CHUNK)
+            decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        raise TableError(
+            f"'{path.name}' is not encoded in UTF-8 (a byte order mark is fine), which is what colonnade expects. "
+            f"Save it again as UTF-8; Windows programs often write cp1252."
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise TableError(f"'{path.name}' is a damaged gzip archive. Copy or compress it again.") from None
+    if is_blank:
+        raise TableError(f"'{path.name}' has no text in it. Check that the export behind it finished.")
+
+
+def _read_header(path: Path, *, compressed: bool, tabs: bool, id: str) -> tuple[str, list[str]]:
+    """Return the separator and the header's names; another separator than a comma must show the id column."""
+    with _open_bytes(path, compressed=compressed) as file:
+        lines = (line.decode("utf-8-sig").rstrip("\r\n") for line in file)
+        first = next(line for line in lines if line)
+    separators = ["\t"] if tabs else [",", ";", "\t", "|"]
+    headers = {separator: next(csv.reader([first], delimiter=separator)) for separator in separators}
+    fitting = [separator for separator in separators if id in headers[separator]]
+    separator = (fitting or separators)[0]
+    return separator, headers[separator]
+
+
+def _open_bytes(path: Path, *, compressed: bool) -> IO[bytes] | gzip.GzipFile:
+    if compressed:
+        return gzip.open(path, "rb")
+    return path.open("rb")
+
+
+def _kind_by_magic(head: bytes) -> str | None:
+    return next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def _not_what_its_name_says(path: Path, head: bytes, *, expected: str) -> TableError:
+    kind = _kind_by_magic(head) or ("binary data" if b"\x00" in head else "something else")
+    return TableError(
+        f"'{path.name}' should be {expected} by its name, but its content is {kind}. "
+        f"Rename it to what it is, or export it again."
+    )
+
+
+# Databases
+
+
+def _read_database(source: str, *, query: str | None, table: str | None, folder: str | Path | None) -> pd.DataFrame:
+    import sqlalchemy as sa
+
+    if (query is None) == (table is None):
+        given = "both query and table" if query is not None else "neither query nor table"
+        raise TableError(f"A database source was given with {given}. Set exactly one of them.")
+    try:
+        url = sa.make_url(source)
+    except (sa.exc.ArgumentError, ValueError):
+        raise TableError(
+            "The source looks like a database URL but cannot be taken apart. "
+            "Write it as dialect+driver://user:password@host:port/database, with special characters percent-encoded."
+        ) from None
+    if url.get_backend_name() == "sqlite":
+        url = _sqlite_in_folder(url, folder)
+    engine = _engine(url)
+    try:
+        with _connect(engine, url) as connection:
+            statement = _statement(connection, query=query, table=table)
+            try:
+                result = connection.execute(statement)
+                if not result.returns_rows:
+                    raise TableError("The query returns no rows at all by its nature. Use a SELECT.")
+                return pd.DataFrame.from_records([tuple(row) for row in result], columns=list(result.keys()))
+            except sa.exc.SQLAlchemyError as error:
+                what = "query" if table is None else f"table '{table}'"
+                raise TableError(f"The {what} failed at {_shown(url)}{_reason(error)} {_QUERY_ADVICE}") from None
+    finally:
+        engine.dispose()
+
+
+_QUERY_ADVICE = "Try it in a database client with the same user."
+
+
+def _statement(connection: Connection, *, query: str | None, table: str | None) -> TextClause:
+    import sqlalchemy as sa
+
+    if table is None:
+        # SQLAlchemy would take `:word` for a parameter; a query here has none.
+        return sa.text((query or "").replace(":", "\\:"))
+    schema, _, bare = table.rpartition(".")
+    inspector = sa.inspect(connection)
+    try:
+        if not inspector.has_table(bare, schema=schema or None):
+            names = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
+            raise TableError(f"The database has no table or view '{table}'. {did_you_mean(bare, names)}")
+    except sa.exc.SQLAlchemyError as error:
+        raise TableError(
+            f"The tables of {_shown(connection.engine.url)} cannot be listed{_reason(error)} {_QUERY_ADVICE}"
+        ) from None
+    quote = connection.dialect.identifier_preparer.quote
+    qualified = f"{quote(schema)}.{quote(bare)}" if schema else quote(bare)
+    return sa.text(f"SELECT * FROM {qualified}".replace(":", "\\:"))  # noqa: S608 (quoted by the dialect)
+
+
+def _sqlite_in_folder(url: URL, folder: str | Path | None) -> URL:
+    """Resolve a database file against `folder`, and refuse one that is not there: SQLite would create it."""
+    if url.database in (None, "", ":memory:") or str(url.database).startswith("file:"):
+        return url
+    path = Path(folder or ".") / str(url.database)
+    if not path.is_file():
+        siblings = [file.name for file in path.parent.iterdir() if file.is_file()] if path.parent.is_dir() else []
+        raise TableError(
+            f"There is no SQLite file '{path.name}' in the folder '{path.parent}'. {did_you_mean(path.name, siblings)}"
+        )
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head and not head.startswith(b"SQLite format 3\x00"):
+        raise _not_what_its_name_says(path, head, expected="an SQLite database")
+    return url.set(database=str(path))
+
+
+def _engine(url: URL) -> Engine:
+    import sqlalchemy as sa
+
+    is_postgres = url.get_backend_name() == "postgresql"
+    try:
+        # libpq would wait for minutes on a host that does not answer.
+        arguments = {"connect_timeout": 10} if is_postgres and "connect_timeout" not in url.query else {}
+        return sa.create_engine(url, poolclass=sa.NullPool, connect_args=arguments)
+    except sa.exc.NoSuchModuleError:
+        raise TableError(
+            f"SQLAlchemy knows no database '{url.drivername}'. "
+            f"{did_you_mean(url.drivername, ['sqlite', 'postgresql+psycopg'])}"
+        ) from None
+    except ImportError as error:
+        if is_postgres:
+            remedy = "Run pip install colonnade[postgres] and begin the URL with postgresql+psycopg://."
+        else:
+            remedy = "Install that driver beside colonnade."
+        raise TableError(
+            f"The database driver '{error.name or url.drivername}' for {_shown(url)} is not installed. {remedy}"
+        ) from None
+
+
+def _connect(engine: Engine, url: URL) -> Connection:
+    import sqlalchemy as sa
+
+    try:
+        return engine.connect()
+    except sa.exc.SQLAlchemyError as error:
+        said = str(getattr(error, "orig", None) or "").strip().splitlines()
+        secrets = [str(url.password or ""), *(str(value) for value in url.query.values())]
+        safe = said and not any(secret and secret in said[0] for secret in secrets)
+        reason = f": {said[0].rstrip('.')}" if safe else ""
+        raise TableError(
+            f"Cannot connect to {_shown(url)}{reason}. "
+            f"Check that the server runs, and the host, port, user and password."
+        ) from None
+
+
+def _shown(url: URL) -> str:
+    """Return the URL for an error: no password, and no options, which may hold one too."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def _reason(error: Exception) -> str:
+    """Say why a statement failed, as far as that cannot quote a row.
+
+    PostgreSQL's class 42 (unknown names, syntax, rights) and SQLite's messages on the same speak about the statement
+    only. Any other message may quote a value, so only its type is told.
+    """
+    origin = getattr(error, "orig", None)
+    state, diagnosis = getattr(origin, "sqlstate", None), getattr(origin, "diag", None)
+    if state is not None and state.startswith("42") and diagnosis is not None:
+        return f": {diagnosis.message_primary}."
+    if str(origin).startswith(("no such table", "no such column", "no such function", 'near "')):
+        return f": {origin}."
+    return f" ({type(origin or error).__name__})."

@@ -1,0 +1,185 @@
+"""Shared rows, their split into training and held-out parts, and batches."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from colonnade.data.table import PartyTable, canonical_id_bytes
+from colonnade.errors import AlignmentError, ConfigError
+
+__all__ = ["AlignedRows", "IdFormat", "Split", "align_by_equality", "batches", "order_ids", "split_rows"]
+
+
+@dataclass(frozen=True, eq=False)
+class AlignedRows:
+    """Say which of a party's rows are shared, in the order all parties agreed on, and which are not.
+
+    `positions[k]` is this party's row of the k-th shared id; `rest` are its other rows in its own order; `protocol`
+    says how the shared rows were found.
+    """
+
+    positions: npt.NDArray[np.int64]
+    rest: npt.NDArray[np.int64]
+    protocol: str
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Divide the aligned rows: three ascending arrays of places in the agreed order."""
+
+    train: npt.NDArray[np.int64]
+    validation: npt.NDArray[np.int64]
+    test: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class IdFormat:
+    """Summarise what a party's ids look like, without any of them.
+
+    `is_text` tells text from whole numbers. The other claims are about all ids, save `has_leading_zeros` and
+    `has_spaces`, which need one id only.
+    """
+
+    is_text: bool
+    is_digits: bool
+    shortest: int
+    longest: int
+    has_leading_zeros: bool
+    has_spaces: bool
+    letters: str
+
+    @classmethod
+    def of(cls, ids: npt.NDArray[np.object_]) -> IdFormat:
+        """Summarise an array of ids as a PartyTable holds them."""
+        texts = [str(identifier) for identifier in ids]
+        has_upper = any(text != text.lower() for text in texts)
+        has_lower = any(text != text.upper() for text in texts)
+        letters = {(True, True): "mixed", (True, False): "upper", (False, True): "lower"}.get((has_upper, has_lower))
+        return cls(
+            is_text=any(isinstance(identifier, str) for identifier in ids),
+            is_digits=all(text.isdecimal() for text in texts),
+            shortest=min(map(len, texts), default=0),
+            longest=max(map(len, texts), default=0),
+            has_leading_zeros=any(len(text) > 1 and text[0] == "0" for text in texts),
+            has_spaces=any(text != text.strip() for text in texts),
+            letters=letters or "none",
+        )
+
+    def __str__(self) -> str:
+        length = str(self.shortest) if self.shortest == self.longest else f"{self.shortest}-{self.longest}"
+        parts = ["text" if self.is_text else "whole numbers", f"length {length}"]
+        if self.is_text and self.is_digits:
+            parts.insert(1, "all digits")
+        if self.letters != "none":
+            parts.append(f"{self.letters} case")
+        if self.has_leading_zeros:
+            parts.append("some with leading zeros")
+        if self.has_spaces:
+            parts.append("some with spaces around")
+        return ", ".join(parts)
+
+
+def align_by_equality(tables: Mapping[str, PartyTable], seed: int) -> dict[str, AlignedRows]:
+    """Find the shared rows by comparing ids in the open, which only a simulation may do.
+
+    The agreed order depends on the seed and the shared ids, not on the order of any table's rows.
+    """
+    if len(tables) < 2:
+        raise AlignmentError(f"Alignment needs at least two tables and got {len(tables)}. Add the partner's table.")
+    indexes = {party: pd.Index(table.ids, dtype=object) for party, table in tables.items()}
+    shared = reduce(lambda left, right: left[right.get_indexer(left) >= 0], indexes.values()).to_numpy()
+    if not len(shared):
+        raise AlignmentError(_nothing_shared({party: IdFormat.of(table.ids) for party, table in tables.items()}))
+
+    agreed = pd.Index(shared[order_ids(shared, seed)], dtype=object)
+    aligned = {}
+    for party, index in indexes.items():
+        positions = index.get_indexer(agreed).astype(np.int64)
+        is_rest = np.ones(len(index), dtype=bool)
+        is_rest[positions] = False
+        aligned[party] = AlignedRows(positions, np.flatnonzero(is_rest), protocol="plain equality (simulation only)")
+    return aligned
+
+
+def order_ids(ids: npt.NDArray[np.object_], seed: int) -> npt.NDArray[np.int64]:
+    """Return the places of ids in the agreed order: ascending SHA-256 of the seed and the id's canonical bytes."""
+    start = hashlib.sha256(b"%d\x00" % seed)
+    digests = []
+    for identifier in ids:
+        summary = start.copy()
+        summary.update(canonical_id_bytes(identifier))
+        digests.append(summary.digest())
+    return np.array(sorted(range(len(digests)), key=digests.__getitem__), dtype=np.int64)
+
+
+def split_rows(count: int, *, validation_fraction: float, test_fraction: float, seed: int) -> Split:
+    """Divide `count` aligned rows by a seeded shuffle; the same arguments give the same split at every party."""
+    for setting, fraction in [("validation_fraction", validation_fraction), ("test_fraction", test_fraction)]:
+        if not 0.0 <= fraction < 1.0:
+            raise ConfigError(f"{setting} is {fraction}. Choose a number from 0 up to, but not including, 1.")
+    if validation_fraction + test_fraction >= 1.0:
+        raise ConfigError(
+            f"validation_fraction and test_fraction add up to {validation_fraction + test_fraction}. "
+            f"Leave something to train on: choose fractions that add up to less than 1."
+        )
+    test_count, validation_count = round(count * test_fraction), round(count * validation_fraction)
+    wanted = {
+        "training": (1.0 - validation_fraction - test_fraction, count - test_count - validation_count),
+        "validation": (validation_fraction, validation_count),
+        "test": (test_fraction, test_count),
+    }
+    for part, (fraction, size) in wanted.items():
+        if fraction > 0 and size < 1:
+            raise AlignmentError(
+                f"With {count} shared rows the {part} part would be empty. Use larger tables or change the fractions."
+            )
+    shuffled = _generator(seed).permutation(count).astype(np.int64)
+    test, validation, train = np.split(shuffled, [test_count, test_count + validation_count])
+    return Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+
+
+def batches(rows: int | npt.NDArray[np.int64], size: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:
+    """Shuffle rows (positions, or a count of them) by the seed and return batches; the last may be smaller."""
+    if size < 1:
+        raise ConfigError(f"The batch size is {size}. Choose at least 1.")
+    shuffled = _generator(seed).permutation(rows).astype(np.int64)
+    return (shuffled[start : start + size] for start in range(0, len(shuffled), size))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    if seed < 0:
+        raise ConfigError(f"The seed is {seed}. Choose 0 or a positive whole number.")
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def _nothing_shared(formats: Mapping[str, IdFormat]) -> str:
+    """Explain an empty alignment from the formats of the ids alone."""
+    described = "; ".join(f"{party}: {summary}" for party, summary in formats.items())
+    seen = list(formats.values())
+    causes = []
+    if len({summary.is_text for summary in seen}) > 1:
+        causes.append(
+            "some parties hold numbers and others text, which never equal one another "
+            '(set the id column\'s type to "categorical" at every party)'
+        )
+    if len({summary.has_leading_zeros for summary in seen if summary.is_digits}) > 1:
+        causes.append("leading zeros may be kept at one party and lost at another")
+    if len({summary.letters for summary in seen if summary.letters != "none"}) > 1:
+        causes.append("upper and lower case may differ")
+    if len({summary.has_spaces for summary in seen}) > 1:
+        causes.append("spaces around ids may be left at one party")
+    if max(summary.shortest for summary in seen) > min(summary.longest for summary in seen):
+        causes.append("no length occurs at all parties, so a prefix, padding or a hash may differ")
+    if not causes:
+        causes.append("the formats agree, so the tables may be about different people or use different id systems")
+    return f"The parties share no row. Their ids look like this: {described}. Likely: {'; '.join(causes)}."

@@ -1,0 +1,405 @@
+"""PartyTable: one party's rows and columns, checked once so that nothing later has to ask again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
+from colonnade.errors import TableError, did_you_mean
+
+__all__ = ["PartyTable", "canonical_id_bytes", "canonical_whole_number"]
+
+# Twenty characters hold every 64-bit integer, signed or not; longer digits are serial numbers, better kept as text.
+_CANONICAL_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}|[1-9][0-9]{19}")
+_LARGEST_EXACT_FLOAT = 2**53
+
+
+class PartyTable:
+    """Hold one party's rows: an id column, feature columns, and a label column if this party has it.
+
+    `types` overrides what a column looks like: `{"postcode": "categorical"}`. For the id column, "categorical" makes
+    ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
+    ignore, `name` stands for the table in errors.
+
+    The table copies what it needs, and its arrays are read-only.
+
+    >>> table = PartyTable(pd.DataFrame({"id": [7, 8], "age": [30, None]}), id="id", name="bank")
+    >>> table.columns
+    (Column(name='age', kind='numeric', missing=1, distinct=1),)
+    """
+
+    name: str
+    id_column: str
+    label_column: str | None
+    ids: npt.NDArray[np.object_]
+    labels: npt.NDArray[Any] | None
+
+    def __init__(
+        self,
+        frame: pd.DataFrame,
+        *,
+        id: str,
+        label: str | None = None,
+        types: Mapping[str, Kind] | None = None,
+        drop: Iterable[str] = (),
+        name: str = "table",
+    ) -> None:
+        if not isinstance(frame, pd.DataFrame):
+            raise TableError(
+                f"{name} was given a {type(frame).__name__} instead of a pandas DataFrame. "
+                f"Pass a DataFrame, or use PartyTable.read for a file or a database."
+            )
+        types = dict(types or {})
+        dropped = {drop} if isinstance(drop, str) else set(drop)
+        series_by_name = _columns_by_name(frame, name)
+        _check_names(frame, series_by_name, id=id, label=label, types=types, dropped=dropped, name=name)
+        if not len(frame):
+            raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
+
+        self.name = name
+        self.id_column = id
+        self.label_column = label
+        self.ids = _read_ids(series_by_name[id], name=name, column=id, override=types.get(id))
+        self.labels = None
+        if label is not None:
+            self.labels = _read_labels(series_by_name[label], name=name, column=label, override=types.get(label))
+
+        features = [column for column in series_by_name if column not in {id, label} | dropped]
+        if not features and label is None:
+            raise TableError(
+                f"{name} has no feature column and no label, so it could add nothing to a model. "
+                f"Add columns, or name its label column."
+            )
+        self._kinds: dict[str, Kind] = {}
+        self._values: dict[str, npt.NDArray[Any]] = {}
+        for column in features:
+            kind, values = read_column(
+                series_by_name[column], where=f"Column '{column}' of {name}", override=types.get(column)
+            )
+            self._kinds[column] = kind
+            self._values[column] = values
+        self._freeze()
+
+    @classmethod
+    def read(
+        cls,
+        source: str | Path,
+        *,
+        id: str,
+        label: str | None = None,
+        types: Mapping[str, Kind] | None = None,
+        drop: Iterable[str] = (),
+        query: str | None = None,
+        table: str | None = None,
+        name: str | None = None,
+        folder: str | Path | None = None,
+    ) -> PartyTable:
+        """Read a table from a CSV, TSV or Parquet file or from a database; see `read_table`."""
+        from colonnade.data.readers import read_table
+
+        return read_table(
+            source, id=id, label=label, types=types, drop=drop, query=query, table=table, name=name, folder=folder
+        )
+
+    @property
+    def rows(self) -> int:
+        """Count the rows."""
+        return len(self.ids)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Name the feature columns in the order of the source."""
+        return tuple(self._kinds)
+
+    @property
+    def has_label(self) -> bool:
+        """Tell whether this party holds the label."""
+        return self.labels is not None
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Describe the feature columns."""
+        return tuple(self._describe_column(name) for name in self._kinds)
+
+    def values(self, column: str) -> npt.NDArray[Any]:
+        """Return a feature column: float64 with NaN where missing, or text with None where missing."""
+        try:
+            return self._values[column]
+        except KeyError:
+            raise TableError(
+                f"{self.name} has no feature column '{column}'. {did_you_mean(column, self._kinds)}"
+            ) from None
+
+    def take(self, positions: npt.ArrayLike) -> PartyTable:
+        """Return the rows at the given positions, in the given order, as a table of the same columns and kinds.
+
+        The result may be empty and its label may be constant: it is a part of a table that was already checked.
+        """
+        chosen = np.asarray(positions)
+        if chosen.size == 0:
+            chosen = chosen.astype(np.int64)
+        if chosen.ndim != 1 or chosen.dtype.kind not in "iu":
+            raise TableError(
+                f"{self.name} cannot take rows by {chosen.ndim}-dimensional positions of type {chosen.dtype}. "
+                f"Pass a list of row numbers."
+            )
+        outside = int(((chosen < 0) | (chosen >= self.rows)).sum())
+        if outside:
+            raise TableError(
+                f"{outside} of {chosen.size} positions lie outside {self.name}, which has {self.rows} rows. "
+                f"Take positions from an alignment or a split of this very table."
+            )
+        repeated = chosen.size - np.unique(chosen).size
+        if repeated:
+            raise TableError(
+                f"{repeated} positions into {self.name} repeat earlier ones. "
+                f"Take each row at most once, as ids are unique."
+            )
+        part = object.__new__(PartyTable)
+        part.name, part.id_column, part.label_column = self.name, self.id_column, self.label_column
+        part.ids = self.ids[chosen]
+        part.labels = None if self.labels is None else self.labels[chosen]
+        part._kinds = dict(self._kinds)
+        part._values = {name: values[chosen] for name, values in self._values.items()}
+        part._freeze()
+        return part
+
+    def describe(self) -> dict[str, Any]:
+        """Return a summary for JSON: names, kinds and counts, no cell's content."""
+        return {
+            "name": self.name,
+            "rows": self.rows,
+            "id": self.id_column,
+            "label": self.label_column,
+            "columns": [
+                {"name": column.name, "kind": column.kind, "missing": column.missing, "distinct": column.distinct}
+                for column in self.columns
+            ],
+        }
+
+    def digest(self) -> str:
+        """Return a SHA-256 over ids, columns, values and label, in row order.
+
+        The table's name, the file's format and the storage types stay out of it, so the same content read from CSV and
+        from Parquet has the same digest as long as the kinds agree. It is not a secret hash: who can guess the whole
+        table can check the guess, so keep it within the party.
+        """
+        header = {"id": self.id_column, "label": self.label_column, "columns": list(self._kinds.items())}
+        summary = hashlib.sha256(json.dumps(header).encode())
+        _add_texts(summary, [canonical_id_bytes(identifier) for identifier in self.ids])
+        for values in [*self._values.values(), *([] if self.labels is None else [self.labels])]:
+            _add_values(summary, values)
+        return summary.hexdigest()
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def __repr__(self) -> str:
+        label = f", label={self.label_column!r}" if self.has_label else ""
+        return f"PartyTable({self.name!r}, rows={self.rows}, features={len(self._kinds)}{label})"
+
+    def _describe_column(self, name: str) -> Column:
+        values = self._values[name]
+        absent = np.isnan(values) if self._kinds[name] == "numeric" else values == None  # noqa: E711 (elementwise)
+        distinct = len(pd.unique(values[~absent]))
+        return Column(name=name, kind=self._kinds[name], missing=int(absent.sum()), distinct=distinct)
+
+    def _freeze(self) -> None:
+        for array in [self.ids, *self._values.values(), *([] if self.labels is None else [self.labels])]:
+            array.flags.writeable = False
+
+
+def canonical_whole_number(text: str) -> bool:
+    """Tell whether a text is how an integer prints itself: no leading zeros, no plus sign, no `-0`."""
+    return _CANONICAL_WHOLE_NUMBER.fullmatch(text) is not None
+
+
+def canonical_id_bytes(identifier: str | int) -> bytes:
+    """Return the bytes that stand for an id in every hash; 7 and "7" differ, and every party gets the same.
+
+    >>> canonical_id_bytes(7), canonical_id_bytes("7")
+    (b'i7', b's7')
+    """
+    if isinstance(identifier, str):
+        return b"s" + identifier.encode("utf-8", "surrogatepass")
+    return b"i%d" % identifier
+
+
+def _columns_by_name(frame: pd.DataFrame, name: str) -> dict[str, pd.Series[Any]]:
+    """Return the columns under their names as text, refusing names that repeat."""
+    names = [str(column) for column in frame.columns]
+    repeated = sorted(column for column, times in Counter(names).items() if times > 1)
+    if repeated:
+        raise TableError(
+            f"{name} has {len(repeated)} column names that occur more than once: {', '.join(repeated)}. Rename them."
+        )
+    return {column: frame.iloc[:, position] for position, column in enumerate(names)}
+
+
+def _check_names(
+    frame: pd.DataFrame,
+    known: Mapping[str, Any],
+    *,
+    id: str,
+    label: str | None,
+    types: Mapping[str, Kind],
+    dropped: set[str],
+    name: str,
+) -> None:
+    """Refuse names that do not exist or contradict one another."""
+    if id not in known and id in frame.index.names:
+        raise TableError(f"The id '{id}' of {name} is the frame's index, not a column. Call reset_index() first.")
+    roles = [("id", id), *([] if label is None else [("label", label)])]
+    roles += [("drop", column) for column in sorted(dropped)] + [("types", column) for column in types]
+    for role, column in roles:
+        if column not in known:
+            raise TableError(f"{name} has no column '{column}', named under {role}. {did_you_mean(column, known)}")
+    if id == label:
+        raise TableError(f"{name} names '{id}' as both id and label. Choose two different columns.")
+    for role, column in roles[: 1 if label is None else 2]:
+        if column in dropped:
+            raise TableError(f"{name} names '{column}' under both {role} and drop. Remove it from one of them.")
+    for column, kind in types.items():
+        if kind not in ("numeric", "categorical"):
+            raise TableError(
+                f"{name} sets column '{column}' to an unknown type '{kind}'. "
+                f"{did_you_mean(str(kind), ['numeric', 'categorical'])}"
+            )
+    nameless = [place for place, column in enumerate(known, start=1) if not column.strip() and column not in dropped]
+    if nameless:
+        raise TableError(
+            f"Column {nameless[0]} of {name} has no name. Name it, or write the file without its index (index=False)."
+        )
+
+
+def _read_ids(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[np.object_]:
+    """Return ids as Python ints or strings, all of one kind, none missing, none twice."""
+    cells = cells_of(series)
+    missing = cells.count(None)
+    if missing:
+        raise TableError(
+            f"The id column '{column}' of {name} is empty in {missing} of {len(cells)} rows. "
+            f"Fill those ids or remove the rows."
+        )
+    ids = [_plain_id(cell) for cell in cells]
+    unusable = Counter(type(cell).__name__ for cell, plain in zip(cells, ids, strict=True) if plain is None)
+    if unusable:
+        kinds = ", ".join(f"{count} of type {kind}" for kind, count in sorted(unusable.items()))
+        raise TableError(
+            f"The id column '{column}' of {name} has values that cannot be ids: {kinds}. "
+            f"Use whole numbers or text; a float that is not whole, or beyond 2**53, does not identify a row."
+        )
+    array = np.empty(len(ids), dtype=object)
+    array[:] = _one_form(ids, name=name, column=column, override=override)
+
+    index = pd.Index(array, dtype=object)
+    repeats = index.duplicated(keep=False)
+    if repeats.any():
+        raise TableError(
+            f"The id column '{column}' of {name} has {index[repeats].nunique()} ids that occur more than once, "
+            f"in {int(repeats.sum())} rows. Keep one row for each id."
+        )
+    return array
+
+
+def _plain_id(cell: Any) -> str | int | None:
+    """Return an id as a Python str or int, or None where it is neither."""
+    if isinstance(cell, (str, UUID)):
+        return str(cell)
+    if isinstance(cell, (bool, np.bool_)):
+        return None
+    if isinstance(cell, (int, np.integer)):
+        return int(cell)
+    if isinstance(cell, Decimal) and cell.is_finite() and cell == int(cell):
+        return int(cell)
+    if isinstance(cell, (float, np.floating)) and float(cell).is_integer() and abs(float(cell)) <= _LARGEST_EXACT_FLOAT:
+        return int(cell)
+    return None
+
+
+def _one_form(ids: Sequence[Any], *, name: str, column: str, override: Kind | None) -> Sequence[str | int]:
+    if override == "categorical":
+        return [str(identifier) for identifier in ids]
+    texts = sum(isinstance(identifier, str) for identifier in ids)
+    if override == "numeric":
+        unusable = sum(isinstance(identifier, str) and not identifier.strip().isdecimal() for identifier in ids)
+        if unusable:
+            raise TableError(
+                f"The id column '{column}' of {name} is set to numeric, but {unusable} of {len(ids)} ids are not whole "
+                f"numbers. Set its type to categorical at every party."
+            )
+        return [int(identifier) for identifier in ids]
+    if 0 < texts < len(ids):
+        raise TableError(
+            f"The id column '{column}' of {name} mixes {len(ids) - texts} numbers and {texts} texts, which never equal "
+            f'one another. Set types = {{{column} = "categorical"}} to make them all text.'
+        )
+    return ids
+
+
+def _read_labels(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[Any]:
+    """Return labels as bool, int64, float64 or text, none missing and not all the same."""
+    where = f"The label column '{column}' of {name}"
+    cells = cells_of(series)
+    missing = cells.count(None)
+    if missing == len(cells):
+        raise TableError(f"{where} is empty in every row. Name another column, or leave the label out.")
+    if missing:
+        raise TableError(f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows.")
+
+    kind, values = read_column(series, where=where, override=override)
+    if override is None:
+        kind, values = _narrow_labels(cells, kind, values)
+    if len(pd.unique(values)) < 2:
+        raise TableError(f"{where} has the same value in all {len(cells)} rows. A model needs at least two.")
+    return values
+
+
+def _narrow_labels(cells: list[Any], kind: Kind, values: npt.NDArray[Any]) -> tuple[Kind, npt.NDArray[Any]]:
+    """Keep what reading a label as a feature column would lose: bools, whole numbers, leading zeros of class names."""
+    if all(isinstance(cell, (bool, np.bool_)) for cell in cells):
+        return kind, np.array(cells, dtype=bool)
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    if any(text.strip().isdecimal() and not canonical_whole_number(text.strip()) for text in texts):
+        names = np.empty(len(cells), dtype=object)
+        names[:] = [text_of(cell) for cell in cells]
+        return "categorical", names
+    whole = all(
+        canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
+        for cell in cells
+    )
+    if kind == "numeric" and whole and np.abs(values).max() <= _LARGEST_EXACT_FLOAT:
+        return kind, values.astype(np.int64)
+    return kind, values
+
+
+def _add_values(summary: hashlib._Hash, values: npt.NDArray[Any]) -> None:
+    if values.dtype == object:
+        # Each different text once and then which row has which: same content, same bytes, and quick.
+        codes, texts = pd.factorize(values)
+        summary.update(b"text")
+        _add_texts(summary, [text.encode("utf-8", "surrogatepass") for text in texts])
+        summary.update(codes.astype("<i8").tobytes())
+        return
+    numbers = values.astype("<f8") + 0.0  # turns -0.0 into 0.0
+    numbers[np.isnan(numbers)] = np.nan  # one bit pattern for every missing cell
+    summary.update(b"numbers" + numbers.tobytes())
+
+
+def _add_texts(summary: hashlib._Hash, texts: Sequence[bytes]) -> None:
+    """Hash texts with their lengths, so that no two lists of texts look alike."""
+    summary.update(np.array([len(texts), *map(len, texts)], dtype="<i8").tobytes())
+    summary.update(b"".join(texts))

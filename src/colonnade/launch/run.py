@@ -1,0 +1,96 @@
+"""A finished run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from colonnade.data import PartyTable
+from colonnade.errors import RunFolderError
+from colonnade.launch.predict import predict_in_threads
+from colonnade.launch.record import record_of
+from colonnade.ledger import Ledger, compare
+from colonnade.metrics import Evaluation
+from colonnade.session import Method, ModelPart, RunPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from torch import nn
+
+__all__ = ["Run"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is left when a run is over: numbers, ledgers, and every party's part of the model.
+
+    In a simulation all parties' things are here, side by side; in their folders they stay apart.
+    """
+
+    plan: RunPlan
+    method: Method
+    started: str
+    seconds: float
+    launch: str
+    alignment: str
+    rows: dict[str, int]
+    tables: dict[str, dict[str, Any]]
+    evaluations: dict[str, Evaluation]
+    history: dict[str, list[dict[str, Any]]]
+    ledgers: dict[str, Ledger]
+    parts: dict[str, ModelPart]
+    folder: Path | None = None
+    views: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict, repr=False)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Return the federated model's metrics on held-out rows."""
+        if "together" not in self.evaluations:
+            raise RunFolderError("This run held out no test rows, so it has no metrics. Set evaluate.test_fraction.")
+        return self.evaluations["together"].metrics
+
+    def bytes_sent(self, party: str) -> int:
+        """Return how many bytes a party sent in all."""
+        return sum(self.ledgers[party].bytes_sent().values())
+
+    def verify(self) -> None:
+        """Raise LedgerBroken unless all ledgers are whole and every two of them agree."""
+        for ledger in self.ledgers.values():
+            ledger.verify()
+        parties = list(self.ledgers)
+        for position, first in enumerate(parties):
+            for second in parties[position + 1 :]:
+                compare(self.ledgers[first], self.ledgers[second])
+
+    def predict(
+        self, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None = None
+    ) -> pd.DataFrame:
+        """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them."""
+        import pandas as pd
+
+        scores, table = predict_in_threads(self, tables, modules)
+        frame = pd.DataFrame({"id": table.ids})
+        if scores.task == "regression":
+            frame["prediction"] = scores.values
+            return frame
+        classes = pd.Series(list(scores.classes))
+        if scores.task == "binary":
+            frame["score"] = scores.values
+            frame["prediction"] = classes[(scores.values >= 0.5).astype(int)].to_numpy()
+            return frame
+        for position, name in enumerate(scores.classes):
+            frame[f"score of {name}"] = scores.values[:, position]
+        frame["prediction"] = classes[scores.values.argmax(axis=1)].to_numpy()
+        return frame
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write the HTML report and return where it lies."""
+        from colonnade.reports import write
+
+        if path is None and self.folder is None:
+            raise RunFolderError("This run has no folder. Say where the report shall go: run.report('report.html').")
+        target = Path(path) if path is not None else Path(str(self.folder)) / "report.html"
+        write(record_of(self), target)
+        return target

@@ -1,0 +1,65 @@
+"""A method's settings as plain JSON values and back, with every mistake named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from colonnade.errors import ConfigError, did_you_mean
+from colonnade.session import Method
+
+__all__ = ["config_from_json", "config_to_json", "validated"]
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """Return all settings, defaults included, as JSON values."""
+    try:
+        document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), allow_nan=False))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"The settings {type(config).__name__} hold something that cannot be written to a file. "
+            "Use numbers, texts, lists and tables only."
+        ) from None
+    return document
+
+
+def config_from_json(method: Method, document: Mapping[str, Any]) -> Any:
+    """Build a method's settings; raise ConfigError for unknown keys and wrong types."""
+    return validated(method.config, document, "config")
+
+
+def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
+    """Build a dataclass from TOML or JSON values; raise ConfigError that names the key and what it must be."""
+    from pydantic import TypeAdapter, ValidationError
+
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in document:
+        if key not in known:
+            raise ConfigError(f"There is no setting '{key}' in [{where}]. {did_you_mean(key, known)}")
+    _check_nested(kind, document, where)
+    try:
+        return TypeAdapter(kind).validate_python(dict(document))
+    except ValidationError as error:
+        first = error.errors()[0]
+        # pydantic adds the branches of a union to the path; they mean nothing to a user.
+        place = ".".join([where, *(str(part) for part in first["loc"] if str(part) in known or isinstance(part, int))])
+        given = json.dumps(first["input"], default=lambda value: type(value).__name__)
+        if first["type"] == "missing":
+            missing = ".".join([where, *(str(part) for part in first["loc"])])
+            raise ConfigError(f"The setting {missing} is missing. Add it to [{where}].") from None
+        raise ConfigError(f"The setting {place} is wrong: {first['msg']}. Got {given[:80]} instead.") from None
+
+
+def _check_nested(kind: type, document: Mapping[str, Any], where: str) -> None:
+    """Refuse unknown keys in tables of tables, such as [config.encoders.lab]."""
+    import typing
+
+    hints = typing.get_type_hints(kind)
+    for key, value in document.items():
+        for inner in typing.get_args(hints[key]):
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type) and isinstance(value, Mapping):
+                for name, table in value.items():
+                    if isinstance(table, Mapping):
+                        validated(inner, table, f"{where}.{key}.{name}")

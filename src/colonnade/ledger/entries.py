@@ -1,0 +1,70 @@
+"""The lines of a ledger and the chain that ties them.
+
+A ledger is a text file, one JSON object per line, readable without colonnade. The last member of each object, ``hash``, is
+the SHA-256 of the previous line's hash followed by the bytes of the line up to its own ``hash`` member. Because the bytes
+themselves are hashed, not a parsed form of them, no edit is too small to be found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from colonnade.errors import LedgerBroken
+
+__all__ = ["GENESIS", "Direction", "Entry", "chain", "parse_line"]
+
+GENESIS = "0" * 64
+"""What stands in for the hash before the first line."""
+
+Direction = Literal["sent", "received"]
+
+_TAIL = re.compile(rb',"hash":"([0-9a-f]{64})"\}\Z')
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line: a message that crossed, or a mark in the life of the run."""
+
+    index: int
+    time: str
+    kind: str
+    """``sent`` or ``received`` for messages; otherwise the name of a mark such as ``opened`` or ``closed``."""
+    content: dict[str, Any] = field(repr=False)
+    hash: str
+
+    @property
+    def is_message(self) -> bool:
+        """Tell messages from marks."""
+        return self.kind in ("sent", "received")
+
+
+def chain(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
+    """Return the line for this content, and its hash."""
+    body = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)[:-1].encode()
+    digest = hashlib.sha256(previous.encode() + body).hexdigest()
+    return body + b',"hash":"' + digest.encode() + b'"}\n', digest
+
+
+def parse_line(line: bytes, index: int, previous: str) -> Entry:
+    """Check one line (without its newline) against the line before and return it."""
+    tail = _TAIL.search(line)
+    if tail is None:
+        raise LedgerBroken(
+            f"Entry {index} is not a ledger line. The file was changed after it was written; "
+            "do not rely on this run's report."
+        )
+    stated = tail.group(1).decode()
+    body = line[: tail.start()]
+    if hashlib.sha256(previous.encode() + body).hexdigest() != stated:
+        raise LedgerBroken(
+            f"Entry {index} does not follow from entry {index - 1}. The file was changed after it was written; "
+            "do not rely on this run's report."
+        )
+    content = json.loads(body + b"}")
+    if content.get("index") != index:
+        raise LedgerBroken(f"Entry {index} carries another number. The file was not written by a ledger.")
+    return Entry(index, content["time"], content["kind"], content, stated)

@@ -1,0 +1,125 @@
+"""Write one party's ledger of one run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from colonnade.errors import LedgerBroken
+from colonnade.ledger.entries import GENESIS, Direction, chain
+from colonnade.ledger.reader import Ledger
+from colonnade.messages import Declaration, Header
+
+__all__ = ["LedgerWriter"]
+
+# Each line reaches the operating system at once, so a killed process loses none; the disk is told to keep them at marks
+# and at least this often, so a lost machine loses little.
+_SYNC_SECONDS = 5.0
+
+
+class LedgerWriter:
+    """Append to a ledger file, or to memory when there is no path.
+
+    Opening an existing file verifies it and goes on where it ends. A last line that was cut off by a crash is dropped and
+    the drop is recorded as a mark.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._memory = bytearray()
+        self._file: int | None = None
+        self._count = 0
+        self._head = GENESIS
+        self._synced = time.monotonic()
+        # The owner may write a failure mark while another thread of the same party is still sending.
+        self._lock = threading.Lock()
+        if path is not None:
+            self._open(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def mark(self, kind: str, **content: Any) -> None:
+        """Record an event in the life of the run, and make everything so far durable."""
+        if kind in ("sent", "received"):
+            raise ValueError("messages are recorded by message()")
+        self._append({"kind": kind, **content})
+        self.sync()
+
+    def message(
+        self, direction: Direction, peer: str, declaration: Declaration, header: Header, shapes: dict[str, Any]
+    ) -> None:
+        """Record one message, before it is sent or before its content is used."""
+        self._append(
+            {
+                "kind": direction,
+                "peer": peer,
+                "message": declaration.name,
+                "protection": declaration.protection.value,
+                "step": header.step,
+                "connection": header.context.hex(),
+                "sequence": header.sequence,
+                "shapes": shapes,
+                "bytes": header.body_bytes,
+                "payload": header.payload.hex(),
+            }
+        )
+        if time.monotonic() - self._synced > _SYNC_SECONDS:
+            self.sync()
+
+    def sync(self) -> None:
+        """Ask the disk to keep what was written."""
+        if self._file is not None:
+            os.fsync(self._file)
+        self._synced = time.monotonic()
+
+    def close(self) -> None:
+        """Close the file; the ledger itself is closed by its last mark, not by this."""
+        if self._file is not None:
+            self.sync()
+            os.close(self._file)
+            self._file = None
+
+    def read(self) -> Ledger:
+        """Return the ledger as written so far."""
+        if self._path is not None:
+            return Ledger.read(self._path)
+        return Ledger(bytes(self._memory), "in memory")
+
+    def _append(self, content: dict[str, Any]) -> None:
+        with self._lock:
+            now = datetime.now(UTC).isoformat(timespec="microseconds")
+            line, head = chain(self._head, {"index": self._count, "time": now, **content})
+            if self._file is not None:
+                written = os.write(self._file, line)
+                if written != len(line):
+                    raise LedgerBroken("The ledger could not be written in full; is the disk full?")
+            elif self._path is None:
+                self._memory += line
+            else:
+                raise LedgerBroken("The ledger is closed; nothing can be recorded, so nothing may be sent.")
+            self._head = head
+            self._count += 1
+
+    def _open(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        existing = path.read_bytes()
+        whole = existing[: existing.rfind(b"\n") + 1]
+        if whole:
+            ledger = Ledger(whole, str(path))
+            ledger.verify_chain()
+            self._count, self._head = len(ledger.entries), ledger.head
+        if len(whole) != len(existing):
+            os.ftruncate(self._file, len(whole))
+            self.mark("recovered", dropped_bytes=len(existing) - len(whole))

@@ -1,0 +1,134 @@
+"""Declare what may cross a channel.
+
+A message is declared once. The declaration feeds the codec, the ledger, the policy check, the documentation's message
+table and the report. What is not declared cannot be sent.
+
+>>> @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="forward")
+... class Widths:
+...     '''How wide the sender's part is. Reveals: one number.'''
+...     width: int
+>>> declaration_of(Widths).reveals
+'one number.'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar, dataclass_transform
+
+from colonnade.errors import DeclarationError
+from colonnade.messages.kinds import Kind, Shapes, kind_of
+
+__all__ = [
+    "ANYONE",
+    "ENCRYPTED",
+    "MASKED",
+    "NOISED",
+    "PLAIN",
+    "Declaration",
+    "Protection",
+    "declaration_of",
+    "message",
+    "record",
+]
+
+T = TypeVar("T")
+
+
+class Protection(StrEnum):
+    """What still hides the content from the receiver after it has used every key it holds."""
+
+    PLAIN = "PLAIN"
+    NOISED = "NOISED"
+    MASKED = "MASKED"
+    ENCRYPTED = "ENCRYPTED"
+
+
+PLAIN, NOISED, MASKED, ENCRYPTED = Protection.PLAIN, Protection.NOISED, Protection.MASKED, Protection.ENCRYPTED
+
+ANYONE = "anyone"
+"""The role of both ends of the session's own messages, such as the handshake."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """Everything that is known about a message before any is sent."""
+
+    name: str
+    sender: str
+    receiver: str
+    protection: Protection
+    step: str
+    summary: str
+    reveals: str
+    body: Kind
+    schema: bytes
+    """Eight bytes that stand for this declaration on the wire; they change when anything the peer relies on does."""
+
+    def shapes(self, content: object) -> Shapes:
+        """Return the shapes of all arrays in a message of this kind, by field."""
+        found: Shapes = {}
+        self.body.shapes("", content, found)
+        return found
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make a class a frozen record that may stand inside a message."""
+    made = dataclass(frozen=True, eq=False)(cls)
+    made.__is_record__ = True  # type: ignore[attr-defined]
+    return made
+
+
+@dataclass_transform(frozen_default=True)
+def message(
+    *, sender: str, receiver: str, protection: Protection, step: str
+) -> Callable[[type[T]], type[T]]:
+    """Declare a class as a message from one role to another.
+
+    The docstring's first part says what the message is; it must end with a sentence "Reveals: …" on what the receiver
+    learns from it.
+    """
+
+    def declare(cls: type[T]) -> type[T]:
+        made = record(cls)
+        summary, reveals = _split_docstring(cls)
+        body = kind_of(made, cls.__name__)
+        if protection is ENCRYPTED and not body.carries_ciphertext:
+            raise DeclarationError(
+                f"{cls.__name__} is declared ENCRYPTED but has fields that are not ciphertexts. "
+                "Use a Ciphertext type for every field, or declare the protection it really has."
+            )
+        identity = "\n".join([cls.__name__, sender, receiver, protection, step, body.describe()])
+        schema = hashlib.sha256(identity.encode()).digest()[:8]
+        declaration = Declaration(cls.__name__, sender, receiver, protection, step, summary, reveals, body, schema)
+        made.__declaration__ = declaration  # type: ignore[attr-defined]
+        return made
+
+    return declare
+
+
+def declaration_of(message_or_class: Any) -> Declaration:
+    """Return the declaration of a message or message class; raise for anything undeclared."""
+    declaration = getattr(message_or_class, "__declaration__", None)
+    if not isinstance(declaration, Declaration):
+        cls = message_or_class if isinstance(message_or_class, type) else type(message_or_class)
+        raise DeclarationError(
+            f"{cls.__name__} is not a declared message, so it cannot cross a channel. Declare it with @message."
+        )
+    return declaration
+
+
+def _split_docstring(cls: type) -> tuple[str, str]:
+    text = re.sub(r"\s+", " ", cls.__doc__ or "").strip()
+    summary, found, reveals = text.partition("Reveals: ")
+    if not found or not summary or not reveals:
+        raise DeclarationError(
+            f"The message {cls.__name__} does not say what it reveals. "
+            "End its docstring with a sentence 'Reveals: …' on what the receiver learns."
+        )
+    return summary.strip(), reveals

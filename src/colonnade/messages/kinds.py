@@ -1,0 +1,400 @@
+"""The closed set of field kinds a message may have, each with its bytes.
+
+A kind is chosen once, from the annotation of a declared field, and drives both directions. The wire repeats only a
+one-byte tag per value as a check; a sender can never choose what the receiver builds.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+import types
+import typing
+from abc import ABC, abstractmethod
+from dataclasses import fields as dataclass_fields
+from typing import Any
+
+import numpy as np
+
+from colonnade.crypto import Ciphertext
+from colonnade.errors import DeclarationError, FrameRefused
+from colonnade.messages.wire import Reader, Writer
+
+__all__ = ["Kind", "Shapes", "kind_of"]
+
+Shapes = dict[str, tuple[int, ...]]
+
+_U8 = struct.Struct("<B")
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+_F64 = struct.Struct("<d")
+
+# Order is part of the wire format: append only.
+_DTYPES: tuple[np.dtype[Any], ...] = tuple(
+    np.dtype(name)
+    for name in ("<f4", "<f8", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
+)
+_DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+_BOOL = np.dtype("|b1")
+
+
+class Kind(ABC):
+    """One kind of value: how it is described, written and read."""
+
+    tag: int
+    carries_ciphertext = False
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return the canonical text that enters the schema fingerprint."""
+
+    @abstractmethod
+    def _write(self, value: Any, writer: Writer) -> None: ...
+
+    @abstractmethod
+    def _read(self, reader: Reader, depth: int) -> Any: ...
+
+    def write(self, value: Any, writer: Writer) -> None:
+        """Append the value; raise DeclarationError if it is not of this kind."""
+        writer.write(_U8.pack(self.tag))
+        self._write(value, writer)
+
+    def read(self, reader: Reader, depth: int) -> Any:
+        """Return the next value; raise FrameRefused if it is not of this kind."""
+        (tag,) = reader.unpack(_U8)
+        if tag != self.tag:
+            raise FrameRefused(f"A frame holds a value of kind {tag} where {self.describe()} belongs; it was refused.")
+        reader.count(1)
+        return self._read(reader, depth)
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        """Add the shapes of arrays in this value to what the ledger records."""
+
+
+def _mismatch(expected: str, value: object) -> DeclarationError:
+    return DeclarationError(
+        f"A field declared as {expected} was given a {type(value).__name__}. Convert it before building the message."
+    )
+
+
+class _Boolean(Kind):
+    tag = 1
+
+    def describe(self) -> str:
+        return "bool"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, bool | np.bool_):
+            raise _mismatch("bool", value)
+        writer.write(b"\x01" if value else b"\x00")
+
+    def _read(self, reader: Reader, depth: int) -> bool:
+        (value,) = reader.unpack(_U8)
+        if value > 1:
+            raise FrameRefused("A frame holds a truth value that is neither 0 nor 1; it was refused.")
+        return value == 1
+
+
+class _Integer(Kind):
+    tag = 2
+
+    def describe(self) -> str:
+        return "int"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+            raise _mismatch("int", value)
+        number = int(value)
+        size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        writer.write(_U32.pack(size) + number.to_bytes(size, "little", signed=True))
+
+    def _read(self, reader: Reader, depth: int) -> int:
+        (size,) = reader.unpack(_U32)
+        if not 1 <= size <= reader.limits.integer_bytes:
+            raise FrameRefused(f"A frame holds an integer of {size} bytes; it was refused.")
+        number = int.from_bytes(reader.take(size), "little", signed=True)
+        if (number if number >= 0 else ~number).bit_length() // 8 + 1 != size:
+            raise FrameRefused("A frame holds an integer that is longer than it needs to be; it was refused.")
+        return number
+
+
+class _Number(Kind):
+    tag = 3
+
+    def describe(self) -> str:
+        return "float"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if isinstance(value, bool) or not isinstance(value, float | int | np.floating):
+            raise _mismatch("float", value)
+        writer.write(_F64.pack(float(value)))
+
+    def _read(self, reader: Reader, depth: int) -> float:
+        value: float = _F64.unpack(reader.take(_F64.size))[0]
+        return value
+
+
+class _Bytes(Kind):
+    tag = 4
+
+    def describe(self) -> str:
+        return "bytes"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, bytes):
+            raise _mismatch("bytes", value)
+        writer.write(_U64.pack(len(value)))
+        writer.write_array(memoryview(value))
+
+    def _read(self, reader: Reader, depth: int) -> bytes:
+        (size,) = reader.unpack(_U64)
+        reader.align()
+        return bytes(reader.take(size))
+
+
+class _Text(Kind):
+    tag = 5
+
+    def describe(self) -> str:
+        return "str"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, str):
+            raise _mismatch("str", value)
+        content = value.encode("utf-8")
+        writer.write(_U32.pack(len(content)) + content)
+
+    def _read(self, reader: Reader, depth: int) -> str:
+        (size,) = reader.unpack(_U32)
+        if size > reader.limits.text_bytes:
+            raise FrameRefused(f"A frame holds a text of {size} bytes; it was refused.")
+        try:
+            return str(reader.take(size), "utf-8")
+        except UnicodeDecodeError:
+            raise FrameRefused("A frame holds a text that is not UTF-8; it was refused.") from None
+
+
+class _Array(Kind):
+    tag = 6
+
+    def describe(self) -> str:
+        return "array"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, np.ndarray):
+            raise _mismatch("array", value)
+        dtype = value.dtype.newbyteorder("<")
+        code = _DTYPE_CODES.get(dtype)
+        if code is None:
+            raise DeclarationError(
+                f"An array of type {value.dtype} cannot be sent. Use floats, integers or booleans of a fixed size."
+            )
+        # ascontiguousarray would turn a scalar array into one of length 1.
+        data = value.astype(dtype, order="C", copy=not value.flags.c_contiguous)
+        writer.write(struct.pack(f"<BB{data.ndim}Q", code, data.ndim, *data.shape))
+        writer.write_array(memoryview(data.reshape(-1).view(np.uint8)) if data.size else memoryview(b""))
+
+    def _read(self, reader: Reader, depth: int) -> np.ndarray[Any, Any]:
+        code, dimensions = reader.take(2)
+        if code >= len(_DTYPES) or dimensions > reader.limits.dimensions:
+            raise FrameRefused("A frame holds an array of unknown type or too many dimensions; it was refused.")
+        shape = struct.unpack(f"<{dimensions}Q", reader.take(8 * dimensions))
+        if any(extent > reader.limits.dimension for extent in shape):
+            raise FrameRefused("A frame holds an array with an impossible extent; it was refused.")
+        dtype = _DTYPES[code]
+        reader.align()
+        size = math.prod(shape)
+        data = reader.take(size * dtype.itemsize)
+        if size == 0:
+            # numpy multiplies the extents that are not zero and may refuse their product.
+            if math.prod(extent for extent in shape if extent) * dtype.itemsize >= 2**62:
+                raise FrameRefused("A frame holds an array with an impossible extent; it was refused.")
+            return np.empty(shape, dtype)
+        if dtype == _BOOL and np.frombuffer(data, np.uint8).max() > 1:
+            raise FrameRefused("A frame holds a truth value that is neither 0 nor 1; it was refused.")
+        return np.frombuffer(data, dtype).reshape(shape)
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        into[name] = tuple(value.shape)
+
+
+class _Tensor(_Array):
+    """A torch tensor; on the wire the same as an array.
+
+    torch is reached through the module that declared the field, so that this room never imports it.
+    """
+
+    tag = 7
+
+    def describe(self) -> str:
+        return "tensor"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, sys.modules["torch"].Tensor):
+            raise _mismatch("tensor", value)
+        try:
+            array = value.detach().cpu().numpy()
+        except TypeError:
+            raise DeclarationError(
+                f"A tensor of type {value.dtype} cannot be sent. Convert it to float32 or float64 first."
+            ) from None
+        super()._write(array, writer)
+
+    def _read(self, reader: Reader, depth: int) -> Any:
+        torch = sys.modules["torch"]
+        array = super()._read(reader, depth)
+        if not array.flags.writeable:
+            array = array.copy()
+        return torch.from_numpy(array)
+
+
+class _Optional(Kind):
+    tag = 8
+
+    def __init__(self, inner: Kind) -> None:
+        self._inner = inner
+        self.carries_ciphertext = inner.carries_ciphertext
+
+    def describe(self) -> str:
+        return f"optional({self._inner.describe()})"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        writer.write(b"\x00" if value is None else b"\x01")
+        if value is not None:
+            self._inner.write(value, writer)
+
+    def _read(self, reader: Reader, depth: int) -> Any:
+        (present,) = reader.unpack(_U8)
+        if present > 1:
+            raise FrameRefused("A frame holds an option that is neither present nor absent; it was refused.")
+        return self._inner.read(reader, _deeper(reader, depth)) if present else None
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        if value is not None:
+            self._inner.shapes(name, value, into)
+
+
+class _Sequence(Kind):
+    """A tuple of any length whose items are of one kind."""
+
+    tag = 9
+
+    def __init__(self, inner: Kind) -> None:
+        self._inner = inner
+        self.carries_ciphertext = inner.carries_ciphertext
+
+    def describe(self) -> str:
+        return f"sequence({self._inner.describe()})"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, tuple):
+            raise _mismatch("tuple", value)
+        writer.write(_U32.pack(len(value)))
+        for item in value:
+            self._inner.write(item, writer)
+
+    def _read(self, reader: Reader, depth: int) -> tuple[Any, ...]:
+        (size,) = reader.unpack(_U32)
+        if size > reader.remaining:
+            raise FrameRefused(f"A frame promises {size} entries where {reader.remaining} bytes are left; refused.")
+        below = _deeper(reader, depth)
+        return tuple(self._inner.read(reader, below) for _ in range(size))
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        for position, item in enumerate(value):
+            self._inner.shapes(f"{name}.{position}", item, into)
+
+
+class _Record(Kind):
+    tag = 10
+
+    def __init__(self, record: type) -> None:
+        self._record = record
+        self._kinds = tuple((field.name, kind) for field, kind in _kinds_of_fields(record))
+        self.carries_ciphertext = bool(self._kinds) and all(kind.carries_ciphertext for _, kind in self._kinds)
+
+    def describe(self) -> str:
+        return "record(" + ",".join(f"{name}:{kind.describe()}" for name, kind in self._kinds) + ")"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if type(value) is not self._record:
+            raise _mismatch(self._record.__name__, value)
+        for name, kind in self._kinds:
+            kind.write(getattr(value, name), writer)
+
+    def _read(self, reader: Reader, depth: int) -> Any:
+        below = _deeper(reader, depth)
+        return self._record(*(kind.read(reader, below) for _, kind in self._kinds))
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        for field, kind in self._kinds:
+            kind.shapes(f"{name}.{field}" if name else field, getattr(value, field), into)
+
+
+class _Cipher(Kind):
+    tag = 11
+    carries_ciphertext = True
+
+    def __init__(self, cipher: type[Ciphertext]) -> None:
+        self._cipher = cipher
+
+    def describe(self) -> str:
+        return f"ciphertext({self._cipher.__name__})"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        if not isinstance(value, self._cipher):
+            raise _mismatch(self._cipher.__name__, value)
+        content = value.to_bytes()
+        writer.write(_U64.pack(len(content)))
+        writer.write_array(memoryview(content))
+
+    def _read(self, reader: Reader, depth: int) -> Ciphertext:
+        (size,) = reader.unpack(_U64)
+        reader.align()
+        try:
+            return self._cipher.from_bytes(bytes(reader.take(size)))
+        except ValueError:
+            raise FrameRefused("A frame holds bytes that are not a ciphertext of this run; it was refused.") from None
+
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+        into[name] = tuple(value.shape)
+
+
+def _deeper(reader: Reader, depth: int) -> int:
+    if depth >= reader.limits.depth:
+        raise FrameRefused(f"A frame is nested deeper than {reader.limits.depth}; it was refused.")
+    return depth + 1
+
+
+def _kinds_of_fields(record: type) -> list[tuple[Any, Kind]]:
+    hints = typing.get_type_hints(record)
+    return [(field, kind_of(hints[field.name], f"{record.__name__}.{field.name}")) for field in dataclass_fields(record)]
+
+
+_SIMPLE: dict[object, type[Kind]] = {bool: _Boolean, int: _Integer, float: _Number, bytes: _Bytes, str: _Text}
+
+
+def kind_of(annotation: Any, where: str) -> Kind:
+    """Return the kind for a field's annotation; raise DeclarationError for anything outside the closed set."""
+    if annotation in _SIMPLE:
+        return _SIMPLE[annotation]()
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is np.ndarray or origin is np.ndarray:
+        return _Array()
+    torch = sys.modules.get("torch")
+    if torch is not None and annotation is torch.Tensor:
+        return _Tensor()
+    if isinstance(annotation, type) and issubclass(annotation, Ciphertext):
+        return _Cipher(annotation)
+    if isinstance(annotation, type) and getattr(annotation, "__is_record__", False):
+        return _Record(annotation)
+    if origin in (types.UnionType, typing.Union) and len(arguments) == 2 and type(None) in arguments:
+        inner = arguments[0] if arguments[1] is type(None) else arguments[1]
+        return _Optional(kind_of(inner, where))
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _Sequence(kind_of(arguments[0], where))
+    raise DeclarationError(
+        f"The field {where} is annotated {annotation!r}, which no message can carry. Use bool, int, float, str, bytes, "
+        "numpy.ndarray, torch.Tensor, a Ciphertext, a @record, tuple[X, ...] or X | None."
+    )

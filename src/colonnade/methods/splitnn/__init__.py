@@ -1,0 +1,40 @@
+"""Split network: one encoder per party, one head at the label holder.
+
+O. Gupta and R. Raskar, "Distributed learning of deep neural network over multiple agents", Journal of Network and
+Computer Applications 116, 2018; P. Vepakomma et al., "Split learning for health", arXiv:1812.00564. The papers of this
+product call it vanilla VFL and measure against it.
+
+Roles: one ``label_holder`` with the labels, with or without columns of its own, and any number of ``feature_holder``.
+
+What each party learns. The label holder sees every feature holder's activations for every shared row, in the clear. Each
+feature holder sees the gradient at its activations, in the clear, which for binary labels usually gives the labels away.
+This method is the fast baseline for parties that accept that; it protects raw columns only from being copied.
+
+Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before its
+own encoder learns, so that both sides work at the same time; training stops on a validation loss.
+"""
+
+from colonnade.methods.splitnn import predict, train
+from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
+from colonnade.methods.splitnn.messages import MESSAGES
+from colonnade.session import Method, Role
+
+__all__ = ["METHOD", "PartyEncoder", "SplitNN"]
+
+METHOD = Method(
+    name="splitnn",
+    title="Split network",
+    citation='O. Gupta and R. Raskar, "Distributed learning of deep neural network over multiple agents", JNCA 116, 2018',
+    situation="many shared rows, and a joint model is all you want; activations and gradients cross in the clear",
+    config=SplitNN,
+    roles=(
+        Role("label_holder", "the labels, and columns of its own if it has any", has_label=True),
+        Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
+    ),
+    lead="label_holder",
+    messages=MESSAGES,
+    stages={
+        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+    },
+)

@@ -1,0 +1,117 @@
+"""Score rows with a trained split network: held-out rows while training, new rows later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from colonnade.data import LabelEncoder, TableEncoder
+from colonnade.errors import ConfigError
+from colonnade.methods.splitnn.config import SplitNN
+from colonnade.methods.splitnn.messages import HeldOutActivations
+from colonnade.methods.splitnn.network import (
+    build_head,
+    encode,
+    load_into,
+    merge,
+    outputs_for,
+    rebuild_encoder,
+    scores_of,
+    width_of,
+)
+from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
+
+__all__ = ["feature_holder", "gather_outputs", "label_holder", "make_scores", "send_held_out"]
+
+Rows = np.ndarray[Any, Any]
+
+# Rows per message, so that scoring many rows needs little memory at either side.
+_CHUNK = 8192
+
+
+def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
+    """Play a party that brings columns of new rows."""
+    part = _own_part(session, holding)
+    table_encoder = TableEncoder.from_json(part.document["table_encoder"])
+    features = encode(config, table_encoder, holding.table, holding.aligned.positions)
+    encoder = rebuild_encoder(config, session.party, table_encoder.width, part.document["is_custom"], holding.module)
+    load_into({"encoder": encoder}, part.tensors)
+    encoder.eval()
+    send_held_out(session.channel("label_holder"), encoder, features, np.arange(len(features)))
+    return Result()
+
+
+def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
+    """Play the party that learns the scores."""
+    part = _own_part(session, holding)
+    peers = session.channels("feature_holder")
+    label_encoder = LabelEncoder.from_json(part.document["label_encoder"])
+    widths = part.document["widths"]
+    modules: dict[str, nn.Module] = {}
+    features = None
+    if part.document["table_encoder"] is not None:
+        table_encoder = TableEncoder.from_json(part.document["table_encoder"])
+        features = encode(config, table_encoder, holding.table, holding.aligned.positions)
+        is_custom = part.document["is_custom"]
+        modules["encoder"] = rebuild_encoder(config, session.party, table_encoder.width, is_custom, holding.module)
+    outputs = outputs_for(label_encoder.task, len(label_encoder.classes))
+    modules["head"] = build_head(config, widths, outputs, 0)
+    load_into(modules, part.tensors)
+    for module in modules.values():
+        module.eval()
+    rows = np.arange(len(holding.aligned))
+    peer_widths = widths[len(widths) - len(peers) :]
+    return Result(scores=make_scores(label_encoder, gather_outputs(peers, peer_widths, modules, features, rows, config), rows))
+
+
+def send_held_out(peer: Channel, encoder: nn.Module, features: torch.Tensor, rows: Rows) -> None:
+    """Send activations of rows to be scored, chunk by chunk."""
+    with torch.no_grad():
+        for chunk in _chunks(rows):
+            peer.send(HeldOutActivations(encoder(features[chunk])))
+
+
+def gather_outputs(
+    peers: Sequence[Channel],
+    widths: Sequence[int],
+    modules: Mapping[str, nn.Module],
+    features: torch.Tensor | None,
+    rows: Rows,
+    config: SplitNN,
+) -> torch.Tensor:
+    """Receive all parties' activations of rows to be scored and return the head's outputs."""
+    head = modules["head"]
+    outputs = []
+    with torch.no_grad():
+        for chunk in _chunks(rows):
+            cuts = [modules["encoder"](features[chunk])] if features is not None else []
+            for peer, width in zip(peers, widths, strict=True):
+                received = peer.receive(HeldOutActivations, values=(len(chunk), width)).values
+                cuts.append(received.to(next(head.parameters()).dtype))
+            outputs.append(head(merge(config, cuts)))
+    return torch.cat(outputs) if outputs else torch.empty(0, 1)
+
+
+def make_scores(labels: LabelEncoder, outputs: torch.Tensor, rows: Rows, truth: Any = None) -> Scores:
+    """Return scores in the label's own terms, with the truth beside them where it is known."""
+    values = scores_of(labels.task, outputs) if len(rows) else np.empty(0)
+    if labels.task == "regression":
+        values = labels.decode(values)
+        known = None if truth is None else np.asarray(truth, dtype=np.float64)
+    else:
+        known = None if truth is None else labels.encode(truth).astype(np.int64)
+    return Scores(labels.task, rows, values, known, labels.classes)
+
+
+def _own_part(session: Session, holding: Holding) -> ModelPart:
+    if holding.part is None:
+        raise ConfigError(f"'{session.party}' has no trained part of this model. Train first, then predict.")
+    return holding.part
+
+
+def _chunks(rows: Rows) -> list[Rows]:
+    return [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]

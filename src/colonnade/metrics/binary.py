@@ -1,0 +1,36 @@
+"""Two classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.metrics.curves import calibration_curve, calibration_error, kolmogorov_smirnov, roc
+
+__all__ = ["evaluate_binary"]
+
+
+def evaluate_binary(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return metrics and curves for probabilities of class 1; a row is called positive from 0.5 on."""
+    from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, log_loss, roc_auc_score
+
+    probability = scores.clip(0, 1)
+    called = (probability >= 0.5).astype(np.int64)
+    metrics: dict[str, float] = {}
+    curves: dict[str, Any] = {}
+
+    both_classes_occur = 0 < truth.sum() < len(truth)
+    if both_classes_occur:
+        metrics["auc"] = float(roc_auc_score(truth, scores))
+        metrics["ks"], curves["ks"] = kolmogorov_smirnov(truth, scores)
+        curves["roc"] = roc(truth, scores)
+    metrics["accuracy"] = float(accuracy_score(truth, called))
+    metrics["f1"] = float(f1_score(truth, called, zero_division=0.0))
+    metrics["log_loss"] = float(log_loss(truth, probability, labels=[0, 1]))
+    metrics["brier"] = float(brier_score_loss(truth, probability, labels=[0, 1]))
+    metrics["calibration_error"] = calibration_error(probability, truth)
+    metrics["positive_rate"] = float(truth.mean())
+    curves["calibration"] = calibration_curve(probability, truth)
+    return metrics, curves

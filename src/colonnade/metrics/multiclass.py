@@ -1,0 +1,54 @@
+"""Three classes or more (two work as well)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.metrics.curves import calibration_curve, calibration_error, roc
+
+__all__ = ["evaluate_multiclass"]
+
+MOST_ROC_CURVES = 10
+# Beyond this a confusion matrix is neither read nor small.
+MOST_CONFUSION_CLASSES = 100
+
+
+def evaluate_multiclass(
+    truth: NDArray[np.int64], scores: NDArray[np.float64], names: list[str]
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return metrics and curves for class probabilities; the largest probability names the class."""
+    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, roc_auc_score
+
+    probability = scores.clip(0, 1)
+    # The log loss warns when float32 rows miss 1 by a rounding error.
+    probability = probability / probability.sum(axis=1, keepdims=True)
+    called = probability.argmax(axis=1)
+    confidence = probability.max(axis=1)
+    is_right = (called == truth).astype(np.int64)
+
+    metrics = {
+        "accuracy": float(accuracy_score(truth, called)),
+        "macro_f1": float(f1_score(truth, called, average="macro", zero_division=0.0)),
+        "log_loss": float(log_loss(truth, probability, labels=range(len(names)))),
+        "calibration_error": calibration_error(confidence, is_right),
+    }
+    curves: dict[str, Any] = {"calibration": calibration_curve(confidence, is_right)}
+
+    counts = np.bincount(truth, minlength=len(names))
+    # One class against the rest is defined only where both sides have rows.
+    rankable = [index for index in range(len(names)) if 0 < counts[index] < len(truth)]
+    if rankable:
+        areas = [roc_auc_score(truth == index, probability[:, index]) for index in rankable]
+        metrics = {"accuracy": metrics.pop("accuracy"), "macro_auc": float(np.mean(areas)), **metrics}
+        largest = sorted(sorted(rankable, key=lambda index: -counts[index])[:MOST_ROC_CURVES])
+        curves["roc"] = [
+            {"class": names[index], **roc((truth == index).astype(np.int64), probability[:, index])}
+            for index in largest
+        ]
+    if len(names) <= MOST_CONFUSION_CLASSES:
+        matrix = confusion_matrix(truth, called, labels=range(len(names)))
+        curves["confusion"] = {"classes": list(names), "counts": matrix.tolist()}
+    return metrics, curves

@@ -1,0 +1,16 @@
+"""Torch parts that methods share."""
+
+from colonnade.nn.learner import Learner, make_optimiser
+from colonnade.nn.losses import balanced_weights, supervised_loss
+from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, mlp, reseed_dropout
+
+__all__ = [
+    "ACTIVATIONS",
+    "Learner",
+    "SeededDropout",
+    "balanced_weights",
+    "make_optimiser",
+    "mlp",
+    "reseed_dropout",
+    "supervised_loss",
+]

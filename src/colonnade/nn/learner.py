@@ -1,0 +1,119 @@
+"""Modules under training: optimiser, best state so far, and how both become a checkpoint."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from colonnade.errors import ConfigError, did_you_mean
+
+__all__ = ["Learner", "make_optimiser"]
+
+# LBFGS evaluates the loss several times per step, which would need as many exchanges with the peers;
+# SparseAdam wants sparse gradients, which no layer here makes.
+_UNFIT = ("LBFGS", "SparseAdam")
+
+
+def make_optimiser(
+    name: str, parameters: list[nn.Parameter], learning_rate: float, options: Mapping[str, Any]
+) -> torch.optim.Optimizer:
+    """Return a torch optimiser by its class name; raise ConfigError for unknown names and options."""
+    known = {
+        candidate: cls
+        for candidate, cls in vars(torch.optim).items()
+        if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer
+    }
+    if name not in known:
+        raise ConfigError(f"There is no optimiser '{name}' in torch.optim. {did_you_mean(name, known)}")
+    if name in _UNFIT:
+        raise ConfigError(f"The optimiser {name} does not fit federated steps. Use Adam, AdamW or SGD.")
+    accepted = set(inspect.signature(known[name]).parameters) - {"params", "lr"}
+    for option in options:
+        if option not in accepted:
+            raise ConfigError(f"The optimiser {name} has no option '{option}'. {did_you_mean(option, accepted)}")
+    try:
+        return known[name](parameters, lr=learning_rate, **options)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"The optimiser {name} refuses its options: {error}. Correct optimiser_options.") from None
+
+
+class Learner:
+    """Named modules trained together by one party."""
+
+    def __init__(
+        self, modules: Mapping[str, nn.Module], optimiser: str, learning_rate: float, options: Mapping[str, Any]
+    ) -> None:
+        self.modules = dict(modules)
+        parameters = [parameter for module in self.modules.values() for parameter in module.parameters()]
+        self._optimiser = make_optimiser(optimiser, parameters, learning_rate, options) if parameters else None
+        self._best: dict[str, torch.Tensor] | None = None
+
+    def zero_gradients(self) -> None:
+        """Forget the gradients of the last step."""
+        if self._optimiser is not None:
+            self._optimiser.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        """Apply the gradients."""
+        if self._optimiser is not None:
+            self._optimiser.step()
+
+    def train(self, mode: bool = True) -> None:
+        """Switch all modules to training or evaluation."""
+        for module in self.modules.values():
+            module.train(mode)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return all parameters and buffers by name."""
+        return {
+            f"{name}.{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()
+        }
+
+    def load_weights(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Set all parameters and buffers."""
+        for name, module in self.modules.items():
+            module.load_state_dict(_under(f"{name}.", tensors))
+
+    def keep_best(self) -> None:
+        """Remember the weights of now as the best so far."""
+        self._best = {key: value.detach().clone() for key, value in self.weights().items()}
+
+    def restore_best(self) -> None:
+        """Go back to the best weights, if any were kept."""
+        if self._best is not None:
+            self.load_weights(self._best)
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return everything a checkpoint needs: tensors, and a JSON document for the optimiser's plain values."""
+        tensors = {f"now.{key}": value for key, value in self.weights().items()}
+        tensors |= {f"best.{key}": value for key, value in (self._best or {}).items()}
+        plain: dict[str, Any] = {}
+        if self._optimiser is not None:
+            for index, slots in self._optimiser.state_dict()["state"].items():
+                for slot, value in slots.items():
+                    if isinstance(value, torch.Tensor):
+                        tensors[f"optimiser.{index}.{slot}"] = value
+                    else:
+                        plain[f"{index}.{slot}"] = value
+        return tensors, {"optimiser": plain}
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Take up what `state` returned."""
+        self.load_weights(_under("now.", tensors))
+        self._best = _under("best.", tensors) or None
+        if self._optimiser is None:
+            return
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in {**_under("optimiser.", tensors), **document["optimiser"]}.items():
+            index, _, slot = key.partition(".")
+            state.setdefault(int(index), {})[slot] = value
+        groups = self._optimiser.state_dict()["param_groups"]
+        self._optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

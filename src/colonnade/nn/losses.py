@@ -1,0 +1,35 @@
+"""Losses of supervised heads, the same in every method."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional
+
+__all__ = ["balanced_weights", "supervised_loss"]
+
+
+def supervised_loss(
+    task: str, outputs: torch.Tensor, targets: torch.Tensor, class_weights: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the mean loss of a batch: logistic, softmax cross-entropy or squared error.
+
+    ``outputs`` has one column for binary and regression tasks and one per class otherwise. With class weights it is the
+    weighted mean.
+    """
+    if task == "regression":
+        return functional.mse_loss(outputs.squeeze(1), targets)
+    if task == "multiclass":
+        return functional.cross_entropy(outputs, targets, weight=class_weights)
+    logits = outputs.squeeze(1)
+    if class_weights is None:
+        return functional.binary_cross_entropy_with_logits(logits, targets)
+    weights = class_weights[targets.long()]
+    losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    return (weights * losses).sum() / weights.sum()
+
+
+def balanced_weights(targets: torch.Tensor, classes: int) -> torch.Tensor:
+    """Return weights that give every class the same say; a class without rows gets weight 0."""
+    counts = torch.bincount(targets.long(), minlength=classes).double()
+    weights = torch.where(counts > 0, len(targets) / (classes * counts), torch.zeros_like(counts))
+    return weights

@@ -1,0 +1,74 @@
+"""Multi-layer perceptrons whose every random draw comes from a generator of their own.
+
+torch's global generator is shared by all threads of a process, so it cannot give a simulated party repeatable weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+__all__ = ["ACTIVATIONS", "SeededDropout", "mlp", "reseed_dropout"]
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "gelu": nn.GELU,
+}
+
+
+class SeededDropout(nn.Module):
+    """Dropout that draws from its own generator."""
+
+    def __init__(self, probability: float) -> None:
+        super().__init__()
+        self.probability = probability
+        self.generator = torch.Generator()
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """Zero each value with the given probability while training."""
+        if not self.training or self.probability == 0.0:
+            return values
+        kept = torch.rand(values.shape, generator=self.generator, dtype=values.dtype) >= self.probability
+        return values * kept / (1.0 - self.probability)
+
+
+def reseed_dropout(module: nn.Module, seed: int) -> None:
+    """Set all dropout generators inside a module, so that a step repeats wherever training resumes."""
+    for position, layer in enumerate(child for child in module.modules() if isinstance(child, SeededDropout)):
+        layer.generator.manual_seed(seed + position)
+
+
+def mlp(
+    widths: Sequence[int],
+    *,
+    seed: int,
+    activation: str = "relu",
+    dropout: float = 0.0,
+    activate_output: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> nn.Sequential:
+    """Return linear layers of these widths, input first, with the activation between them.
+
+    Weights are drawn as torch draws them by default (uniform within 1/sqrt(inputs)), in float64 and then rounded, so that
+    a seed gives the same network in either precision.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    layers: list[nn.Module] = []
+    for position, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        linear = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=dtype)
+        bound = 1.0 / math.sqrt(inputs) if inputs else 0.0
+        with torch.no_grad():
+            for parameter in (linear.weight, linear.bias):
+                draw = torch.rand(parameter.shape, generator=generator, dtype=torch.float64)
+                parameter.copy_((2.0 * draw - 1.0) * bound)
+        layers.append(linear)
+        if position < len(widths) - 2 or activate_output:
+            layers.append(ACTIVATIONS[activation]())
+            if dropout:
+                layers.append(SeededDropout(dropout))
+    return nn.Sequential(*layers)

@@ -1,0 +1,25 @@
+"""One self-contained HTML page per run: how good the model is, what crossed, and how to check both.
+
+The page asks nothing of the network: style and figures are inside it, and its own security policy forbids the rest.
+"""
+
+from colonnade.reports.page import render, write
+from colonnade.reports.record import (
+    ColumnNote,
+    CrossedNote,
+    LedgerNote,
+    MethodNote,
+    PartyNote,
+    RunRecord,
+)
+
+__all__ = [
+    "ColumnNote",
+    "CrossedNote",
+    "LedgerNote",
+    "MethodNote",
+    "PartyNote",
+    "RunRecord",
+    "render",
+    "write",
+]

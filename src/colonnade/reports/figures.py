@@ -1,0 +1,356 @@
+"""Figures as inline SVG, the same bytes for the same numbers.
+
+Drawn through matplotlib's ``Figure`` object, not pyplot: no global figure list and no window system. Text stays text,
+so that it can be searched. Names given by users are shortened here and escaped by matplotlib's SVG writer.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from colonnade.metrics import Evaluation
+from colonnade.reports.markup import Html, tag
+from colonnade.reports.wording import number
+
+__all__ = [
+    "calibration_figure",
+    "confusion_figure",
+    "ks_figure",
+    "loss_figure",
+    "metric_figure",
+    "observed_figure",
+    "residual_figure",
+    "roc_by_class_figure",
+    "roc_figure",
+]
+
+INK = "#3a3f47"
+# Blue, orange and grey differ in lightness as well as hue, and the dashes differ too: for print and colour-blind eyes.
+_LINES: dict[str, dict[str, Any]] = {
+    "together": {"color": "#1c5d99", "linewidth": 2.2, "zorder": 4},
+    "alone": {"color": "#d0741c", "linewidth": 1.7, "linestyle": (0, (5, 2)), "zorder": 3},
+    "central": {"color": "#71777f", "linewidth": 1.5, "linestyle": (0, (1.5, 1.5)), "zorder": 2},
+}
+# Paul Tol's muted scheme, in an order that keeps neighbours apart.
+_CLASS_COLOURS = (
+    "#332288", "#cc6677", "#117733", "#ddaa33", "#88ccee", "#882255", "#44aa99", "#999933", "#aa4499", "#777777",
+)  # fmt: skip
+_STYLE = {
+    "axes.edgecolor": "#9aa0a8",
+    "axes.grid": True,
+    "axes.labelcolor": INK,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 11,
+    "font.size": 10,
+    "grid.color": "#e6e8eb",
+    "grid.linewidth": 0.7,
+    "legend.fontsize": 9,
+    "legend.edgecolor": "none",
+    "legend.fancybox": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "colonnade",
+    "text.color": INK,
+    # A dollar sign in a party's name is not mathematics.
+    "text.parse_math": False,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+MOST_POINTS = 400
+Legend = Mapping[str, str]
+Draw = Callable[[Any], None]
+
+
+def _short(text: str, length: int = 26) -> str:
+    flat = "".join(character if character.isprintable() else " " for character in text)
+    return flat if len(flat) <= length else flat[: length - 1] + "…"
+
+
+def _figure(key: str, title: str, description: str, draw: Draw, size: tuple[float, float] = (5.2, 4.3)) -> Html:
+    """Draw one set of axes and wrap it with its caption and a description for those who cannot see it."""
+    import matplotlib.style
+    from matplotlib.figure import Figure
+
+    with matplotlib.style.context(_STYLE, after_reset=True), warnings.catch_warnings():
+        # matplotlib measures text with its own font even though the reader's browser chooses another.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        canvas = Figure(figsize=size, layout="constrained")
+        draw(canvas.add_subplot())
+        written = io.StringIO()
+        nothing = {"Creator": None, "Date": None, "Format": None, "Type": None}
+        canvas.savefig(written, format="svg", metadata=nothing, transparent=True)
+    svg = _inlined(written.getvalue(), key, f"{title}. {description}")
+    return tag("figure", svg, tag("figcaption", tag("strong", f"{title}."), f" {description}"))
+
+
+def _inlined(document: str, key: str, label: str) -> Html:
+    """Cut the ``<svg>`` element out of an SVG document and make its ids unique in the page."""
+    svg = document[document.index("<svg") :]
+    # Namespaces are implied inside HTML; the page's style sheet says what the embedded one did.
+    svg = re.sub(r"\s+xmlns(:\w+)?=\"[^\"]*\"", "", svg)
+    svg = re.sub(r"<metadata>.*?</metadata>|<style[^>]*>.*?</style>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"(?<=\sid=\")", f"{key}-", svg)
+    svg = re.sub(r"(?<=href=\"#)|(?<=url\(#)", f"{key}-", svg)
+    view = re.search(r"viewBox=\"[^\"]*\"", svg)
+    body = svg[svg.index(">") + 1 : svg.rindex("</svg>")]
+    open_tag = tag("svg", role="img", aria_label=label).removesuffix("></svg>")
+    return Html(f"{open_tag} {view[0] if view else ''}>{body.strip()}</svg>")
+
+
+def _unit_axes(axes: Any, across: str, up: str) -> None:
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=across, ylabel=up)
+
+
+def _diagonal(axes: Any) -> None:
+    axes.plot([0, 1], [0, 1], color="#b4b9c0", linewidth=0.9, zorder=1)
+
+
+def _numbers_of(evaluations: Mapping[str, Evaluation], metric: str, legend: Legend) -> str:
+    found = [
+        f"{legend[key]} {number(metric, value.metrics[metric])}"
+        for key, value in evaluations.items()
+        if metric in value.metrics
+    ]
+    return "; ".join(found)
+
+
+def _with(evaluations: Mapping[str, Evaluation], curve: str) -> dict[str, Evaluation]:
+    return {key: value for key, value in evaluations.items() if key in _LINES and value.curves.get(curve)}
+
+
+def roc_figure(evaluations: Mapping[str, Evaluation], legend: Legend) -> Html | None:
+    """Overlay the ROC curves of all models."""
+    drawn = _with(evaluations, "roc")
+    if not drawn:
+        return None
+
+    def draw(axes: Any) -> None:
+        _diagonal(axes)
+        for key, evaluation in drawn.items():
+            curve = evaluation.curves["roc"]
+            name = f"{_short(legend[key])} ({evaluation.metrics['auc']:.3f})"
+            axes.plot(curve["false_positive_rate"], curve["true_positive_rate"], label=name, **_LINES[key])
+        _unit_axes(axes, "false positive rate", "true positive rate")
+        axes.legend(loc="lower right")
+
+    areas = _numbers_of(drawn, "auc", legend)
+    text = f"Closer to the upper left corner is better; the diagonal is guessing. AUC: {areas}."
+    return _figure("roc", "ROC curves", text, draw)
+
+
+def roc_by_class_figure(evaluation: Evaluation) -> Html | None:
+    """Draw one ROC curve for each class of the federated model."""
+    curves = evaluation.curves.get("roc")
+    if not curves:
+        return None
+
+    def draw(axes: Any) -> None:
+        _diagonal(axes)
+        for curve, colour in zip(curves, _CLASS_COLOURS, strict=False):
+            name = f"class {_short(str(curve['class']), 18)}"
+            across, up = curve["false_positive_rate"], curve["true_positive_rate"]
+            axes.plot(across, up, label=name, color=colour, linewidth=1.6)
+        _unit_axes(axes, "false positive rate", "true positive rate")
+        axes.legend(loc="lower right", fontsize=8)
+
+    text = "Each class against the rest, federated model."
+    if "macro_auc" in evaluation.metrics:
+        text += f" Mean area over the classes: {evaluation.metrics['macro_auc']:.3f}."
+    return _figure("roc", "ROC curves by class", text, draw)
+
+
+def ks_figure(evaluation: Evaluation) -> Html | None:
+    """Draw the score distributions of the two classes and the widest gap between them."""
+    curve = evaluation.curves.get("ks")
+    if not curve:
+        return None
+    at = curve["widest"]
+    cut, low, high = (curve[name][at] for name in ("threshold", "cumulative_positive", "cumulative_negative"))
+
+    def draw(axes: Any) -> None:
+        scores = [0.0, *curve["threshold"], 1.0]
+        for name, colour, dashes in (("negative", "#71777f", (0, (5, 2))), ("positive", "#1c5d99", "-")):
+            shares = [0.0, *curve[f"cumulative_{name}"], 1.0]
+            axes.step(scores, shares, where="post", label=f"{name} rows", color=colour, linestyle=dashes, linewidth=1.9)
+        axes.plot([cut, cut], [low, high], color="#d0741c", linewidth=2.2, label=f"widest gap ({abs(high - low):.3f})")
+        _unit_axes(axes, "predicted probability", "share of rows at or below")
+        # Above the axes: inside, it would cover a curve wherever the gap happens to lie.
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2, handlelength=1.6)
+
+    text = (
+        f"How far the federated model's scores pull the two classes apart: KS {abs(high - low):.3f}, "
+        f"at a probability of {cut:.2f}."
+    )
+    return _figure("ks", "Separation of the classes", text, draw)
+
+
+def calibration_figure(evaluations: Mapping[str, Evaluation], legend: Legend) -> Html | None:
+    """Overlay predicted probability against observed share."""
+    drawn = _with(evaluations, "calibration")
+    if not drawn:
+        return None
+    is_binary = next(iter(drawn.values())).task == "binary"
+
+    def draw(axes: Any) -> None:
+        _diagonal(axes)
+        for key, evaluation in drawn.items():
+            curve = evaluation.curves["calibration"]
+            most = max(curve["count"])
+            # A dot's area follows its rows, because a bin of three rows should not catch the eye.
+            sizes = [10 + 50 * count / most for count in curve["count"]]
+            line = _LINES[key]
+            axes.plot(curve["predicted"], curve["observed"], label=_short(legend[key]), **{**line, "linewidth": 1.4})
+            axes.scatter(curve["predicted"], curve["observed"], s=sizes, color=line["color"], zorder=line["zorder"])
+        up = "observed share of positives" if is_binary else "share of rows classed right"
+        _unit_axes(axes, "predicted probability", up)
+        axes.legend(loc="upper left")
+
+    text = (
+        "On the diagonal a predicted probability means what it says; larger dots stand for more rows. "
+        f"Calibration error: {_numbers_of(drawn, 'calibration_error', legend)}."
+    )
+    return _figure("calibration", "Calibration", text, draw)
+
+
+def confusion_figure(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
+    """Draw a confusion matrix too large for a table."""
+    shares = [[count / max(1, sum(row)) for count in row] for row in counts]
+
+    def draw(axes: Any) -> None:
+        axes.grid(visible=False)
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        axes.set(xlabel="predicted class (by index)", ylabel="true class (by index)")
+
+    text = f"{len(classes)} classes, federated model. A darker cell holds a larger share of its true class's rows."
+    return _figure("confusion", "Confusion matrix", text, draw)
+
+
+def observed_figure(evaluations: Mapping[str, Evaluation], legend: Legend) -> Html | None:
+    """Overlay mean observed against mean predicted values, in groups of equal size."""
+    drawn = _with(evaluations, "predicted_observed")
+    if not drawn:
+        return None
+
+    def draw(axes: Any) -> None:
+        ends: list[float] = []
+        for key, evaluation in drawn.items():
+            curve = evaluation.curves["predicted_observed"]
+            ends += curve["predicted"] + curve["observed"]
+            style = {**_LINES[key], "linewidth": 1.4}
+            axes.plot(
+                curve["predicted"], curve["observed"], label=_short(legend[key]), marker="o", markersize=4, **style
+            )
+        axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color="#b4b9c0", linewidth=0.9, zorder=1)
+        axes.set(xlabel="mean predicted value", ylabel="mean observed value")
+        axes.locator_params(nbins=6)
+        axes.legend(loc="upper left")
+
+    text = "Rows in groups of equal size, by prediction. On the diagonal the prediction is right on average."
+    return _figure("observed", "Predicted and observed", text, draw)
+
+
+def residual_figure(evaluations: Mapping[str, Evaluation], legend: Legend) -> Html | None:
+    """Overlay the distributions of the errors."""
+    drawn = _with(evaluations, "residuals")
+    if not drawn:
+        return None
+
+    def draw(axes: Any) -> None:
+        for key, evaluation in drawn.items():
+            curve = evaluation.curves["residuals"]
+            widths = [high - low for low, high in zip(curve["edges"], curve["edges"][1:], strict=False)]
+            # Densities, because each model's bins have their own width.
+            total = sum(curve["count"])
+            heights = [count / total / width for count, width in zip(curve["count"], widths, strict=True)]
+            if key == "together":
+                axes.stairs(heights, curve["edges"], fill=True, color=_LINES[key]["color"], alpha=0.15)
+            axes.stairs(heights, curve["edges"], label=_short(legend[key]), baseline=None, **_LINES[key])
+        axes.axvline(0, color="#b4b9c0", linewidth=0.9, zorder=1)
+        # The height of a density depends on the label's units and says nothing by itself.
+        axes.set(xlabel="observed minus predicted", ylabel="share of rows", ylim=(0, None), yticks=[])
+        axes.locator_params(axis="x", nbins=6)
+        axes.legend(loc="best", fontsize=8)
+
+    text = f"A narrow hill around zero is good. RMSE: {_numbers_of(drawn, 'rmse', legend)}."
+    return _figure("residuals", "Errors", text, draw)
+
+
+def _by_epoch(points: Sequence[Mapping[str, Any]], name: str, mean: bool) -> tuple[list[float], list[float]]:
+    """Return one value for each epoch, or for each step when there are fewer than three epochs."""
+    axis = _axis(points)
+    groups: dict[float, list[float]] = {}
+    for point in points:
+        place, value = point.get(axis), point.get(name)
+        # Not every point carries every number: validation usually happens once an epoch.
+        if place is not None and value is not None and isfinite(value):
+            groups.setdefault(float(place), []).append(float(value))
+    places = sorted(groups)
+    values = [sum(groups[place]) / len(groups[place]) if mean else groups[place][-1] for place in places]
+    if len(places) > MOST_POINTS:
+        step = -(-len(places) // MOST_POINTS)
+        slices = [slice(start, start + step) for start in range(0, len(places), step)]
+        values = [sum(values[part]) / len(values[part]) for part in slices]
+        places = [places[part][-1] for part in slices]
+    return places, values
+
+
+def _axis(points: Sequence[Mapping[str, Any]]) -> str:
+    epochs = {point["epoch"] for point in points if point.get("epoch") is not None}
+    has_steps = all(point.get("step") is not None for point in points)
+    return "step" if has_steps and len(epochs) < 3 else "epoch"
+
+
+def _mark_chosen(axes: Any, points: Sequence[Mapping[str, Any]], chosen: int | None) -> None:
+    if chosen is None:
+        return
+    place: float = chosen
+    if _axis(points) == "step":
+        steps = [point["step"] for point in points if point.get("epoch") == chosen]
+        if not steps:
+            return
+        place = max(steps)
+    axes.axvline(place, color="#d0741c", linewidth=1.2, linestyle=(0, (2, 2)), label=f"kept: epoch {chosen}")
+
+
+def _curve_figure(
+    key: str, title: str, points: Sequence[Mapping[str, Any]], lines: Mapping[str, str], chosen: int | None, up: str
+) -> Html | None:
+    series = {name: _by_epoch(points, name, mean=name == "train_loss") for name in lines}
+    series = {name: line for name, line in series.items() if line[0]}
+    if not series:
+        return None
+
+    def draw(axes: Any) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for name, (places, values) in series.items():
+            style = _LINES["alone" if name == "train_loss" and len(series) > 1 else "together"]
+            axes.plot(
+                places, values, label=lines[name], marker="o" if len(places) <= 30 else "", markersize=3.5, **style
+            )
+        _mark_chosen(axes, points, chosen)
+        axes.set(xlabel=_axis(points), ylabel=up)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+
+    ends = "; ".join(f"{lines[name]} from {values[0]:.4g} to {values[-1]:.4g}" for name, (_, values) in series.items())
+    text = f"By {_axis(points)}: {ends}." + (f" The model of epoch {chosen} was kept." if chosen is not None else "")
+    return _figure(key, title, text, draw)
+
+
+def loss_figure(points: Sequence[Mapping[str, Any]], chosen: int | None) -> Html | None:
+    """Draw training and validation loss."""
+    lines = {"train_loss": "training", "validation_loss": "validation"}
+    return _curve_figure("loss", "Loss", points, lines, chosen, "loss")
+
+
+def metric_figure(points: Sequence[Mapping[str, Any]], chosen: int | None, title: str) -> Html | None:
+    """Draw the validation metric."""
+    lines = {"validation_metric": title}
+    return _curve_figure("metric", f"Validation {title}", points, lines, chosen, title)

@@ -1,0 +1,502 @@
+"""The report page, section by section in the order it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from colonnade.metrics import Evaluation, higher_is_better, interval
+from colonnade.reports import figures
+from colonnade.reports.markup import Html, joined, tag
+from colonnade.reports.record import CrossedNote, PartyNote, RunRecord
+from colonnade.reports.wording import (
+    alone_name,
+    bytes_text,
+    data_parties,
+    difference,
+    duration_text,
+    headline_of,
+    interval_text,
+    listed,
+    metric_title,
+    number,
+    plural,
+    uncertainty_note,
+    verdict,
+)
+
+__all__ = ["render", "write"]
+
+# The page may use its own inline style and images, and nothing else: a browser will refuse any request it could make.
+_SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_PROTECTIONS = {
+    "PLAIN": "The receiver can read the content.",
+    "NOISED": "The receiver sees the content with random noise added, which reduces what it can infer.",
+    "MASKED": "The receiver sees the content behind a random mask that hides it from the receiver.",
+    "ENCRYPTED": "The receiver holds a ciphertext and not the key, assuming the parties do not pool what they hold.",
+}
+_MODELS = {
+    "together": "The federated model: every party's columns, each staying with its party.",
+    "alone": "The same model with the label holder's columns only: what can be had without a partner.",
+    "central": "All columns in one place. Possible only in a simulation; a ceiling to compare with, not an offer.",
+}
+MOST_TABLE_CLASSES = 12
+MOST_OPEN_COLUMNS = 8
+
+
+def write(record: RunRecord, path: str | Path) -> Path:
+    """Write the page of a run to a file and return where it is."""
+    place = Path(path)
+    # A name that is not valid Unicode becomes a character reference instead of a failed report.
+    place.write_text(render(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+    return place
+
+
+def render(record: RunRecord) -> str:
+    """Return the page of a run: the same text for the same record, with no reference to anything outside it."""
+    sections = [
+        ("trained", "What was trained, and by whom", _trained(record)),
+        ("data", "Data at each party", _data(record)),
+        ("quality", "How good it is", _quality(record)),
+        ("learning", "Learning curves", _learning(record)),
+        ("crossed", "What crossed", _crossed(record)),
+        ("settings", "Settings and digest", _settings(record)),
+        ("check", "How to check this report", _check(record)),
+    ]
+    links = (tag("li", tag("a", title, href=f"#{key}")) for key, title, _ in sections)
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_SECURITY_POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("title", f"{record.title} · colonnade"),
+        tag("style", Html(files("colonnade.reports").joinpath("report.css").read_text(encoding="utf-8"))),
+    )
+    body = tag(
+        "body",
+        _header(record),
+        tag("nav", tag("ul", *links), aria_label="Sections"),
+        tag(
+            "main",
+            *(
+                tag("section", tag("h2", title, id=f"{key}-title"), *content, id=key, aria_labelledby=f"{key}-title")
+                for key, title, content in sections
+            ),
+        ),
+        tag(
+            "footer",
+            f"Made by colonnade {record.version} for run {record.name}. This page loads nothing from a network.",
+        ),
+    )
+    return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def _header(record: RunRecord) -> Html:
+    sentence, judgement = verdict(record)
+    marks = _marks(record)
+    return tag(
+        "header",
+        tag("p", f"colonnade run report · {record.name}", class_="eyebrow"),
+        tag("h1", record.title),
+        tag("p", sentence, class_="verdict"),
+        tag("p", judgement, class_="judgement") if judgement else None,
+        tag(
+            "div",
+            tag("p", "Read this first"),
+            tag("ul", *(tag("li", mark) for mark in marks)),
+            class_="marks",
+            role="note",
+        )
+        if marks
+        else None,
+        _key_figures(record),
+    )
+
+
+def _marks(record: RunRecord) -> list[str]:
+    broken = [ledger.party for ledger in record.ledgers if not ledger.verified]
+    warnings = [f"The ledger of {party} does not verify: do not rely on this report." for party in broken]
+    return warnings + list(record.marks)
+
+
+def _key_figures(record: RunRecord) -> Html:
+    shown: list[tuple[str, str, str | None]] = []
+    together = record.evaluations.get("together")
+    name = headline_of(together) if together else None
+    if together and name:
+        shown.append((metric_title(name), number(name, together.metrics[name]), interval_text(together, name)))
+        alone = record.evaluations.get("alone")
+        if alone and name in alone.metrics:
+            gap = _signed(name, together.metrics[name], alone.metrics[name])
+            shown.append((f"Against {alone_name(record)} alone", gap, f"in {metric_title(name)}"))
+    shared = [party.shared_rows for party in record.parties if party.shared_rows is not None]
+    if shared:
+        shown.append(("Shared rows", f"{max(shared):,}", None))
+    if record.crossed:
+        sent = sum(entry.bytes for entry in record.crossed)
+        messages = sum(entry.count for entry in record.crossed)
+        readable = sum(entry.bytes for entry in record.crossed if entry.protection == "PLAIN")
+        shown.append(("Crossed", bytes_text(sent), plural(messages, "message")))
+        shown.append(("Readable by receiver", bytes_text(readable), "sent PLAIN"))
+    return tag(
+        "dl",
+        *(
+            tag("div", tag("dt", title), tag("dd", value, tag("small", extra) if extra else None))
+            for title, value, extra in shown
+        ),
+        class_="key",
+    )
+
+
+def _trained(record: RunRecord) -> Iterable[Html]:
+    method = record.method
+    yield tag("p", tag("strong", method.title), " (", tag("code", method.name), ")", "." if method.title else None)
+    if method.citation:
+        yield tag("p", method.citation, class_="soft")
+    if record.parties:
+        rows = [[party.name, party.role, method.roles.get(party.role, "")] for party in record.parties]
+        yield _table("The parties and their roles in this method", ["Party", "Role", "What the role does"], rows)
+    facts = [
+        ("Launch", record.launch),
+        ("Made on", record.created),
+        ("Took", duration_text(record.duration_seconds) if record.duration_seconds is not None else ""),
+        ("Seed", "not set" if record.seed is None else str(record.seed)),
+        ("Version", f"colonnade {record.version}"),
+    ]
+    yield _terms((title, value) for title, value in facts if value)
+
+
+def _data(record: RunRecord) -> Iterable[Html]:
+    if record.alignment:
+        yield tag("p", record.alignment)
+    if record.parties:
+        head = ["Party", "Rows", "Shared rows", "Columns", "Width after encoding", "Label"]
+        rows = [
+            [
+                party.name,
+                _count(party.rows),
+                _count(party.shared_rows),
+                _count(party.features),
+                _count(party.encoded_width),
+                party.label if party.label is not None else "none",
+            ]
+            for party in record.parties
+        ]
+        yield _table("What each party brought; only counts are shown, never values", head, rows, numeric={1, 2, 3, 4})
+    if record.rows:
+        parts = [f"{_count(count)} for {_part(part)}" for part, count in record.rows.items()]
+        yield tag("p", f"The shared rows were split: {listed(parts)}.")
+    for party in record.parties:
+        if party.columns:
+            yield _columns(party)
+
+
+def _part(name: str) -> str:
+    return {"train": "training", "test": "the held-out test"}.get(name, name)
+
+
+def _columns(party: PartyNote) -> Html:
+    rows = [[column.name, column.kind, _count(column.missing), _count(column.distinct)] for column in party.columns]
+    table = _table(f"Columns of {party.name}", ["Column", "Kind", "Missing", "Distinct"], rows, numeric={2, 3})
+    summary = tag("summary", f"{party.name}: {plural(len(party.columns), 'column')}")
+    return tag("details", summary, table, **({"open": ""} if len(party.columns) <= MOST_OPEN_COLUMNS else {}))
+
+
+def _quality(record: RunRecord) -> Iterable[Html]:
+    if not record.evaluations:
+        yield tag("p", "This run kept no evaluation, so nothing can be said about how good the model is.")
+        return
+    legend = _legend(record)
+    yield _terms((legend[key], _MODELS.get(key, "")) for key in record.evaluations)
+    yield _metric_table(record.evaluations, legend)
+    note = uncertainty_note(record.evaluations.values())
+    if note:
+        yield tag("p", note, class_="soft")
+    together = record.evaluations.get("together")
+    if together and together.task == "binary" and "auc" not in together.metrics:
+        yield tag("p", "The held-out rows hold one class only, so AUC and KS cannot be computed.", class_="soft")
+
+    drawn: list[Html | None] = []
+    if together and together.task == "multiclass":
+        drawn += [figures.roc_by_class_figure(together), figures.calibration_figure(record.evaluations, legend)]
+    elif together and together.task == "binary":
+        drawn += [figures.roc_figure(record.evaluations, legend), figures.ks_figure(together)]
+        drawn += [figures.calibration_figure(record.evaluations, legend)]
+    elif together:
+        drawn += [
+            figures.observed_figure(record.evaluations, legend),
+            figures.residual_figure(record.evaluations, legend),
+        ]
+    confusion = together.curves.get("confusion") if together else None
+    if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
+        drawn.append(figures.confusion_figure(confusion["classes"], confusion["counts"]))
+    if any(drawn):
+        yield tag("div", *drawn, class_="figures")
+    if confusion and len(confusion["classes"]) <= MOST_TABLE_CLASSES:
+        yield _confusion_table(confusion["classes"], confusion["counts"])
+
+
+def _legend(record: RunRecord) -> dict[str, str]:
+    titles = {"together": "together", "alone": f"alone ({alone_name(record)})", "central": "in one place"}
+    return {key: titles.get(key, key) for key in record.evaluations}
+
+
+def _metric_table(evaluations: Mapping[str, Evaluation], legend: Mapping[str, str]) -> Html:
+    names = list(dict.fromkeys(name for evaluation in evaluations.values() for name in evaluation.metrics))
+    can_compare = "together" in evaluations and "alone" in evaluations
+    head = ["Metric", *legend.values(), *(["together − alone"] if can_compare else [])]
+    rows: list[list[str]] = []
+    for name in names:
+        cells: list[str] = [joined([metric_title(name), _direction(name)])]
+        for evaluation in evaluations.values():
+            cells.append(_metric_cell(evaluation, name))
+        if can_compare:
+            cells.append(_difference_cell(evaluations["together"], evaluations["alone"], name))
+        rows.append(cells)
+    rows.append(["rows", *(f"{value.rows:,}" for value in evaluations.values()), *([""] if can_compare else [])])
+    caption = "Held-out rows only: none of them was used for training or for choosing the epoch"
+    return _table(caption, head, rows, numeric=set(range(1, len(head))))
+
+
+def _direction(name: str) -> Html | None:
+    better = higher_is_better(name)
+    return None if better is None else tag("small", "higher is better" if better else "lower is better")
+
+
+def _metric_cell(evaluation: Evaluation, name: str) -> str:
+    if name not in evaluation.metrics:
+        return "–"
+    ends = interval(evaluation, name)
+    small = tag("small", f"about {ends[0]:.3f}–{ends[1]:.3f}") if ends else None
+    return joined([number(name, evaluation.metrics[name]), small])
+
+
+def _difference_cell(together: Evaluation, alone: Evaluation, name: str) -> str:
+    better = higher_is_better(name)
+    if better is None or name not in together.metrics or name not in alone.metrics:
+        return ""
+    gap = difference(name, together.metrics[name], alone.metrics[name])
+    text = _signed(name, together.metrics[name], alone.metrics[name])
+    if gap == 0:
+        return text
+    is_gain = (gap > 0) == better
+    return tag("span", f"{text} ", "better" if is_gain else "worse", class_="best" if is_gain else "worse")
+
+
+def _signed(name: str, value: float, other: float) -> str:
+    gap = difference(name, value, other)
+    if gap == 0:
+        return "±0"
+    return ("+" if gap > 0 else "−") + number(name, abs(gap))
+
+
+def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
+    rows = []
+    for name, row in zip(classes, counts, strict=True):
+        total = max(1, sum(row))
+        cells = [
+            tag("td", f"{count:,}", style=f"background: rgb(var(--shade) / {0.6 * count / total:.2f})") for count in row
+        ]
+        rows.append(tag("tr", tag("th", name, scope="row"), *cells))
+    head = tag("tr", tag("th", "True class", scope="col"), *(tag("th", name, scope="col") for name in classes))
+    caption = _caption("Confusion matrix, federated model: rows are true classes, columns predicted ones")
+    table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
+    return tag("div", table, class_="scroll confusion", tabindex="0", role="region", aria_label="Confusion matrix")
+
+
+def _learning(record: RunRecord) -> Iterable[Html]:
+    together = record.evaluations.get("together")
+    name = headline_of(together) if together else None
+    drawn = [
+        figures.loss_figure(record.curves, record.chosen_epoch),
+        figures.metric_figure(record.curves, record.chosen_epoch, metric_title(name) if name else "metric"),
+    ]
+    if not any(drawn):
+        yield tag("p", "This run recorded no learning curve.")
+        return
+    if record.chosen_epoch is not None:
+        yield tag("p", f"The parties kept the model of epoch {record.chosen_epoch}, chosen on the validation rows.")
+    yield tag("div", *drawn, class_="figures")
+
+
+def _crossed(record: RunRecord) -> Iterable[Html]:
+    if not record.crossed:
+        yield tag("p", "The ledgers of this run hold no message.")
+        return
+    yield tag(
+        "p",
+        "This list is made from the parties' ledgers, in which the channel wrote down every message as it was sent "
+        "or received. A message that is not declared cannot be sent. "
+        "What one message reveals is stated beside it; what a partner could infer from all of them together is a "
+        "further question that this list alone does not answer.",
+    )
+    used = [name for name in _PROTECTIONS if any(entry.protection == name for entry in record.crossed)]
+    used += sorted({entry.protection for entry in record.crossed} - set(used))
+    yield _terms((_badge(name), _PROTECTIONS.get(name, "")) for name in used)
+    yield _totals(record.crossed, used)
+    rows = [
+        [
+            joined([entry.message, tag("small", f"Reveals: {_reveals(entry)}")]),
+            f"{entry.sender} → {entry.receiver}",
+            _badge(entry.protection),
+            entry.paper_step,
+            _shapes(entry.shapes),
+            f"{entry.count:,}",
+            bytes_text(entry.bytes),
+        ]
+        for entry in record.crossed
+    ]
+    head = ["Message", "From → to", "Protection", "Step", "Shapes", "Count", "Size"]
+    yield _table("Every declared message that crossed", head, rows, numeric={5, 6}, kind="crossed")
+
+
+def _reveals(entry: CrossedNote) -> str:
+    return entry.reveals.removeprefix("Reveals:").strip() or "not stated."
+
+
+def _shapes(shapes: Sequence[str]) -> str:
+    # No-break spaces keep a shape on one line.
+    shown = ", ".join(shape.replace(" ", "\u00a0") for shape in shapes[:3])
+    return f"{shown} and {len(shapes) - 3} more" if len(shapes) > 3 else shown
+
+
+def _badge(protection: str) -> Html:
+    known = protection.lower() if protection in _PROTECTIONS else ""
+    return tag("span", protection, class_=f"badge {known}".strip())
+
+
+def _totals(crossed: Sequence[CrossedNote], used: Sequence[str]) -> Html:
+    senders = list(dict.fromkeys(entry.sender for entry in crossed))
+
+    def sent(sender: str | None, protection: str | None) -> int:
+        return sum(
+            entry.bytes
+            for entry in crossed
+            if sender in (None, entry.sender) and protection in (None, entry.protection)
+        )
+
+    rows = [[name, *(bytes_text(sent(name, kind)) for kind in used), bytes_text(sent(name, None))] for name in senders]
+    foot = ["All", *(bytes_text(sent(None, kind)) for kind in used), bytes_text(sent(None, None))]
+    head = ["Sender", *(_badge(kind) for kind in used), "All"]
+    return _table("Sent by each party, by protection", head, rows, numeric=set(range(1, len(head))), foot=foot)
+
+
+def _settings(record: RunRecord) -> Iterable[Html]:
+    if record.digest:
+        yield tag(
+            "p",
+            "The parties compared this digest of their agreed settings before the first message: ",
+            tag("span", record.digest, class_="hash"),
+        )
+    rows = [[name, value] for name, value in _flattened(record.settings)]
+    if rows:
+        yield _table("The agreed settings", ["Setting", "Value"], rows)
+
+
+def _flattened(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", _setting(value)
+
+
+def _setting(value: object) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(_setting(item) for item in value) or "empty"
+    return str(value)
+
+
+def _check(record: RunRecord) -> Iterable[Html]:
+    yield tag("p", "Each party can check its own copy of the run. RUN is the run folder.")
+    yield tag("pre", tag("code", "colonnade audit verify RUN"))
+    yield tag(
+        "ul",
+        tag(
+            "li",
+            "It recomputes the chain of hashes over the ledger's entries. A changed, added or lost entry breaks it.",
+        ),
+        tag(
+            "li",
+            "Compare the head hashes below with the ones your partner reads out to you, not with ones sent in a file.",
+        ),
+        tag("li", "Compare the digest above with the one in your own run folder."),
+    )
+    if record.ledgers:
+        rows = [
+            [
+                ledger.party,
+                f"{ledger.entries:,}",
+                tag("span", "yes", class_="yes") if ledger.verified else tag("span", "no", class_="no"),
+                listed(ledger.agrees_with) or "not compared",
+                tag("span", ledger.head, class_="hash"),
+            ]
+            for ledger in record.ledgers
+        ]
+        head = ["Party", "Entries", "Verified", "Agrees with", "Head hash"]
+        yield _table("The ledgers when this report was made", head, rows, numeric={1})
+    holder = alone_name(record)
+    others = [name for name in data_parties(record) if name != holder]
+    yield tag("h3", "What this report cannot show")
+    yield tag(
+        "ul",
+        tag(
+            "li",
+            "A ledger records what crossed colonnade's channels. It says nothing of what was exchanged elsewhere.",
+        ),
+        tag(
+            "li",
+            f"The quality figures were computed where the labels are. {listed(others) or 'Other parties'} "
+            "cannot recompute them without the labels.",
+        ),
+        tag("li", "The protections hold assuming each party runs this software as published and keeps its own keys."),
+    )
+
+
+def _count(value: int | None) -> str:
+    return "–" if value is None else f"{value:,}"
+
+
+def _terms(pairs: Iterable[tuple[str, str]]) -> Html:
+    return tag("dl", *(part for title, text in pairs for part in (tag("dt", title), tag("dd", text))), class_="terms")
+
+
+def _caption(text: str) -> Html:
+    # The inner element keeps the caption in view while a wide table scrolls under it.
+    return tag("caption", tag("span", text))
+
+
+def _table(
+    caption: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numeric: Set[int] = frozenset(),
+    foot: Sequence[str] | None = None,
+    kind: str | None = None,
+) -> Html:
+    """Build a table whose first column names its rows; wide ones scroll by themselves, also from the keyboard."""
+
+    def align(index: int) -> str | None:
+        return "n" if index in numeric else None
+
+    def line(cells: Sequence[str]) -> Html:
+        rest = (tag("td", cell, class_=align(index)) for index, cell in enumerate(cells[1:], start=1))
+        return tag("tr", tag("th", cells[0], scope="row"), *rest)
+
+    heads = (tag("th", title, scope="col", class_=align(index)) for index, title in enumerate(head))
+    table = tag(
+        "table",
+        _caption(caption),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *(line(row) for row in rows)),
+        tag("tfoot", line(foot)) if foot else None,
+        class_=kind,
+    )
+    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)

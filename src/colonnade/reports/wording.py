@@ -1,0 +1,191 @@
+"""Numbers in human units, and the sentences the page computes from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from colonnade.metrics import Evaluation, headline, higher_is_better, interval
+from colonnade.reports.record import RunRecord
+
+__all__ = [
+    "alone_name",
+    "bytes_text",
+    "data_parties",
+    "difference",
+    "duration_text",
+    "headline_of",
+    "interval_text",
+    "listed",
+    "metric_title",
+    "number",
+    "plural",
+    "uncertainty_note",
+    "verdict",
+]
+
+_METRIC_TITLES = {
+    "auc": "AUC",
+    "ks": "KS",
+    "f1": "F1",
+    "brier": "Brier score",
+    "macro_f1": "macro F1",
+    "macro_auc": "macro AUC",
+    "rmse": "RMSE",
+    "mae": "MAE",
+    "r2": "R²",
+}
+# Used when the rows cannot support a task's usual headline, for example AUC with one class only.
+_SECOND_CHOICES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "rmse"}
+_IN_LABEL_UNITS = frozenset({"rmse", "mae"})
+FEW_ROWS = 1000
+
+
+def plural(count: int, noun: str) -> str:
+    """Write a count with its noun.
+
+    >>> plural(1, "row"), plural(12345, "row")
+    ('1 row', '12,345 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Write names as an English list.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def bytes_text(count: int) -> str:
+    """Write a size in human units.
+
+    >>> bytes_text(900), bytes_text(1536), bytes_text(5 * 1024**2)
+    ('900 B', '1.5 KiB', '5.0 MiB')
+    """
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        # 1023.96 would print as 1024.0, so it already belongs to the next unit.
+        if size < 1023.95:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+def duration_text(seconds: float) -> str:
+    """Write a duration in the two units that matter.
+
+    >>> duration_text(4.21), duration_text(75), duration_text(7260)
+    ('4.2 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def metric_title(name: str) -> str:
+    """Return the name of a metric as people write it."""
+    return _METRIC_TITLES.get(name, name.replace("_", " "))
+
+
+def number(name: str, value: float) -> str:
+    """Write a metric: three decimals, or four significant digits for one in the label's units."""
+    if name in _IN_LABEL_UNITS or abs(value) >= 1000:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:.3f}"
+
+
+def difference(name: str, value: float, other: float) -> float:
+    """Subtract two metrics as they are printed, so that a reader who subtracts finds the same."""
+    if name in _IN_LABEL_UNITS:
+        return value - other
+    return round(round(value, 3) - round(other, 3), 3)
+
+
+def headline_of(evaluation: Evaluation) -> str | None:
+    """Name the metric to put first, among those these rows support."""
+    for name in (headline(evaluation.task), _SECOND_CHOICES[evaluation.task]):
+        if name in evaluation.metrics:
+            return name
+    return None
+
+
+def data_parties(record: RunRecord) -> list[str]:
+    """Name the parties that bring columns or labels."""
+    return [party.name for party in record.parties if party.holds_data] or [party.name for party in record.parties]
+
+
+def alone_name(record: RunRecord) -> str:
+    """Name the party whose columns the model alone used."""
+    if record.alone_party:
+        return record.alone_party
+    holders = [party.name for party in record.parties if party.label is not None]
+    return holders[0] if len(holders) == 1 else "the label holder"
+
+
+def interval_text(evaluation: Evaluation, name: str) -> str | None:
+    """Write the rough 95% interval of a metric, where one can be had."""
+    ends = interval(evaluation, name)
+    return None if ends is None else f"about {ends[0]:.3f} to {ends[1]:.3f}"
+
+
+def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
+    """Warn that few rows make a rough number."""
+    shown = list(evaluations)
+    rows = min((evaluation.rows for evaluation in shown), default=0)
+    if not 0 < rows < FEW_ROWS:
+        return None
+    note = f"With {plural(rows, 'held-out row')} these numbers are rough, and another split or seed would change them."
+    formulas = {"auc": "Hanley and McNeil's for AUC", "accuracy": "Wilson's for accuracy"}
+    used = [text for name, text in formulas.items() if any(interval(evaluation, name) for evaluation in shown)]
+    if used:
+        note += (
+            " The ranges in small print are about 95% intervals for each number by itself "
+            f"({listed(used)}), assuming independent rows."
+        )
+    return note
+
+
+def verdict(record: RunRecord) -> tuple[str, str]:
+    """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
+    together = record.evaluations.get("together")
+    if together is None:
+        return ("This run kept no evaluation of the federated model.", "Nothing is said here about how good it is.")
+    name = headline_of(together)
+    if name is None:
+        return (f"The federated model was evaluated on {plural(together.rows, 'held-out row')}.", "")
+
+    parties = data_parties(record)
+    reach = f"Together, {listed(parties)} reach" if len(parties) > 1 else "The federated model reaches"
+    first = f"{reach} {metric_title(name)} {number(name, together.metrics[name])}"
+    first += f" on {plural(together.rows, 'held-out row')}"
+    for label, who in (("alone", f"{alone_name(record)} alone"), ("central", "all columns in one place")):
+        other = record.evaluations.get(label)
+        if other is not None and name in other.metrics:
+            first += f"; {who} {number(name, other.metrics[name])}"
+    return f"{first}.", _judgement(record, together, name)
+
+
+def _judgement(record: RunRecord, together: Evaluation, name: str) -> str:
+    alone = record.evaluations.get("alone")
+    who = alone_name(record)
+    if alone is None or name not in alone.metrics:
+        return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
+    gap = difference(name, together.metrics[name], alone.metrics[name])
+    gain = gap if higher_is_better(name) else -gap
+    size = f"{abs(gap):.4g}" if name in _IN_LABEL_UNITS else f"{abs(gap):.3f}"
+    if gain == 0:
+        return f"Federating did not help here: {who} alone does as well."
+    if gain < 0:
+        return f"Federating did not help here: {who} alone is better by {size}."
+    ends = interval(together, name)
+    if ends is not None and ends[0] <= alone.metrics[name] <= ends[1]:
+        return (
+            f"Federating is ahead of {who} alone by {size}, but with {plural(together.rows, 'held-out row')} "
+            "a difference this small may be chance."
+        )
+    return f"Federating is ahead of {who} alone by {size}."

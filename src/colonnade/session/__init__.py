@@ -1,0 +1,44 @@
+"""A party's view of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
+
+from colonnade.session.channel import Channel
+from colonnade.session.checkpoints import CheckpointStore, highest_common
+from colonnade.session.control import CONTROL
+from colonnade.session.files import read_json, write_json, write_whole
+from colonnade.session.method import Holding, Method, Result, Role, RoleFunction, Scores
+from colonnade.session.metrics_log import MetricsLog
+from colonnade.session.model_part import ModelPart
+from colonnade.session.plan import Evaluate, RunPlan, check_name
+from colonnade.session.play import play
+from colonnade.session.policy import Policy
+from colonnade.session.scripted import ScriptedLink
+from colonnade.session.seeds import derive_seed
+from colonnade.session.session import Observer, Party, Progress, Session
+
+__all__ = [
+    "CONTROL",
+    "Channel",
+    "CheckpointStore",
+    "Evaluate",
+    "Holding",
+    "Method",
+    "MetricsLog",
+    "ModelPart",
+    "Observer",
+    "Party",
+    "Policy",
+    "Progress",
+    "Result",
+    "Role",
+    "RoleFunction",
+    "RunPlan",
+    "Scores",
+    "ScriptedLink",
+    "Session",
+    "check_name",
+    "derive_seed",
+    "highest_common",
+    "play",
+    "read_json",
+    "write_json",
+    "write_whole",
+]

@@ -1,0 +1,173 @@
+"""The recorded line between two parties.
+
+Everything that leaves a party passes `Channel.send`, and `Channel.send` writes it into the ledger first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from colonnade.errors import DeclarationError, FrameRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
+from colonnade.ledger import LedgerWriter
+from colonnade.messages import (
+    ANYONE,
+    CONTEXT_BYTES,
+    WIRE_VERSION,
+    Declaration,
+    decode_body,
+    declaration_of,
+    open_frame,
+    seal,
+)
+from colonnade.session.control import CONTROL, Failed
+from colonnade.session.policy import Policy
+from colonnade.transport import Link
+
+__all__ = ["Channel"]
+
+M = TypeVar("M")
+
+
+class Channel:
+    """An ordered, blocking, two-way, recorded line to one named peer."""
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        party: str,
+        role: str,
+        peer: str,
+        peer_role: str,
+        run: str,
+        messages: Iterable[type],
+        ledger: LedgerWriter,
+        policy: Policy,
+        step: Callable[[], int],
+    ) -> None:
+        self.party, self.role, self.peer, self.peer_role = party, role, peer, peer_role
+        self._link, self._ledger, self._policy, self._step, self._run = link, ledger, policy, step, run
+        declared = [declaration_of(cls) for cls in (*CONTROL, *messages)]
+        self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
+        self._known = {one.schema: one for one in declared}
+        self._peer_is_done = False
+        self.connections: list[str] = []
+        self.connect(b"", b"")
+
+    def connect(self, own_nonce: bytes, peer_nonce: bytes) -> None:
+        """Bind all following frames to this run, this pair of incarnations and their direction.
+
+        A frame from another run, from before a restart, from another pair, or one of our own reflected to us carries
+        another context and is refused.
+        """
+        self._outgoing = self._context(self.party, self.peer, own_nonce, peer_nonce)
+        self._incoming = self._context(self.peer, self.party, peer_nonce, own_nonce)
+        self._sent_count = self._received_count = 0
+        self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
+        self.connections += [self._outgoing.hex(), self._incoming.hex()]
+
+    def send(self, message: Any) -> None:
+        """Record a declared message in the ledger, then send it."""
+        declaration = declaration_of(message)
+        if declaration.schema not in self._may_send:
+            raise DeclarationError(
+                f"{self.role} '{self.party}' may not send {declaration.name} to {self.peer_role} '{self.peer}': it is "
+                f"declared from {declaration.sender} to {declaration.receiver}, or not declared by this method at all."
+            )
+        self._policy.check_send(self.party, declaration)
+        header, parts = seal(
+            declaration, message, context=self._outgoing, sequence=self._sent_count, step=self._step()
+        )
+        self._ledger.message("sent", self.peer, declaration, header, declaration.shapes(message))
+        try:
+            self._link.send(parts)
+        except PeerLost as lost:
+            raise self._explain(lost) from None
+        self._sent_count += 1
+        self._sent_digest.update(header.payload)
+
+    def receive(self, message_class: type[M], **shapes: tuple[int, ...]) -> M:
+        """Wait for the peer's next message, which must be of this class.
+
+        Keyword arguments name array fields and the shapes they must have; such arrays must also be finite.
+        """
+        expected = declaration_of(message_class)
+        declaration, content = self._take(expected)
+        if declaration is not expected:
+            if isinstance(content, Failed):
+                raise PeerFailed(content.party, content.step, content.cause)
+            raise OutOfStep(
+                f"{self.role} '{self.party}' expected {expected.name} from '{self.peer}' at step {self._step()} but got "
+                f"{declaration.name}. The two parties may be running different versions; compare 'colonnade --version' "
+                "on both."
+            )
+        for field, shape in shapes.items():
+            self._check_array(expected, field, getattr(content, field), shape)
+        return cast(M, content)
+
+    def transcript(self) -> tuple[bytes, bytes]:
+        """Return digests of all payloads sent and received over this connection."""
+        return self._sent_digest.digest(), self._received_digest.digest()
+
+    def _take(self, expected: Declaration) -> tuple[Declaration, object]:
+        header, body = open_frame(self._link.receive())
+        where = f"{self.role} '{self.party}' at step {self._step()}"
+        if header.context != self._incoming:
+            raise FrameRefused(
+                f"{where} received a frame from '{self.peer}' that belongs to another run, connection or direction; it "
+                "was refused. Restart the run at all parties."
+            )
+        if header.sequence != self._received_count:
+            raise FrameRefused(
+                f"{where} received frame {header.sequence} from '{self.peer}' where frame {self._received_count} was "
+                "due: it was replayed, reordered or lost. Restart the run at all parties."
+            )
+        declaration = self._known.get(header.schema)
+        if declaration is None or not _fits(declaration, self.peer_role, self.role):
+            raise OutOfStep(
+                f"{where} expected {expected.name} from '{self.peer}' but got a message that {self.peer_role} may not "
+                "send here. The two parties may be running different versions; compare 'colonnade --version' on both."
+            )
+        content = decode_body(declaration, body)
+        self._received_count += 1
+        self._received_digest.update(header.payload)
+        self._ledger.message("received", self.peer, declaration, header, declaration.shapes(content))
+        return declaration, content
+
+    def _check_array(self, declaration: Declaration, field: str, value: Any, shape: tuple[int, ...]) -> None:
+        if tuple(value.shape) != shape:
+            raise WrongContent(
+                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' at "
+                f"step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and version."
+            )
+        array = value if isinstance(value, np.ndarray) else value.numpy()
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise WrongContent(
+                f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
+                "numbers. Its training has diverged; lower the learning rate and run again."
+            )
+
+    def _explain(self, lost: PeerLost) -> Exception:
+        """Prefer the peer's own last words over the bare fact that it left."""
+        try:
+            while True:
+                _, content = self._take(declaration_of(Failed))
+                if isinstance(content, Failed):
+                    return PeerFailed(content.party, content.step, content.cause)
+        except (PeerLost, FrameRefused, OutOfStep):
+            return lost
+
+    def _context(self, sender: str, receiver: str, sender_nonce: bytes, receiver_nonce: bytes) -> bytes:
+        digest = hashlib.sha256()
+        facts = (self._run.encode(), sender.encode(), receiver.encode(), sender_nonce, receiver_nonce)
+        for fact in (b"colonnade", bytes([WIRE_VERSION]), *facts):
+            digest.update(len(fact).to_bytes(4, "little") + fact)
+        return digest.digest()[:CONTEXT_BYTES]
+
+
+def _fits(declaration: Declaration, sender: str, receiver: str) -> bool:
+    return declaration.sender in (sender, ANYONE) and declaration.receiver in (receiver, ANYONE)

@@ -1,0 +1,63 @@
+"""The session's own messages. They carry nothing derived from a table."""
+
+from __future__ import annotations
+
+from colonnade.messages import ANYONE, PLAIN, message, record
+
+__all__ = ["CONTROL", "AgreedField", "Failed", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom"]
+
+
+@record
+class AgreedField:
+    """One agreed setting, by name and digest, so that a difference can be named."""
+
+    name: str
+    digest: bytes
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
+class Hello:
+    """Who speaks, in which run, with which settings and messages. Reveals: software version, role, digests of the agreed settings."""
+
+    version: str
+    party: str
+    role: str
+    run: str
+    stage: str
+    fields: tuple[AgreedField, ...]
+    messages: bytes
+    nonce: bytes
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
+class HeldCheckpoints:
+    """The steps at which the sender holds checkpoints. Reveals: how far the sender has come."""
+
+    steps: tuple[int, ...]
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
+class ResumeFrom:
+    """The highest step all parties hold, or none. Reveals: how far all parties have come."""
+
+    step: int | None
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
+class Failed:
+    """A party stopped with an error. Reveals: which party, at which step, and the error's sentence."""
+
+    party: str
+    step: int
+    cause: str
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
+class Goodbye:
+    """The sender is done and states what crossed. Reveals: digests of both directions, which the receiver has too."""
+
+    sent: bytes
+    received: bytes
+
+
+CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Goodbye)

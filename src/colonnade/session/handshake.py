@@ -1,0 +1,139 @@
+"""Begin and end a session with every peer."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from colonnade import __version__
+from colonnade.errors import ColonnadeError, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused, ProtocolError
+from colonnade.messages import WIRE_VERSION, declaration_of
+from colonnade.session.channel import Channel
+from colonnade.session.checkpoints import highest_common
+from colonnade.session.control import CONTROL, AgreedField, Failed, Goodbye, HeldCheckpoints, Hello, ResumeFrom
+from colonnade.session.session import Session
+
+__all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
+
+
+def greet(session: Session) -> None:
+    """Compare version, run, roles and messages with every peer, and bind the channels to this encounter."""
+    hello = _hello(session)
+    for channel in session.all_channels:
+        channel.send(hello)
+    for channel in session.all_channels:
+        theirs = channel.receive(Hello)
+        _compare(session, channel, hello, theirs)
+        channel.connect(hello.nonce, theirs.nonce)
+
+
+def agree_on_resume(session: Session) -> None:
+    """Find the highest step at which every party holds a sound checkpoint, and go back to it.
+
+    The lead gathers the steps and announces the result, so parties that have no channel to each other agree too.
+    """
+    held = session.checkpoints.sound_steps() if session.checkpoints and session.allows_resume else ()
+    if session.role == session.method.lead:
+        step = highest_common([held, *(set_of.receive(HeldCheckpoints).steps for set_of in session.all_channels)])
+        for channel in session.all_channels:
+            channel.send(ResumeFrom(step))
+    else:
+        lead = session.channel(session.method.lead)
+        lead.send(HeldCheckpoints(held))
+        step = lead.receive(ResumeFrom).step
+        if step is not None and step not in held:
+            raise HandshakeRefused(
+                f"'{lead.peer}' wants to resume from step {step}, where '{session.party}' holds no checkpoint. "
+                "Restart the run at all parties."
+            )
+    session.go_back_to(step)
+    if step is not None:
+        session.ledger.mark("resumed", step=step)
+
+
+def say_goodbye(session: Session) -> None:
+    """Make sure that both ends of every channel saw the same messages, then close the ledger."""
+    transcripts = {channel.peer: channel.transcript() for channel in session.all_channels}
+    for channel in session.all_channels:
+        channel.send(Goodbye(*transcripts[channel.peer]))
+    for channel in session.all_channels:
+        theirs = channel.receive(Goodbye)
+        if (theirs.received, theirs.sent) != transcripts[channel.peer]:
+            raise LedgersDisagree(
+                f"'{session.party}' and '{channel.peer}' did not see the same messages. Do not rely on this run."
+            )
+        session.ledger.mark("disconnected", peer=channel.peer, connections=channel.connections)
+    session.ledger.mark("closed", step=session.step)
+
+
+def say_failed(session: Session, error: BaseException) -> None:
+    """Tell every peer why this party stops, as far as they can still hear it."""
+    if isinstance(error, PeerFailed):
+        # Pass on who stopped first, so that parties without a channel to it learn the true cause.
+        origin, step, cause = error.party, error.step, error.cause
+    else:
+        origin, step, cause = session.party, session.step, _cause(error)
+    for channel in session.all_channels:
+        try:
+            channel.send(Failed(origin, step, cause))
+        except ProtocolError:
+            continue
+    session.ledger.mark("failed", step=session.step, party=origin, cause=cause)
+
+
+def _cause(error: BaseException) -> str:
+    # An unforeseen error's text may hold values from the table, so only its type leaves the party.
+    if isinstance(error, PolicyRefused):
+        return "its policy refuses this run."
+    if isinstance(error, ColonnadeError):
+        return str(error)
+    return f"an unforeseen {type(error).__name__}."
+
+
+def _hello(session: Session) -> Hello:
+    fields = tuple(
+        AgreedField(name, hashlib.sha256(value.encode()).digest()[:16])
+        for name, value in sorted(session.plan.fields().items())
+    )
+    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.method.messages)))
+    return Hello(
+        version=f"{__version__}/{WIRE_VERSION}",
+        party=session.party,
+        role=session.role,
+        run=session.plan.name,
+        stage=session.stage,
+        fields=fields,
+        messages=hashlib.sha256(schemas).digest(),
+        nonce=secrets.token_bytes(16),
+    )
+
+
+def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> None:
+    me, you = f"'{session.party}'", f"'{channel.peer}'"
+    if ours.version != theirs.version:
+        raise HandshakeRefused(
+            f"{me} runs colonnade {ours.version} and {you} {theirs.version}. Install the same version at both."
+        )
+    if (theirs.party, theirs.role) != (channel.peer, channel.peer_role):
+        raise HandshakeRefused(
+            f"{me} expected {channel.peer_role} {you} but was greeted by {theirs.role} '{theirs.party}'. "
+            "Check the partners' names and addresses."
+        )
+    if (ours.run, ours.stage) != (theirs.run, theirs.stage):
+        raise HandshakeRefused(
+            f"{me} is in run '{ours.run}' ({ours.stage}), {you} in run '{theirs.run}' ({theirs.stage}). "
+            "Start the same run at both."
+        )
+    own = {field.name: field.digest for field in ours.fields}
+    other = {field.name: field.digest for field in theirs.fields}
+    differing = sorted(name for name in own.keys() | other.keys() if own.get(name) != other.get(name))
+    if differing:
+        raise HandshakeRefused(
+            f"{me} and {you} disagree on {', '.join(differing)}. Use the same run.toml at both parties."
+        )
+    if ours.messages != theirs.messages:
+        raise HandshakeRefused(
+            f"{me} and {you} declare different messages for {session.method.name}. Install the same version at both."
+        )
+    if len(theirs.nonce) != 16 or theirs.nonce == ours.nonce:
+        raise HandshakeRefused(f"{you} greeted {me} with an invalid nonce. Restart the run at all parties.")

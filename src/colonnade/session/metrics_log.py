@@ -1,0 +1,37 @@
+"""What a party writes down while it trains."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+__all__ = ["MetricsLog"]
+
+
+class MetricsLog:
+    """Lines of numbers, in memory and, given a path, in a file of JSON lines."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.lines: list[dict[str, Any]] = []
+        self._path = path
+        if path is not None and path.exists():
+            # The last line of a killed process may be cut off; what it said is said again after the resume.
+            whole = path.read_bytes().rpartition(b"\n")[0]
+            self.lines = [json.loads(line) for line in whole.splitlines()]
+
+    def record(self, stage: str, step: int, values: dict[str, Any]) -> None:
+        """Append one line."""
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.lines.append({"time": time, "stage": stage, "step": step, **values})
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a") as file:
+                file.write(json.dumps(self.lines[-1]) + "\n")
+
+    def rewind(self, stage: str, step: int) -> None:
+        """Forget what was recorded after a step, because it will be done again."""
+        self.lines = [line for line in self.lines if line["stage"] != stage or line["step"] <= step]
+        if self._path is not None and self._path.exists():
+            self._path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))

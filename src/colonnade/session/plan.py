@@ -1,0 +1,110 @@
+"""What the parties agree on before a run: the content of ``run.toml``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from colonnade.errors import ConfigError
+
+__all__ = ["Evaluate", "RunPlan", "check_name"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def check_name(kind: str, name: str) -> None:
+    """Refuse names that could not be a folder, a certificate subject and a log word alike."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of a {kind}. Use letters, digits, '.', '_' and '-', at most 64, beginning with "
+            "a letter or digit."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate:
+    """How shared rows are divided: the rest after both fractions is for training."""
+
+    test_fraction: float = 0.2
+    validation_fraction: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("test_fraction", "validation_fraction"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"evaluate.{name} must be at least 0 and below 1. Got {value} instead.")
+        if self.test_fraction + self.validation_fraction >= 1.0:
+            raise ConfigError(
+                "evaluate.test_fraction and evaluate.validation_fraction leave no rows for training. Lower one of them."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """One run as agreed by all parties."""
+
+    name: str
+    method: str
+    roles: Mapping[str, tuple[str, ...]]
+    """Parties by role, in the agreed order."""
+    seed: int = 0
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The method's settings, as plain JSON values with every default written out."""
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    alignment: str = "plain"
+    stage: str = "train"
+
+    def __post_init__(self) -> None:
+        check_name("run", self.name)
+        for party in self.parties:
+            check_name("party", party)
+        if len(set(self.parties)) != len(self.parties):
+            raise ConfigError("A party plays two roles in run.toml. Give every party exactly one role.")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**63:
+            raise ConfigError("run.seed must be a whole number from 0 to 2^63 - 1.")
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Return all parties, by role and in the agreed order."""
+        return tuple(party for parties in self.roles.values() for party in parties)
+
+    def role_of(self, party: str) -> str:
+        """Return the role a party plays."""
+        for role, parties in self.roles.items():
+            if party in parties:
+                return role
+        raise ConfigError(f"'{party}' plays no role in the run '{self.name}'. Add it to [run] roles.")
+
+    def check_parties(self, what: str, given: Iterable[str]) -> None:
+        """Refuse something that was given for a party outside this run."""
+        unknown = sorted(set(given) - set(self.parties))
+        if unknown:
+            raise ConfigError(f"A {what} was given for {', '.join(unknown)}, which is not a party of this run.")
+
+    def fields(self) -> dict[str, str]:
+        """Return every agreed setting by its dotted name, as canonical JSON."""
+        document = {
+            "run": {
+                "name": self.name,
+                "method": self.method,
+                "roles": {role: list(parties) for role, parties in self.roles.items()},
+                "seed": self.seed,
+                "stage": self.stage,
+            },
+            "evaluate": vars(self.evaluate),
+            "alignment": {"protocol": self.alignment},
+            "config": dict(self.config),
+        }
+        return {
+            f"{table}.{key}": json.dumps(value, sort_keys=True, separators=(",", ":"))
+            for table, content in document.items()
+            for key, value in sorted(content.items())
+        }
+
+    def digest(self) -> str:
+        """Return the SHA-256 that stands for everything agreed."""
+        return hashlib.sha256(json.dumps(self.fields(), sort_keys=True).encode()).hexdigest()

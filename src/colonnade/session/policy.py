@@ -1,0 +1,70 @@
+"""What a party allows, whatever the run asks: the ``[policy]`` table of ``party.toml``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
+from colonnade.messages import ANYONE, Declaration, Protection
+
+__all__ = ["Policy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """Rules checked before the first message and again at every send.
+
+    None means that the rule is absent. The session's own messages (handshake, checkpoint agreement, failure, goodbye)
+    are exempt from ``never_send``: they carry no content derived from a table.
+    """
+
+    methods: tuple[str, ...] | None = None
+    partners: tuple[str, ...] | None = None
+    never_send: tuple[str, ...] = ()
+    minimum_shared_rows: int = 0
+    maximum_runs: int | None = None
+    file: str = "the policy given in Python"
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each rule in the file, for refusals."""
+
+    def __post_init__(self) -> None:
+        for name in self.never_send:
+            if name not in Protection.__members__:
+                raise ConfigError(
+                    f"policy.never_send names '{name}', which is not a protection. {did_you_mean(name, Protection)}"
+                )
+        if self.minimum_shared_rows < 0 or (self.maximum_runs is not None and self.maximum_runs < 0):
+            raise ConfigError("policy.minimum_shared_rows and policy.maximum_runs must not be negative.")
+
+    def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
+        """Refuse a run whose method, partners or declared messages this party does not allow."""
+        if self.methods is not None and method not in self.methods:
+            self._refuse("methods", party, f"the method '{method}' is not in its list")
+        for partner in partners:
+            if self.partners is not None and partner not in self.partners:
+                self._refuse("partners", party, f"the partner '{partner}' is not in its list")
+        for declaration in sends:
+            self.check_send(party, declaration)
+
+    def check_send(self, party: str, declaration: Declaration) -> None:
+        """Refuse a message whose protection must never leave this party."""
+        if self.never_send and declaration.protection in self.never_send and declaration.sender != ANYONE:
+            self._refuse("never_send", party, f"the message {declaration.name} is {declaration.protection}")
+
+    def check_shared_rows(self, party: str, count: int) -> None:
+        """Refuse a run over too few shared rows."""
+        if count < self.minimum_shared_rows:
+            self._refuse("minimum_shared_rows", party, f"only {count} rows are shared")
+
+    def check_earlier_runs(self, party: str, count: int) -> None:
+        """Refuse one more run than the party allows."""
+        if self.maximum_runs is not None and count >= self.maximum_runs:
+            self._refuse("maximum_runs", party, f"{count} runs have been made already")
+
+    def _refuse(self, rule: str, party: str, reason: str) -> None:
+        line = f", line {self.lines[rule]}" if rule in self.lines else ""
+        raise PolicyRefused(
+            f"'{party}' refuses this run by its rule policy.{rule} ({self.file}{line}): {reason}. "
+            "Change the run, or the rule if you are the one who decides it."
+        )

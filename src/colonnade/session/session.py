@@ -1,0 +1,163 @@
+"""One party's view of one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.errors import ConfigError
+from colonnade.ledger import LedgerWriter
+from colonnade.session.channel import Channel
+from colonnade.session.checkpoints import CheckpointStore
+from colonnade.session.metrics_log import MetricsLog
+from colonnade.session.method import Method
+from colonnade.session.model_part import ModelPart
+from colonnade.session.plan import RunPlan
+from colonnade.session.policy import Policy
+from colonnade.session.seeds import derive_seed
+from colonnade.transport import Link
+
+__all__ = ["Observer", "Party", "Progress", "Session"]
+
+# How often an observer is told of progress; training must not wait for a terminal.
+_PROGRESS_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Party:
+    """An organisation in a run: its name, what it allows, and where it keeps things."""
+
+    name: str
+    policy: Policy = Policy()  # noqa: RUF009 - frozen
+    folder: Path | None = None
+    """The run folder; None keeps ledger and metrics in memory and makes no checkpoints."""
+    earlier_runs: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far one party has come."""
+
+    party: str
+    role: str
+    stage: str
+    step: int
+    total: int | None
+    latest: Mapping[str, Any]
+
+
+Observer = Callable[[Progress], None]
+
+
+class Session:
+    """Channels, ledger, seeds, metrics and checkpoints of one party in one run."""
+
+    def __init__(
+        self,
+        party: Party,
+        method: Method,
+        plan: RunPlan,
+        links: Mapping[str, Link],
+        *,
+        observer: Observer | None = None,
+        resume: bool = True,
+    ) -> None:
+        self.party, self.role, self.stage = party.name, plan.role_of(party.name), plan.stage
+        self.method, self.plan, self.policy = method, plan, party.policy
+        self.step = 0
+        self.resumed: ModelPart | None = None
+        """The checkpoint to go on from, when the run was interrupted."""
+        self.allows_resume = resume
+        self.earlier_runs = party.earlier_runs
+        self.ledger = LedgerWriter(party.folder / "ledger.jsonl" if party.folder else None)
+        self.metrics = MetricsLog(party.folder / "metrics.jsonl" if party.folder else None)
+        self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
+        self._observer, self._told, self._total = observer, 0.0, None
+        self._latest: dict[str, Any] = {}
+        digest = plan.digest()
+        self._channels = {
+            peer: Channel(
+                link,
+                party=self.party,
+                role=self.role,
+                peer=peer,
+                peer_role=plan.role_of(peer),
+                run=digest,
+                messages=method.messages,
+                ledger=self.ledger,
+                policy=self.policy,
+                step=lambda: self.step,
+            )
+            for peer, link in links.items()
+        }
+
+    _total: int | None
+
+    @property
+    def all_channels(self) -> tuple[Channel, ...]:
+        """Return the channels to all peers, in the agreed order of parties."""
+        return tuple(self._channels[peer] for peer in self.plan.parties if peer in self._channels)
+
+    def channels(self, role: str) -> tuple[Channel, ...]:
+        """Return the channels to all parties that play a role, in the agreed order."""
+        return tuple(channel for channel in self.all_channels if channel.peer_role == role)
+
+    def channel(self, role: str) -> Channel:
+        """Return the channel to the one party that plays a role."""
+        found = self.channels(role)
+        if len(found) != 1:
+            raise ConfigError(f"'{self.party}' has {len(found)} channels to the role {role} where one was expected.")
+        return found[0]
+
+    def seed(self, purpose: str, counter: int = 0) -> int:
+        """Return a seed all parties derive alike, such as for the order of batches."""
+        return derive_seed(self.plan.seed, purpose, counter)
+
+    def own_seed(self, purpose: str, counter: int = 0) -> int:
+        """Return a seed that no other party uses, such as for initial weights.
+
+        It is not secret: who knows the run's seed can derive it.
+        """
+        return derive_seed(self.plan.seed, f"{purpose}/{self.party}", counter)
+
+    def expect_steps(self, total: int) -> None:
+        """Say how many steps this stage may take, for progress displays."""
+        self._total = total
+
+    def next_step(self) -> None:
+        """Go on to the next step."""
+        self.step += 1
+        if self._observer is not None and time.monotonic() - self._told > _PROGRESS_SECONDS:
+            self._tell()
+
+    def record(self, **values: float | int | str | bool) -> None:
+        """Write numbers of this step into the metrics, and show them as progress."""
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        self._latest = plain
+        self.metrics.record(self.stage, self.step, plain)
+        if self._observer is not None:
+            self._tell()
+
+    def checkpoint(self, state: ModelPart) -> None:
+        """Keep the state of this step. All parties call this at the same steps."""
+        if self.checkpoints is None:
+            return
+        self.checkpoints.save(self.step, state)
+        self.ledger.mark("checkpoint", step=self.step)
+
+    def go_back_to(self, step: int | None) -> None:
+        """Take up the run at a checkpoint, or at the beginning."""
+        self.step = step or 0
+        if step is not None and self.checkpoints is not None:
+            self.resumed = self.checkpoints.load(step)
+        self.metrics.rewind(self.stage, self.step if step is not None else -1)
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        if self._observer is not None:
+            self._observer(Progress(self.party, self.role, self.stage, self.step, self._total, self._latest))

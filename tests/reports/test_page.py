@@ -1,0 +1,243 @@
+"""The page stands alone, escapes what it is given, and is the same for the same record."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from tests.reports.conftest import content, multiclass_evaluation
+
+import colonnade.reports
+from colonnade.metrics import evaluate
+from colonnade.reports import LedgerNote, RunRecord, render, write
+
+HOSTILE = "<script>alert('$x_1$')</script>\"&"
+VOID = {"meta", "br"}
+
+
+class Page(HTMLParser):
+    """Collect what a browser would act on, and check that elements nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+
+@pytest.fixture(params=["binary", "multiclass", "regression", "bare"])
+def record(request) -> RunRecord:
+    if request.param == "bare":
+        return RunRecord(
+            name="bare",
+            title="Nothing but a name",
+            method=colonnade.reports.MethodNote(name="splitnn", title="Split neural network"),
+            created="2026-11-15T22:10:04Z",
+            launch="simulation",
+            version="0.1.0",
+            seed=None,
+            digest="",
+        )
+    return request.getfixturevalue(request.param)
+
+
+def test_the_page_refers_to_nothing_outside_itself(record):
+    text = render(record)
+    page = Page(text)
+    assert not {"link", "script", "iframe", "object", "embed", "base"} & set(page.tags)
+    for tag, name, value in page.attributes:
+        assert not name.startswith("on")
+        if name in ("src", "href", "xlink:href", "srcset", "action", "data", "poster"):
+            assert value.startswith(("#", "data:image/png")), (tag, name)
+    assert "@import" not in text
+    assert not re.search(r"url\(\s*['\"]?(?!#)", text)
+    assert "http:" not in text
+    assert "https:" not in text
+    policies = [value for tag, name, value in page.attributes if (tag, name) == ("meta", "content")]
+    assert any("default-src 'none'" in value for value in policies)
+
+
+def test_ids_are_unique_and_links_lead_somewhere(record):
+    page = Page(render(record))
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    wanted = {value[1:] for _, name, value in page.attributes if name.endswith("href") and value.startswith("#")}
+    assert wanted <= set(ids)
+    clips = set(re.findall(r"url\(#([^)]+)\)", render(record)))
+    assert clips <= set(ids)
+
+
+def test_the_page_is_accessible(record):
+    page = Page(render(record))
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    assert page.tags.count("table") == page.tags.count("caption")
+    scopes = [value for tag, name, value in page.attributes if (tag, name) == ("th", "scope")]
+    assert len(scopes) == page.tags.count("th")
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(labels) == page.tags.count("svg") == page.tags.count("figure")
+    assert all(len(label) > 30 for label in labels)
+    assert ("html", "lang", "en") in page.attributes
+
+
+def test_the_page_is_small_and_deterministic(record, tmp_path):
+    first, second = render(record), render(RunRecord.from_json(record.to_json()))
+    assert first == second
+    assert len(first.encode()) < 1_500_000
+    path = write(record, tmp_path / "report.html")
+    assert path.read_text(encoding="utf-8") == first
+
+
+def test_a_reader_finds_every_section_and_number(binary):
+    text = Page(render(binary)).text
+    for title in (
+        "What was trained, and by whom",
+        "Data at each party",
+        "How good it is",
+        "Learning curves",
+        "What crossed",
+        "Settings and digest",
+        "How to check this report",
+    ):
+        assert text.count(title) >= 2  # in the list of sections, and as a heading
+    for wanted in (
+        "insecure test keys",
+        "colonnade audit verify RUN",
+        "9f2c" * 16,
+        "ab12" * 16,
+        "hidden_widths",
+        "made from the parties' ledgers",
+        "Reveals: the number of rows.",
+        "64\u00a0×\u00a016",
+        "3.8 MiB",
+        "13.5 KiB",
+        "about 0.",
+        "224 for training, 56 for validation and 70 for the held-out test",
+        "Vepakomma",
+    ):
+        assert wanted.replace("\u00a0", " ") in text
+    assert "fully private" not in text.lower()
+
+
+def test_each_task_has_its_figures(binary, multiclass, regression):
+    def captions(record):
+        return set(re.findall(r"<figcaption><strong>([^<]+)\.</strong>", render(record)))
+
+    learning = {"Loss"}
+    assert captions(binary) == learning | {"ROC curves", "Separation of the classes", "Calibration", "Validation AUC"}
+    assert captions(multiclass) == learning | {"ROC curves by class", "Calibration", "Validation accuracy"}
+    assert captions(regression) == learning | {"Predicted and observed", "Errors", "Validation R²"}
+    assert "Confusion matrix, federated model" in render(multiclass)
+
+
+def test_many_classes_are_drawn_instead_of_tabled():
+    record = RunRecord.from_json(content({"together": multiclass_evaluation(0.5, classes=30, rows=600)}))
+    text = render(record)
+    Page(text)
+    assert "<strong>Confusion matrix.</strong>" in text
+    assert len(text.encode()) < 1_500_000
+
+
+def test_names_from_users_are_escaped_everywhere():
+    classes = [f"{HOSTILE}{index}" for index in range(3)]
+    truth = np.arange(30) % 3
+    models = {key: evaluate("multiclass", truth, np.full((30, 3), 1 / 3), classes) for key in ("together", "alone")}
+
+    def hostile(value):
+        if isinstance(value, str):
+            return HOSTILE + value
+        if isinstance(value, dict):
+            return {key: hostile(item) for key, item in value.items()}
+        return [hostile(item) for item in value] if isinstance(value, list) else value
+
+    honest = content(models)
+    made = hostile({key: value for key, value in honest.items() if key != "evaluations"})
+    made["settings"] = {HOSTILE: {HOSTILE: HOSTILE}}
+    made["rows"] = {HOSTILE: 3}
+    made["evaluations"] = {**honest["evaluations"], HOSTILE: honest["evaluations"]["alone"]}
+    text = render(RunRecord.from_json(made))
+    page = Page(text)
+    assert "script" not in page.tags
+    assert "<script" not in text
+    assert "&lt;script&gt;alert" in text
+
+
+def test_names_in_any_script_or_with_broken_characters_do_not_stop_the_report(tmp_path):
+    made = content({key: multiclass_evaluation(0.4, rows=60) for key in ("together", "alone")})
+    for party, name in zip(made["parties"], ("医院\n病院 🏥", "_lab\ud800 $"), strict=True):
+        party["name"] = name
+    path = write(RunRecord.from_json(made), tmp_path / "report.html")
+    assert "医院" in path.read_text(encoding="utf-8")
+
+
+def test_a_broken_ledger_is_the_first_thing_said(binary):
+    broken = LedgerNote(party="laboratory", entries=3, head="ee" * 32, verified=False)
+    text = Page(render(replace(binary, ledgers=(broken,)))).text
+    assert "The ledger of laboratory does not verify: do not rely on this report." in text
+    assert text.index("does not verify") < text.index("insecure test keys")
+
+
+def test_one_class_in_the_test_rows_is_explained(binary):
+    only = evaluate("binary", [0] * 20, np.linspace(0, 0.9, 20))
+    text = Page(render(replace(binary, evaluations={"together": only}))).text
+    assert "one class only, so AUC and KS cannot be computed" in text
+
+
+def test_gaps_in_the_learning_curve_do_not_stop_the_report(binary):
+    points = (
+        {"step": 0, "epoch": None, "train_loss": 0.5},
+        {"step": 1, "epoch": 0, "train_loss": float("nan")},
+        {"step": 2, "epoch": 0, "train_loss": 0.4, "validation_loss": None},
+    )
+    text = render(replace(binary, curves=points, chosen_epoch=0))
+    assert "By step: training from 0.5 to 0.4." in text
+    assert "This run recorded no learning curve." in render(replace(binary, curves=()))
+
+
+def test_a_long_run_is_thinned():
+    points = [{"step": step, "epoch": 0, "train_loss": 1 / (1 + step)} for step in range(50_000)]
+    text = render(RunRecord.from_json({**content({}), "curves": points}))
+    assert len(text.encode()) < 300_000
+
+
+def test_importing_reports_does_not_import_matplotlib():
+    check = "import sys, colonnade.reports; sys.exit('matplotlib' in sys.modules or 'sklearn' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_every_exported_name_exists():
+    assert colonnade.reports.__all__ == sorted(colonnade.reports.__all__, key=lambda name: (name[0].islower(), name))
+    assert all(hasattr(colonnade.reports, name) for name in colonnade.reports.__all__)

@@ -1,0 +1,135 @@
+"""The verdict follows from the numbers, and numbers are readable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.reports.conftest import content
+
+from colonnade.errors import RunFolderError
+from colonnade.metrics import Evaluation
+from colonnade.reports import PartyNote, RunRecord
+from colonnade.reports.wording import bytes_text, duration_text, listed, number, uncertainty_note, verdict
+
+
+def scored(rows: int = 70, task: str = "binary", **metrics: float) -> Evaluation:
+    extra = {"positive_rate": 0.4} if task == "binary" else {}
+    return Evaluation(task=task, rows=rows, metrics={**metrics, **extra})
+
+
+def said(record: RunRecord, **evaluations: Evaluation) -> tuple[str, str]:
+    return verdict(replace(record, evaluations=evaluations))
+
+
+def test_better_than_alone(binary):
+    first, second = said(
+        binary, together=scored(5000, auc=0.991), alone=scored(5000, auc=0.962), central=scored(5000, auc=0.993)
+    )
+    assert first == (
+        "Together, hospital and laboratory reach AUC 0.991 on 5,000 held-out rows; "
+        "hospital alone 0.962; all columns in one place 0.993."
+    )
+    assert second == "Federating is ahead of hospital alone by 0.029."
+
+
+def test_better_but_perhaps_by_chance(binary):
+    _, second = said(binary, together=scored(auc=0.991), alone=scored(auc=0.962))
+    assert "ahead of hospital alone by 0.029" in second
+    assert "with 70 held-out rows a difference this small may be chance" in second
+
+
+@pytest.mark.parametrize(
+    ("alone", "expected"),
+    [
+        (0.962, "Federating did not help here: hospital alone does as well."),
+        (0.9621, "Federating did not help here: hospital alone does as well."),
+        (0.970, "Federating did not help here: hospital alone is better by 0.008."),
+    ],
+)
+def test_not_better_is_said_plainly(binary, alone, expected):
+    assert said(binary, together=scored(auc=0.962), alone=scored(auc=alone))[1] == expected
+
+
+def test_alone_missing(binary):
+    first, second = said(binary, together=scored(auc=0.9))
+    assert first == "Together, hospital and laboratory reach AUC 0.900 on 70 held-out rows."
+    assert "cannot say whether federating helped" in second
+
+
+def test_nothing_evaluated(binary):
+    assert "no evaluation" in said(binary)[0]
+
+
+def test_a_lower_error_is_better_when_r2_is_missing(binary):
+    models = {"together": scored(task="regression", rmse=2.5), "alone": scored(task="regression", rmse=3.0)}
+    first, second = said(binary, **models)
+    assert "reach RMSE 2.5 on 70 held-out rows; hospital alone 3" in first
+    assert second == "Federating is ahead of hospital alone by 0.5."
+
+
+def test_one_class_falls_back_to_accuracy(binary):
+    assert "accuracy 0.900" in said(binary, together=scored(accuracy=0.9))[0]
+
+
+def test_an_aggregator_is_not_named_as_a_contributor(binary):
+    aggregator = PartyNote(name="broker", role="aggregator")
+    first, _ = verdict(replace(binary, parties=(*binary.parties, aggregator)))
+    assert first.startswith("Together, hospital and laboratory reach")
+
+
+def test_two_label_holders_need_a_name(binary):
+    parties = tuple(replace(party, label="y") for party in binary.parties)
+    assert "the label holder alone" in verdict(replace(binary, parties=parties))[0]
+    assert "laboratory alone" in verdict(replace(binary, parties=parties, alone_party="laboratory"))[0]
+
+
+def test_the_uncertainty_note_names_only_what_was_used():
+    assert uncertainty_note([scored(5000, auc=0.9)]) is None
+    assert uncertainty_note([]) is None
+    note = uncertainty_note([scored(auc=0.9)])
+    assert "about 95% intervals" in note
+    assert "Wilson" not in note
+    assert "small print" not in uncertainty_note([scored(task="regression", r2=0.5)])
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1048575, "1.0 MiB"),
+        (3 * 1024**3, "3.0 GiB"),
+        (1024**4, "1.0 TiB"),
+    ],
+)
+def test_bytes(count, text):
+    assert bytes_text(count) == text
+
+
+def test_other_units():
+    assert [duration_text(value) for value in (0.04, 59.97, 3600)] == ["0.0 s", "1 min 0 s", "1 h 0 min"]
+    assert [listed(names) for names in ([], ["a"], ["a", "b"])] == ["", "a", "a and b"]
+    assert [number("rmse", 12345.6), number("rmse", 0.00123456), number("r2", -4000.2)] == [
+        "12,346",
+        "0.001235",
+        "-4,000",
+    ]
+
+
+def test_a_record_round_trips(binary):
+    assert RunRecord.from_json(binary.to_json()) == binary
+
+
+def test_a_record_with_an_unknown_or_missing_field_is_refused():
+    with pytest.raises(RunFolderError, match="Did you mean 'marks'"):
+        RunRecord.from_json({**content({}), "mark": []})
+    made = content({})
+    del made["digest"]
+    with pytest.raises(RunFolderError, match="digest"):
+        RunRecord.from_json(made)
+    made = content({})
+    made["parties"][0]["colums"] = []
+    with pytest.raises(RunFolderError, match="Did you mean 'columns'"):
+        RunRecord.from_json(made)
