@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
-from colonnade.data.readers import read_table
+from colonnade.data.readers import read_frame, read_table
 from colonnade.data.rows import AlignedRows, IdFormat, Split, align_by_equality, batches, order_ids, split_rows
 from colonnade.data.table import PartyTable, canonical_id_bytes
 
@@ -25,6 +25,7 @@ __all__ = [
     "batches",
     "canonical_id_bytes",
     "order_ids",
+    "read_frame",
     "read_table",
     "split_rows",
 ]

@@ -103,14 +103,16 @@ def _different_cells(series: pd.Series[Any]) -> tuple[list[Any], npt.NDArray[np.
 def cells_of(series: pd.Series[Any]) -> list[Any]:
     """Return a column's cells as Python objects, with None for whatever counts as missing.
 
-    Missing are None, NaN, NaT and text that is empty or blank.
+    Missing are None, NaN, NaT and text that is empty or blank. UUIDs and times of day, which databases give, are text.
     """
-    cells = series.astype(object).tolist()
     absent = series.isna().to_numpy(dtype=bool)
-    return [
-        None if gone or (isinstance(cell, str) and not cell.strip()) else cell
-        for cell, gone in zip(cells, absent, strict=True)
-    ]
+    cells: list[Any] = []
+    for cell, is_absent in zip(series.astype(object).tolist(), absent, strict=True):
+        if is_absent or (isinstance(cell, str) and not cell.strip()):
+            cells.append(None)
+        else:
+            cells.append(text_of(cell) if isinstance(cell, (UUID, time)) else cell)
+    return cells
 
 
 def is_number_text(text: str) -> bool:
@@ -174,7 +176,7 @@ def _numbers_by_dtype(series: pd.Series[Any]) -> npt.NDArray[np.float64] | None:
 
 
 def _cell_kind(cell: Any) -> str:
-    if isinstance(cell, (str, UUID, time)):
+    if isinstance(cell, str):
         return "text"
     if isinstance(cell, (complex, np.complexfloating)):
         return "complex"

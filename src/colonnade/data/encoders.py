@@ -23,7 +23,7 @@ _VERSION = 1
 _MOST_INTEGER_CLASSES = 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _NumericPart:
     """Standardise one numeric column; `scale` is 0 where the training rows had a single value beside missing ones."""
 
@@ -50,7 +50,7 @@ class _NumericPart:
             block[:, 1] = absent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _CategoricalPart:
     """One-hot one categorical column; without `has_other` a category unseen in training is all zeros."""
 
@@ -81,7 +81,7 @@ class _CategoricalPart:
             block[codes < 0, -1] = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableEncoder:
     """Turn a PartyTable's feature columns into one array, with means, scales and categories from training rows.
 
@@ -179,6 +179,9 @@ class TableEncoder:
             raise _damaged("table encoder") from None
         return cls(parts=parts, dropped=dropped)
 
+    def __repr__(self) -> str:  # means and category names stay out of logs and tracebacks
+        return f"TableEncoder(width={self.width}, columns={len(self.parts)}, dropped={len(self.dropped)})"
+
     def _check(self, table: PartyTable) -> None:
         columns = {column.name: column for column in table.columns}
         for part in self.parts:
@@ -196,7 +199,7 @@ class TableEncoder:
                 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LabelEncoder:
     """Turn labels into the numbers a loss needs, and back.
 
@@ -294,6 +297,9 @@ class LabelEncoder:
         if task not in ("binary", "multiclass", "regression") or (task != "regression" and len(classes) < 2):
             raise _damaged("label encoder")
         return cls(task=task, classes=classes, mean=mean, scale=scale)
+
+    def __repr__(self) -> str:  # class names, mean and scale stay out of logs and tracebacks
+        return f"LabelEncoder(task={self.task!r}, classes={len(self.classes)})"
 
     def _class_numbers(self, values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         has_text = isinstance(self.classes[0], str)

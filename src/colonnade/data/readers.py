@@ -23,7 +23,7 @@ from colonnade.errors import TableError, did_you_mean
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, TextClause
 
-__all__ = ["read_table"]
+__all__ = ["read_frame", "read_table"]
 
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 _CHUNK = 1 << 20
@@ -59,19 +59,33 @@ def read_table(
     """
     types = dict(types or {})
     dropped = (drop,) if isinstance(drop, str) else tuple(drop)
+    frame = read_frame(source, id=id, types=types, query=query, table=table, folder=folder)
     if "://" in str(source):
-        frame = _read_database(str(source), query=query, table=table, folder=folder)
-        title = name or (f"database table '{table}'" if table else "the query's result")
+        title = f"database table '{table}'" if table else "the query's result"
     else:
-        path = Path(folder or ".") / Path(source).expanduser()
-        if query is not None or table is not None:
-            raise TableError(
-                f"'{path.name}' is a file, but query or table is set as if it were a database. "
-                f"Remove the setting, or give a database URL."
-            )
-        frame = _read_file(path, id=id, types=types)
-        title = name or path.name
-    return PartyTable(frame, id=id, label=label, types=types, drop=dropped, name=title)
+        title = Path(source).name
+    return PartyTable(frame, id=id, label=label, types=types, drop=dropped, name=name or title)
+
+
+def read_frame(
+    source: str | Path,
+    *,
+    id: str,
+    types: Mapping[str, Kind] | None = None,
+    query: str | None = None,
+    table: str | None = None,
+    folder: str | Path | None = None,
+) -> pd.DataFrame:
+    """Read the frame behind a PartyTable, for callers that choose columns before building it; see `read_table`."""
+    if "://" in str(source):
+        return _read_database(str(source), query=query, table=table, folder=folder)
+    path = Path(folder or ".") / Path(source).expanduser()
+    if query is not None or table is not None:
+        raise TableError(
+            f"'{path.name}' is a file, but query or table is set as if it were a database. "
+            f"Remove the setting, or give a database URL."
+        )
+    return _read_file(path, id=id, types=dict(types or {}))
 
 
 # Files
@@ -118,12 +132,12 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise TableError(f"'{path.name}' begins as a Parquet file but its end is missing. Copy or export it again.")
     try:
         with pq.ParquetFile(path) as file:
-            # Without pandas' own notes in the file, an id that was saved as a frame's index comes back as a column.
-            frame: pd.DataFrame = file.read().to_pandas(ignore_metadata=True, date_as_object=False)
+            frame: pd.DataFrame = file.read().to_pandas(date_as_object=False)
     except (pa.ArrowException, OSError):
         raise TableError(f"'{path.name}' is a damaged Parquet file. Copy or export it again.") from None
-    unnamed_index = [column for column in frame.columns if str(column).startswith("__index_level_")]
-    return frame.drop(columns=unnamed_index) if unnamed_index else frame
+    # An id that was a frame's index when the file was written is a column to us.
+    index_columns = [level for level in frame.index.names if level is not None and level not in frame.columns]
+    return frame.reset_index(level=index_columns) if index_columns else frame
 
 
 def _read_csv(path: Path, *, suffix: str, id: str, types: Mapping[str, Kind]) -> pd.DataFrame:

@@ -11,7 +11,6 @@ from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -317,7 +316,7 @@ def _read_ids(series: pd.Series[Any], *, name: str, column: str, override: Kind 
 
 def _plain_id(cell: Any) -> str | int | None:
     """Return an id as a Python str or int, or None where it is neither."""
-    if isinstance(cell, (str, UUID)):
+    if isinstance(cell, str):
         return str(cell)
     if isinstance(cell, (bool, np.bool_)):
         return None

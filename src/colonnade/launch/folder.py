@@ -89,9 +89,7 @@ class RunFolder:
         """Count the other runs of this party in the same place, for the policy's limit."""
         if not self.path.parent.is_dir():
             return 0
-        return sum(
-            (run / party / "ledger.jsonl").exists() for run in self.path.parent.iterdir() if run != self.path
-        )
+        return sum((run / party / "ledger.jsonl").exists() for run in self.path.parent.iterdir() if run != self.path)
 
     def next_prediction(self) -> Path:
         """Return a fresh folder for the ledgers of one prediction."""

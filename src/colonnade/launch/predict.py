@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["predict_in_threads"]
 
 
-def predict_in_threads(run: Run, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None) -> tuple[Scores, PartyTable]:
+def predict_in_threads(
+    run: Run, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None
+) -> tuple[Scores, PartyTable]:
     """Score new rows with a trained run; return the scores and the table of the party that learns them."""
     plan = replace(run.plan, stage="predict")
     config = config_from_json(run.method, plan.config)

@@ -64,9 +64,7 @@ class Run:
             for second in parties[position + 1 :]:
                 compare(self.ledgers[first], self.ledgers[second])
 
-    def predict(
-        self, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None = None
-    ) -> pd.DataFrame:
+    def predict(self, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None = None) -> pd.DataFrame:
         """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them."""
         import pandas as pd
 

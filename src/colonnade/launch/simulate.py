@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["infer_roles", "simulate", "simulate_plan"]
 
+
 def simulate(
     config: Any,
     tables: Mapping[str, PartyTable],
@@ -113,7 +114,9 @@ def simulate_plan(
         for party in plan.parties
     }
     views: dict[str, View] = {party: [] for party in plan.parties}
-    outcome = play_in_threads(method, plan, config, parties, holdings, observer=observer, views=views if keep_views else None)
+    outcome = play_in_threads(
+        method, plan, config, parties, holdings, observer=observer, views=views if keep_views else None
+    )
 
     evaluations = {"together": evaluation_of(outcome)}
     if compare:

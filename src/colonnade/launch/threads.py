@@ -72,7 +72,7 @@ def play_in_threads(
     def run_party(name: str) -> None:
         try:
             results[name] = play(sessions[name], holdings[name], config)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread below
+        except BaseException as error:
             errors.append(error)
         finally:
             hub.leave(name)

@@ -52,7 +52,9 @@ class Ledger:
         try:
             return cls(path.read_bytes(), str(path))
         except OSError as error:
-            raise RunFolderError(f"The ledger {path} cannot be read ({error.strerror}). Check the run folder.") from None
+            raise RunFolderError(
+                f"The ledger {path} cannot be read ({error.strerror}). Check the run folder."
+            ) from None
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

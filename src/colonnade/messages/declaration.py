@@ -85,9 +85,7 @@ def record(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(frozen_default=True)
-def message(
-    *, sender: str, receiver: str, protection: Protection, step: str
-) -> Callable[[type[T]], type[T]]:
+def message(*, sender: str, receiver: str, protection: Protection, step: str) -> Callable[[type[T]], type[T]]:
     """Declare a class as a message from one role to another.
 
     The docstring's first part says what the message is; it must end with a sentence "Reveals: …" on what the receiver

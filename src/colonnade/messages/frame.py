@@ -31,7 +31,16 @@ from colonnade.messages.declaration import Declaration
 from colonnade.messages.limits import LIMITS, Limits
 from colonnade.messages.wire import Part, Reader, Writer, total_bytes
 
-__all__ = ["CONTEXT_BYTES", "HEADER_BYTES", "WIRE_VERSION", "Header", "decode_body", "encode_body", "open_frame", "seal"]
+__all__ = [
+    "CONTEXT_BYTES",
+    "HEADER_BYTES",
+    "WIRE_VERSION",
+    "Header",
+    "decode_body",
+    "encode_body",
+    "open_frame",
+    "seal",
+]
 
 WIRE_VERSION = 1
 CONTEXT_BYTES = 16

@@ -32,8 +32,7 @@ _F64 = struct.Struct("<d")
 
 # Order is part of the wire format: append only.
 _DTYPES: tuple[np.dtype[Any], ...] = tuple(
-    np.dtype(name)
-    for name in ("<f4", "<f8", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
+    np.dtype(name) for name in ("<f4", "<f8", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
 )
 _DTYPE_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 _BOOL = np.dtype("|b1")
@@ -369,7 +368,9 @@ def _deeper(reader: Reader, depth: int) -> int:
 
 def _kinds_of_fields(record: type) -> list[tuple[Any, Kind]]:
     hints = typing.get_type_hints(record)
-    return [(field, kind_of(hints[field.name], f"{record.__name__}.{field.name}")) for field in dataclass_fields(record)]
+    return [
+        (field, kind_of(hints[field.name], f"{record.__name__}.{field.name}")) for field in dataclass_fields(record)
+    ]
 
 
 _SIMPLE: dict[object, type[Kind]] = {bool: _Boolean, int: _Integer, float: _Number, bytes: _Bytes, str: _Text}

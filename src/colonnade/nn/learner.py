@@ -70,7 +70,9 @@ class Learner:
     def weights(self) -> dict[str, torch.Tensor]:
         """Return all parameters and buffers by name."""
         return {
-            f"{name}.{key}": value for name, module in self.modules.items() for key, value in module.state_dict().items()
+            f"{name}.{key}": value
+            for name, module in self.modules.items()
+            for key, value in module.state_dict().items()
         }
 
     def load_weights(self, tensors: Mapping[str, torch.Tensor]) -> None:

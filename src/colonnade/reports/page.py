@@ -387,7 +387,7 @@ def _settings(record: RunRecord) -> Iterable[Html]:
     if record.digest:
         yield tag(
             "p",
-            "The parties compared this digest of their agreed settings before the first message: ",
+            "Digest of the agreed settings, which the parties compare before the first message: ",
             tag("span", record.digest, class_="hash"),
         )
     rows = [[name, value] for name, value in _flattened(record.settings)]
@@ -452,8 +452,8 @@ def _check(record: RunRecord) -> Iterable[Html]:
         ),
         tag(
             "li",
-            f"The quality figures were computed where the labels are. {listed(others) or 'Other parties'} "
-            "cannot recompute them without the labels.",
+            "The quality figures were computed where the labels are, so that "
+            f"{listed(others) or 'other parties'} cannot recompute them.",
         ),
         tag("li", "The protections hold assuming each party runs this software as published and keeps its own keys."),
     )

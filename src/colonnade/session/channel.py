@@ -18,8 +18,8 @@ from colonnade.messages import (
     CONTEXT_BYTES,
     WIRE_VERSION,
     Declaration,
-    decode_body,
     declaration_of,
+    decode_body,
     open_frame,
     seal,
 )
@@ -79,9 +79,7 @@ class Channel:
                 f"declared from {declaration.sender} to {declaration.receiver}, or not declared by this method at all."
             )
         self._policy.check_send(self.party, declaration)
-        header, parts = seal(
-            declaration, message, context=self._outgoing, sequence=self._sent_count, step=self._step()
-        )
+        header, parts = seal(declaration, message, context=self._outgoing, sequence=self._sent_count, step=self._step())
         self._ledger.message("sent", self.peer, declaration, header, declaration.shapes(message))
         try:
             self._link.send(parts)

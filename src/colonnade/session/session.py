@@ -14,8 +14,8 @@ from colonnade.errors import ConfigError
 from colonnade.ledger import LedgerWriter
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
-from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.method import Method
+from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import RunPlan
 from colonnade.session.policy import Policy

@@ -97,7 +97,9 @@ class MemoryHub:
         someone_gone = any(self._waits_for[party] not in self._present for party in waiting)
         if self._deadlock is None and waiting and waiting == self._present and not someone_gone:
             waits = ", ".join(f"'{party}' for '{self._waits_for[party]}'" for party in sorted(waiting))
-            self._deadlock = f"All parties wait for one another ({waits}), so none can go on. This is a fault in the method."
+            self._deadlock = (
+                f"All parties wait for one another ({waits}), so none can go on. This is a fault in the method."
+            )
             for wakeup in self._wakeups.values():
                 wakeup.notify_all()
 

@@ -40,9 +40,7 @@ def build_encoder(config: SplitNN, party: str, inputs: int, seed: int, module: n
     )
 
 
-def rebuild_encoder(
-    config: SplitNN, party: str, inputs: int, is_custom: bool, module: nn.Module | None
-) -> nn.Module:
+def rebuild_encoder(config: SplitNN, party: str, inputs: int, is_custom: bool, module: nn.Module | None) -> nn.Module:
     """Return the untrained encoder that a saved part's weights fit into."""
     if is_custom and module is None:
         raise ConfigError(

@@ -21,7 +21,6 @@ from colonnade.methods.splitnn.network import (
     outputs_for,
     rebuild_encoder,
     scores_of,
-    width_of,
 )
 from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
 
@@ -65,7 +64,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
         module.eval()
     rows = np.arange(len(holding.aligned))
     peer_widths = widths[len(widths) - len(peers) :]
-    return Result(scores=make_scores(label_encoder, gather_outputs(peers, peer_widths, modules, features, rows, config), rows))
+    return Result(
+        scores=make_scores(label_encoder, gather_outputs(peers, peer_widths, modules, features, rows, config), rows)
+    )
 
 
 def send_held_out(peer: Channel, encoder: nn.Module, features: torch.Tensor, rows: Rows) -> None:

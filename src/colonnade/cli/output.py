@@ -1,0 +1,116 @@
+"""What commands print: tables and JSON on stdout, talk and progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from colonnade.session import Observer, Progress
+
+__all__ = ["make_app", "print_json", "print_table", "readable_bytes", "say", "shown_progress"]
+
+# Lines of progress where nothing can be redrawn.
+_PLAIN_SECONDS = 5.0
+
+
+def make_app(help: str) -> typer.Typer:
+    """Return an empty command that leaves errors to `main`."""
+    return typer.Typer(help=help, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def say(text: str) -> None:
+    """Tell the user something that is not data."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns that line up; numbers to the right."""
+    cells = [list(headings), *[list(row) for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    is_number = [
+        bool(rows) and all(row[column][:1] in "-0123456789—" for row in rows) for column in range(len(headings))
+    ]
+    for position, row in enumerate(cells):
+        texts = [
+            text.rjust(width) if number else text.ljust(width)
+            for text, width, number in zip(row, widths, is_number, strict=True)
+        ]
+        sys.stdout.write("  ".join(texts).rstrip() + "\n")
+        if position == 0:
+            sys.stdout.write("  ".join("─" * width for width in widths) + "\n")
+
+
+def readable_bytes(count: float) -> str:
+    """Return a number of bytes for people.
+
+    >>> readable_bytes(1536)
+    '1.5 KiB'
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    raise AssertionError
+
+
+@contextmanager
+def shown_progress(lead: str, quiet: bool) -> Iterator[Observer | None]:
+    """Show how far a run is: a bar on a terminal, now and then a line elsewhere, nothing when quiet.
+
+    Every party reports; the lead's word is shown.
+    """
+    if quiet:
+        yield None
+    elif sys.stderr.isatty():
+        yield from _bar(lead)
+    else:
+        yield _plain_lines(lead)
+
+
+def _bar(lead: str) -> Iterator[Observer]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("training", total=None)
+
+        def show(progress: Progress) -> None:
+            if progress.party == lead:
+                words = " ".join([progress.stage, *_numbers(progress)])
+                bar.update(task, completed=progress.step, total=progress.total, description=words)
+
+        yield show
+
+
+def _plain_lines(lead: str) -> Callable[[Progress], None]:
+    last = time.monotonic()
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        if progress.party == lead and time.monotonic() - last > _PLAIN_SECONDS:
+            last = time.monotonic()
+            total = f" of at most {progress.total}" if progress.total else ""
+            say(f"{progress.stage}: step {progress.step}{total} " + " ".join(_numbers(progress)))
+
+    return show
+
+
+def _numbers(progress: Progress) -> list[str]:
+    return [
+        f"{name.replace('_', ' ')} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in progress.latest.items()
+    ]

@@ -1,0 +1,181 @@
+"""Read ``run.toml`` and ``party.toml``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from colonnade.data import Kind, PartyTable, read_frame, read_table
+from colonnade.errors import ConfigError, did_you_mean
+from colonnade.launch.settings import config_from_json, config_to_json, validated
+from colonnade.methods import method_named
+from colonnade.session import Evaluate, Policy, RunPlan
+
+__all__ = ["PartyHome", "read_party_home", "read_run_file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunTable:
+    name: str
+    method: str
+    roles: Mapping[str, str | list[str]]
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AlignmentTable:
+    protocol: Literal["plain"] = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartyTableTable:
+    source: str
+    id: str
+    label: str | None = None
+    types: Mapping[str, Kind] = field(default_factory=dict)
+    drop: list[str] = field(default_factory=list)
+    query: str | None = None
+    table: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _IdentityTable:
+    name: str
+    listen: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PartnerTable:
+    address: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PolicyTable:
+    methods: list[str] | None = None
+    partners: list[str] | None = None
+    never_send: list[str] = field(default_factory=list)
+    minimum_shared_rows: int = 0
+    maximum_runs: int | None = None
+
+
+@dataclass(frozen=True)
+class PartyHome:
+    """One party's folder: who it is, where its table lies, what it allows."""
+
+    name: str
+    folder: Path
+    policy: Policy
+    _table: _PartyTableTable
+
+    def read_table(self) -> PartyTable:
+        """Read the party's own table."""
+        about = self._table
+        where = {"query": about.query, "table": about.table, "folder": self.folder}
+        return read_table(
+            about.source, id=about.id, label=about.label, types=about.types, drop=about.drop, name=self.name, **where
+        )
+
+    def read_new_rows(self, source: str, types: Mapping[str, Kind]) -> PartyTable:
+        """Read rows to score from a file of the same form, with or without the label and dropped columns.
+
+        ``types`` are the column types the model was trained with: a few new rows may look different from many.
+        """
+        about = self._table
+        frame = read_frame(source, id=about.id, types=types)
+        ignored = [name for name in (*about.drop, about.label) if name in frame.columns]
+        known = {name: kind for name, kind in types.items() if name in frame.columns}
+        if about.id in about.types:
+            known[about.id] = about.types[about.id]
+        return PartyTable(frame, id=about.id, types=known, drop=ignored, name=self.name)
+
+
+def read_run_file(path: Path) -> RunPlan:
+    """Read what the parties agreed on, with the method's defaults written out."""
+    document = _read_toml(path, ("run", "alignment", "config", "evaluate"))
+    about: _RunTable = validated(_RunTable, _table(document, "run", path), "run")
+    alignment: _AlignmentTable = validated(_AlignmentTable, document.get("alignment", {}), "alignment")
+    method = method_named(about.method)
+    config = config_from_json(method, document.get("config", {}))
+    plan = RunPlan(
+        name=about.name,
+        method=method.name,
+        roles={role: (given,) if isinstance(given, str) else tuple(given) for role, given in about.roles.items()},
+        seed=about.seed,
+        config=config_to_json(config),
+        evaluate=validated(Evaluate, document.get("evaluate", {}), "evaluate"),
+        alignment=alignment.protocol,
+    )
+    method.check_roles(plan)
+    return plan
+
+
+def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
+    """Read a party's home; with ``expected``, refuse the home of another party."""
+    path = folder / "party.toml"
+    document = _read_toml(path, ("party", "partners", "table", "policy"))
+    about: _IdentityTable = validated(_IdentityTable, _table(document, "party", path), "party")
+    if expected is not None and about.name != expected:
+        raise ConfigError(
+            f"{path} belongs to '{about.name}', but run.toml looks there for '{expected}'. "
+            f"Correct the name, or say where the home is with --home {expected}=FOLDER."
+        )
+    for partner, content in document.get("partners", {}).items():
+        validated(_PartnerTable, content, f"partners.{partner}")
+    table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table", path), "table")
+    rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
+    policy = Policy(
+        methods=None if rules.methods is None else tuple(rules.methods),
+        partners=None if rules.partners is None else tuple(rules.partners),
+        never_send=tuple(rules.never_send),
+        minimum_shared_rows=rules.minimum_shared_rows,
+        maximum_runs=rules.maximum_runs,
+        file=str(path),
+        lines=_lines_of(path, "policy"),
+    )
+    return PartyHome(about.name, folder, policy, table)
+
+
+def _read_toml(path: Path, tables: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = [str(one.name) for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, near) if near else "Check the path."
+        raise ConfigError(f"There is no file {path}. {hint}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder. Give the file itself, such as {path / 'run.toml'}.") from None
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"{path} cannot be read as UTF-8 text. Check the file and its permissions.") from None
+    try:
+        document = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Correct that line.") from None
+    for key, value in document.items():
+        if key not in tables:
+            raise ConfigError(f"There is no table [{key}] in {path.name} files ({path}). {did_you_mean(key, tables)}")
+        if not isinstance(value, dict):
+            raise ConfigError(f"'{key}' in {path} must be a table. Write [{key}] on a line of its own.")
+    return document
+
+
+def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    if name not in document:
+        raise ConfigError(f"{path} has no [{name}] table. Add it; the tutorial in docs/ shows a whole file.")
+    found: dict[str, Any] = document[name]
+    return found
+
+
+def _lines_of(path: Path, table: str) -> dict[str, int]:
+    """Return the line of every key of a table, so that refusals can point at it; tomllib does not keep lines."""
+    lines: dict[str, int] = {}
+    current = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if heading := re.match(r"\s*\[([^\[\]]+)\]", line):
+            current = heading.group(1).strip()
+        elif current == table and (key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line)):
+            lines[key.group(1)] = number
+    return lines
