@@ -13,7 +13,7 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
-from colonnade.launch.simulate import simulate_plan
+from colonnade.launch.simulation import simulate_plan
 from colonnade.metrics import headline
 from colonnade.session import RunPlan
 

@@ -1,7 +1,7 @@
 """Vertical federated learning as a scikit-learn estimator, for research on one matrix.
 
-The estimator gives every party its columns of the matrix and simulates the federated run, so a pipeline, a cross-validation
-or a grid search measures what the federation would learn.
+The estimator gives every party its columns of the matrix and simulates the federated run, so a pipeline, a
+cross-validation or a grid search measures what the federation would learn.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from colonnade.data import PartyTable
+from colonnade.data import Kind, PartyTable
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.run import Run
-from colonnade.launch.simulate import simulate
+from colonnade.launch.simulation import simulate
 from colonnade.methods.splitnn import SplitNN
 from colonnade.session import Evaluate
 
@@ -136,7 +136,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         tables = {}
         for party, columns in self.columns_.items():
             frame = pd.DataFrame(matrix[:, columns], columns=[f"column {column}" for column in columns])
-            types = dict.fromkeys(frame.columns, "numeric")
+            types: dict[str, Kind] = dict.fromkeys(frame.columns, "numeric")
             frame.insert(0, "row", np.arange(len(matrix)))
             label = None
             if labels is not None and party == self.label_holder_:
@@ -161,8 +161,8 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     """Classify with a split network whose columns lie at several parties.
 
     ``parties`` maps party names to column names or positions; without it the matrix is cut in two halves.
-    ``label_holder`` is the party that has the labels, by default the first. After `fit`, ``run_`` is the simulated run with
-    its ledgers.
+    ``label_holder`` is the party that has the labels, by default the first. After `fit`, ``run_`` is the simulated run
+    with its ledgers.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

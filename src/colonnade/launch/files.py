@@ -74,9 +74,16 @@ class PartyHome:
     def read_table(self) -> PartyTable:
         """Read the party's own table."""
         about = self._table
-        where = {"query": about.query, "table": about.table, "folder": self.folder}
         return read_table(
-            about.source, id=about.id, label=about.label, types=about.types, drop=about.drop, name=self.name, **where
+            about.source,
+            id=about.id,
+            label=about.label,
+            types=about.types,
+            drop=about.drop,
+            query=about.query,
+            table=about.table,
+            name=self.name,
+            folder=self.folder,
         )
 
     def read_new_rows(self, source: str, types: Mapping[str, Kind]) -> PartyTable:
@@ -86,7 +93,7 @@ class PartyHome:
         """
         about = self._table
         frame = read_frame(source, id=about.id, types=types)
-        ignored = [name for name in (*about.drop, about.label) if name in frame.columns]
+        ignored = [name for name in (*about.drop, about.label) if name is not None and name in frame.columns]
         known = {name: kind for name, kind in types.items() if name in frame.columns}
         if about.id in about.types:
             known[about.id] = about.types[about.id]

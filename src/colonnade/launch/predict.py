@@ -49,7 +49,5 @@ def predict_in_threads(
     folder = None if run.folder is None else RunFolder(run.folder).next_prediction()
     parties = {party: Party(party, folder=None if folder is None else folder / party) for party in plan.parties}
     outcome = play_in_threads(run.method, plan, config, parties, holdings)
-    party = next(name for name, result in outcome.results.items() if result.scores is not None)
-    scores = outcome.results[party].scores
-    assert scores is not None  # noqa: S101 - `next` above found it
+    party, scores = next((name, found.scores) for name, found in outcome.results.items() if found.scores is not None)
     return scores, tables[party].take(aligned[party].positions)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from colonnade import __version__
@@ -86,7 +88,7 @@ def ledger_notes(ledgers: dict[str, Ledger]) -> tuple[LedgerNote, ...]:
     notes = []
     for party, ledger in ledgers.items():
         agreeing = tuple(
-            other for other, theirs in ledgers.items() if other != party and _holds(lambda t=theirs: compare(ledger, t))
+            other for other, theirs in ledgers.items() if other != party and _holds(partial(compare, ledger, theirs))
         )
         notes.append(
             LedgerNote(
@@ -100,7 +102,7 @@ def ledger_notes(ledgers: dict[str, Ledger]) -> tuple[LedgerNote, ...]:
     return tuple(notes)
 
 
-def _holds(check: Any) -> bool:
+def _holds(check: Callable[[], None]) -> bool:
     try:
         check()
     except LedgerBroken:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from colonnade.errors import PeerFailed, PeerLost, RoleFailed
@@ -78,19 +79,36 @@ def play_in_threads(
             hub.leave(name)
 
     threads = [threading.Thread(target=run_party, args=(name,), name=f"party {name}", daemon=True) for name in sessions]
-    for thread in threads:
-        thread.start()
-    try:
+    with _fair_share_of_cores(len(threads)):
         for thread in threads:
-            thread.join()
-    except KeyboardInterrupt:
-        # Wake everyone so that ledgers get their last mark, then let the interrupt go on.
-        hub.stop("The user interrupted the run.")
-        for thread in threads:
-            thread.join(timeout=5)
-        raise
+            thread.start()
+        try:
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            # Wake everyone so that ledgers get their last mark, then let the interrupt go on.
+            hub.stop("The user interrupted the run.")
+            for thread in threads:
+                thread.join(timeout=5)
+            raise
     if errors:
         raise next((error for error in errors if not isinstance(error, PeerFailed | PeerLost)), errors[0])
     if len(results) < len(sessions):
         raise RoleFailed("A party's thread ended without a result.")
     return Outcome(sessions, results, {name: session.ledger.read() for name, session in sessions.items()})
+
+
+@contextmanager
+def _fair_share_of_cores(parties: int) -> Iterator[None]:
+    """Let each party's arithmetic use its share of the cores.
+
+    torch would give every thread a pool as large as the machine, and the pools would then wait for one another.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, before // parties))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,8 +1,8 @@
 """The lines of a ledger and the chain that ties them.
 
-A ledger is a text file, one JSON object per line, readable without colonnade. The last member of each object, ``hash``, is
-the SHA-256 of the previous line's hash followed by the bytes of the line up to its own ``hash`` member. Because the bytes
-themselves are hashed, not a parsed form of them, no edit is too small to be found.
+A ledger is a text file, one JSON object per line, readable without colonnade. The last member of each object,
+``hash``, is the SHA-256 of the previous line's hash followed by the bytes of the line up to its own ``hash`` member.
+Because the bytes themselves are hashed, not a parsed form of them, no edit is too small to be found.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ GENESIS = "0" * 64
 
 Direction = Literal["sent", "received"]
 
+# One encoder for all lines: json.dumps would make a new one each time.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
 _TAIL = re.compile(rb',"hash":"([0-9a-f]{64})"\}\Z')
 
 
@@ -44,7 +46,7 @@ class Entry:
 
 def chain(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
     """Return the line for this content, and its hash."""
-    body = json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False)[:-1].encode()
+    body = _ENCODER.encode(content)[:-1].encode()
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     return body + b',"hash":"' + digest.encode() + b'"}\n', digest
 

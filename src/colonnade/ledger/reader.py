@@ -93,9 +93,9 @@ class Ledger:
             raise LedgerBroken(f"The ledger {self.name} does not begin with an opening mark. Its front was cut off.")
         if self.entries[-1].kind != _CLOSING:
             raise LedgerUnfinished(
-                f"The ledger {self.name} is intact up to entry {len(self.entries) - 1} but was never closed: the run is "
-                "still going, failed, was interrupted, or the end of the file was cut off. Resume the run, then verify "
-                "again."
+                f"The ledger {self.name} is intact up to entry {len(self.entries) - 1} but was never closed: the run "
+                "is still going, failed, was interrupted, or the end of the file was cut off. Resume the run, then "
+                "verify again."
             )
 
     def messages(self) -> Iterable[Entry]:
@@ -143,8 +143,8 @@ def compare(first: Ledger, second: Ledger) -> None:
     """Raise LedgersDisagree unless two parties' verified ledgers of one run tell the same story.
 
     What one received must be what the other sent: same messages, same order, same payload hashes. After a crash the
-    receiver may have seen less than was sent, never more or other. When the connection was closed by both, all of it must
-    have arrived.
+    receiver may have seen less than was sent, never more or other. When the connection was closed by both, all of it
+    must have arrived.
     """
     openings = []
     for ledger in (first, second):

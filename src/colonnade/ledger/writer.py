@@ -25,8 +25,8 @@ _SYNC_SECONDS = 5.0
 class LedgerWriter:
     """Append to a ledger file, or to memory when there is no path.
 
-    Opening an existing file verifies it and goes on where it ends. A last line that was cut off by a crash is dropped and
-    the drop is recorded as a mark.
+    Opening an existing file verifies it and goes on where it ends. A last line that was cut off by a crash is dropped
+    and the drop is recorded as a mark.
     """
 
     def __init__(self, path: Path | None = None) -> None:

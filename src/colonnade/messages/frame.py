@@ -16,8 +16,9 @@
     96      32    SHA-256 of the 96 bytes before
     128           body
 
-All integers are little-endian. Every byte is covered by one of the two digests, so any change is found before the body is
-read. The digests guard against accidents and against mixing up runs; they are not secret and do not replace TLS.
+All integers are little-endian. Every byte is covered by one of the two digests, so any change is found before the
+body is read. The digests guard against accidents and against mixing up runs; they are not secret and do not replace
+TLS.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Kind(ABC):
         reader.count(1)
         return self._read(reader, depth)
 
-    def shapes(self, name: str, value: Any, into: Shapes) -> None:
+    def shapes(self, name: str, value: Any, into: Shapes) -> None:  # noqa: B027 - most kinds have none
         """Add the shapes of arrays in this value to what the ledger records."""
 
 
@@ -192,7 +192,7 @@ class _Array(Kind):
         # ascontiguousarray would turn a scalar array into one of length 1.
         data = value.astype(dtype, order="C", copy=not value.flags.c_contiguous)
         writer.write(struct.pack(f"<BB{data.ndim}Q", code, data.ndim, *data.shape))
-        writer.write_array(memoryview(data.reshape(-1).view(np.uint8)) if data.size else memoryview(b""))
+        writer.write_array(data.reshape(-1).view(np.uint8).data if data.size else memoryview(b""))
 
     def _read(self, reader: Reader, depth: int) -> np.ndarray[Any, Any]:
         code, dimensions = reader.take(2)

@@ -1,7 +1,8 @@
 """Write and read the primitive values of a message body.
 
-A writer keeps large arrays as views of the sender's memory until the transport takes them, so that sending an array does
-not first copy it. A reader only ever moves forward through bytes that have already arrived and counts what it hands out.
+A writer keeps large arrays as views of the sender's memory until the transport takes them, so that sending an array
+does not first copy it. A reader only ever moves forward through bytes that have already arrived and counts what it
+hands out.
 """
 
 from __future__ import annotations

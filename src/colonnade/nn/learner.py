@@ -16,6 +16,8 @@ __all__ = ["Learner", "make_optimiser"]
 # LBFGS evaluates the loss several times per step, which would need as many exchanges with the peers;
 # SparseAdam wants sparse gradients, which no layer here makes.
 _UNFIT = ("LBFGS", "SparseAdam")
+# torch takes the slow path on CPUs unless told otherwise; a user's own choice among these stands.
+_KINDS_OF_STEP = {"fused", "foreach", "differentiable"}
 
 
 def make_optimiser(
@@ -35,8 +37,9 @@ def make_optimiser(
     for option in options:
         if option not in accepted:
             raise ConfigError(f"The optimiser {name} has no option '{option}'. {did_you_mean(option, accepted)}")
+    fast = {"fused": True} if "fused" in accepted and not _KINDS_OF_STEP & options.keys() else {}
     try:
-        return known[name](parameters, lr=learning_rate, **options)
+        return known[name](parameters, **{"lr": learning_rate, **fast, **options})
     except (TypeError, ValueError) as error:
         raise ConfigError(f"The optimiser {name} refuses its options: {error}. Correct optimiser_options.") from None
 

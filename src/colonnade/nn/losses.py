@@ -31,5 +31,4 @@ def supervised_loss(
 def balanced_weights(targets: torch.Tensor, classes: int) -> torch.Tensor:
     """Return weights that give every class the same say; a class without rows gets weight 0."""
     counts = torch.bincount(targets.long(), minlength=classes).double()
-    weights = torch.where(counts > 0, len(targets) / (classes * counts), torch.zeros_like(counts))
-    return weights
+    return torch.where(counts > 0, len(targets) / (classes * counts), torch.zeros_like(counts))

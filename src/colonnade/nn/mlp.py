@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -54,13 +55,13 @@ def mlp(
 ) -> nn.Sequential:
     """Return linear layers of these widths, input first, with the activation between them.
 
-    Weights are drawn as torch draws them by default (uniform within 1/sqrt(inputs)), in float64 and then rounded, so that
-    a seed gives the same network in either precision.
+    Weights are drawn as torch draws them by default (uniform within 1/sqrt(inputs)), in float64 and then rounded, so
+    that a seed gives the same network in either precision.
     """
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
-    for position, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
-        linear = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=dtype)
+    for position, (inputs, outputs) in enumerate(pairwise(widths)):
+        linear = nn.Linear(inputs, outputs, dtype=dtype, device="meta").to_empty(device="cpu")
         bound = 1.0 / math.sqrt(inputs) if inputs else 0.0
         with torch.no_grad():
             for parameter in (linear.weight, linear.bias):

@@ -99,9 +99,9 @@ class Channel:
             if isinstance(content, Failed):
                 raise PeerFailed(content.party, content.step, content.cause)
             raise OutOfStep(
-                f"{self.role} '{self.party}' expected {expected.name} from '{self.peer}' at step {self._step()} but got "
-                f"{declaration.name}. The two parties may be running different versions; compare 'colonnade --version' "
-                "on both."
+                f"{self.role} '{self.party}' expected {expected.name} from '{self.peer}' at step {self._step()} but "
+                f"got {declaration.name}. The two parties may be running different versions; compare 'colonnade "
+                "--version' on both."
             )
         for field, shape in shapes.items():
             self._check_array(expected, field, getattr(content, field), shape)
@@ -139,8 +139,9 @@ class Channel:
     def _check_array(self, declaration: Declaration, field: str, value: Any, shape: tuple[int, ...]) -> None:
         if tuple(value.shape) != shape:
             raise WrongContent(
-                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' at "
-                f"step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and version."
+                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' "
+                f"at step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and "
+                "version."
             )
         array = value if isinstance(value, np.ndarray) else value.numpy()
         if array.dtype.kind == "f" and not np.isfinite(array).all():

@@ -17,7 +17,10 @@ class AgreedField:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
 class Hello:
-    """Who speaks, in which run, with which settings and messages. Reveals: software version, role, digests of the agreed settings."""
+    """Who speaks, in which run, with which settings and messages.
+
+    Reveals: software version, role, digests of the agreed settings.
+    """
 
     version: str
     party: str

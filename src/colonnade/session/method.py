@@ -121,6 +121,6 @@ class Method:
                 wanted = f"at least {role.at_least}" if role.at_most is None else f"{role.at_least} to {role.at_most}"
                 wanted = "exactly one" if role.at_least == role.at_most == 1 else wanted
                 raise ConfigError(
-                    f"The method {self.name} needs {wanted} party as {role.name} ({role.holds}); the run names {count}. "
-                    "Correct roles in [run]."
+                    f"The method {self.name} needs {wanted} party as {role.name} ({role.holds}); the run names "
+                    f"{count}. Correct roles in [run]."
                 )

@@ -20,8 +20,8 @@ def check_name(kind: str, name: str) -> None:
     """Refuse names that could not be a folder, a certificate subject and a log word alike."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r} cannot be the name of a {kind}. Use letters, digits, '.', '_' and '-', at most 64, beginning with "
-            "a letter or digit."
+            f"{name!r} cannot be the name of a {kind}. Use letters, digits, '.', '_' and '-', at most 64, beginning "
+            "with a letter or digit."
         )
 
 

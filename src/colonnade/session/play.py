@@ -16,7 +16,8 @@ __all__ = ["play"]
 def play(session: Session, holding: Holding, config: Any) -> Result:
     """Run this party's role function within a recorded session.
 
-    When anything goes wrong here, the peers are told which party stopped, at which step and why; then the error is raised.
+    When anything goes wrong here, the peers are told which party stopped, at which step and why; then the error is
+    raised.
     """
     method, stage = session.method, session.stage
     try:

@@ -6,12 +6,12 @@ product call it vanilla VFL and measure against it.
 
 Roles: one ``label_holder`` with the labels, with or without columns of its own, and any number of ``feature_holder``.
 
-What each party learns. The label holder sees every feature holder's activations for every shared row, in the clear. Each
-feature holder sees the gradient at its activations, in the clear, which for binary labels usually gives the labels away.
-This method is the fast baseline for parties that accept that; it protects raw columns only from being copied.
+What each party learns. The label holder sees every feature holder's activations for every shared row, in the clear.
+Each feature holder sees the gradient at its activations, in the clear, which for binary labels usually gives the labels
+away. This method is the fast baseline for parties that accept that; it protects raw columns only from being copied.
 
-Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before its
-own encoder learns, so that both sides work at the same time; training stops on a validation loss.
+Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before
+its own encoder learns, so that both sides work at the same time; training stops on a validation loss.
 """
 
 from colonnade.methods.splitnn import predict, train
@@ -24,7 +24,7 @@ __all__ = ["METHOD", "PartyEncoder", "SplitNN"]
 METHOD = Method(
     name="splitnn",
     title="Split network",
-    citation='O. Gupta and R. Raskar, "Distributed learning of deep neural network over multiple agents", JNCA 116, 2018',
+    citation='O. Gupta, R. Raskar, "Distributed learning of deep neural network over multiple agents", JNCA 116, 2018',
     situation="many shared rows, and a joint model is all you want; activations and gradients cross in the clear",
     config=SplitNN,
     roles=(

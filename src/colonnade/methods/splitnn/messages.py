@@ -18,24 +18,32 @@ class CutWidth:
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="forward")
 class CutActivations:
-    """The encoder's outputs for one training batch. Reveals: a learned summary of the sender's columns for every row of
-    the batch, from which the receiver may infer column values it can guess the distribution of."""
+    """The encoder's outputs for one training batch.
+
+    Reveals: a learned summary of the sender's columns for every row of the batch, from which the receiver may infer
+    column values it can guess the distribution of.
+    """
 
     values: torch.Tensor
 
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="backward")
 class CutGradient:
-    """The loss's gradient at the receiver's activations. Reveals: for binary labels, in most cases the label of every
-    row of the batch, to a receiver that looks at directions and norms."""
+    """The loss's gradient at the receiver's activations.
+
+    Reveals: for binary labels, in most cases the label of every row of the batch, to a receiver that looks at
+    directions and norms.
+    """
 
     values: torch.Tensor
 
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="evaluation")
 class HeldOutActivations:
-    """The encoder's outputs for rows that are scored, not trained on. Reveals: a learned summary of the sender's columns
-    for every such row."""
+    """The encoder's outputs for rows that are scored, not trained on.
+
+    Reveals: a learned summary of the sender's columns for every such row.
+    """
 
     values: torch.Tensor
 

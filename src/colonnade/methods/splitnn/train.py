@@ -49,7 +49,8 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
         for rows in progress.batches_left(session, holding.split.train, config):
             session.next_step()
             learner.zero_gradients()
-            reseed_dropout(encoder, session.own_seed("dropout", session.step))
+            if config.dropout:
+                reseed_dropout(encoder, session.own_seed("dropout", session.step))
             activations = encoder(features[rows])
             peer.send(CutActivations(activations))
             activations.backward(peer.receive(CutGradient, values=(len(rows), width)).values)
@@ -99,8 +100,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
         for rows in progress.batches_left(session, split.train, config):
             session.next_step()
             learner.zero_gradients()
-            for name, module in modules.items():
-                reseed_dropout(module, session.own_seed(f"dropout/{name}", session.step))
+            if config.dropout:
+                for name, module in modules.items():
+                    reseed_dropout(module, session.own_seed(f"dropout/{name}", session.step))
             own = encoder(features[rows]) if encoder is not None and features is not None else None
             cuts = [
                 peer.receive(CutActivations, values=(len(rows), width)).values.to(dtype).requires_grad_()
@@ -109,11 +111,11 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             # Our own encoder learns only after the gradients are on their way, so that the peers need not wait for it.
             own_cut = [] if own is None else [own.detach().requires_grad_()]
             loss = supervised_loss(task, head(merge(config, [*own_cut, *cuts])), targets[rows], class_weights)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             for peer, cut in zip(peers, cuts, strict=True):
-                peer.send(CutGradient(cut.grad))
+                peer.send(CutGradient(_gradient_of(cut)))
             if own is not None:
-                own.backward(own_cut[0].grad)
+                own.backward(_gradient_of(own_cut[0]))
             learner.step()
             progress.loss_so_far += loss.item() * len(rows)
             progress.keep_between_epochs(session, learner, config)
@@ -222,6 +224,11 @@ def _own_features(
     if encoder.width == 0:
         return None, None
     return encoder, encode(config, encoder, holding.table, positions)
+
+
+def _gradient_of(cut: torch.Tensor) -> torch.Tensor:
+    # A head whose every unit is dead passes nothing back.
+    return torch.zeros_like(cut) if cut.grad is None else cut.grad
 
 
 def _learner(modules: dict[str, nn.Module], config: SplitNN) -> Learner:

@@ -44,11 +44,12 @@ def simulate(
 ) -> Run:
     """Train a model between parties that are threads of this process.
 
-    The parties exchange the same declared, recorded messages as in a real run; only the transport and the alignment (plain
-    equality of ids) differ. ``config`` holds a method's settings and so chooses the method. ``roles`` may be left out when
-    exactly one table has a label. With a ``folder`` the ledgers, checkpoints and model parts are kept there and an
-    interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns
-    only and with all columns in one place. ``keep_views`` keeps every frame each party received, for attacks and tests.
+    The parties exchange the same declared, recorded messages as in a real run; only the transport and the alignment
+    (plain equality of ids) differ. ``config`` holds a method's settings and so chooses the method. ``roles`` may be
+    left out when exactly one table has a label. With a ``folder`` the ledgers, checkpoints and model parts are kept
+    there and an interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the
+    label holder's columns only and with all columns in one place. ``keep_views`` keeps every frame each party
+    received, for attacks and tests.
     """
     method = method_for(config)
     plan = RunPlan(
