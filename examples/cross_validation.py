@@ -1,7 +1,7 @@
 """The scikit-learn estimator in a pipeline, a cross-validation and a grid search.
 
-All columns lie in one matrix here, and the estimator gives each simulated party its own. That is research: it measures what
-a federation would learn before anyone federates. Run it with `python examples/cross_validation.py`.
+All columns lie in one matrix here, and the estimator gives each simulated party its own. That is research: it measures
+what a federation would learn before anyone federates. Run it with `python examples/cross_validation.py`.
 """
 
 from __future__ import annotations

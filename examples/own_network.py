@@ -1,7 +1,7 @@
 """Each party brings a network of its own in place of the configured encoder.
 
-A module takes one row of encoded columns and returns one row of activations. Its width may differ between parties. Run it
-with `python examples/own_network.py`.
+A module takes one row of encoded columns and returns one row of activations. Its width may differ between parties.
+Run it with `python examples/own_network.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Two parties train one model in one process, and we look at what crossed.
 
-A hospital holds diagnoses and some columns; a laboratory holds other columns about partly the same patients. The data is
-scikit-learn's breast cancer set, split vertically. Run it with `python examples/two_parties.py`.
+A hospital holds diagnoses and some columns; a laboratory holds other columns about partly the same patients. The data
+is scikit-learn's breast cancer set, split vertically. Run it with `python examples/two_parties.py`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """The ``colonnade`` command.
 
-Only what a command needs is imported when it runs, so that ``colonnade --help`` answers at once. Data goes to stdout, talk to
-stderr. Exit codes are listed in docs/ref-exit-codes.md.
+Only what a command needs is imported when it runs, so that ``colonnade --help`` answers at once. Data goes to stdout,
+talk to stderr. Exit codes are listed in docs/ref-exit-codes.md.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 __all__ = ["COMMANDS", "main"]
 
@@ -44,6 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     shows_traceback = "--traceback" in words
     words = [word for word in words if word != "--traceback"]
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in ("--help", "-h", "help"):
         sys.stdout.write(_HELP.format(commands="\n".join(f"  {name:10} {text}" for name, text in COMMANDS.items())))
         sys.exit(0)
@@ -56,33 +59,60 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _run(words: list[str], shows_traceback: bool) -> int:
+    import traceback
     from importlib import import_module
 
     from colonnade.errors import ColonnadeError, UsageError, did_you_mean
 
     try:
+        if words[0].startswith("-"):
+            raise UsageError(f"There is no option '{words[0]}' before the command. Write colonnade COMMAND [OPTIONS].")
         if words[0] not in COMMANDS:
             raise UsageError(f"There is no command '{words[0]}'. {did_you_mean(words[0], COMMANDS)}")
         # The name is one of the keys above, never the user's own text.
-        import_module(f"colonnade.cli.{words[0]}").app(words[1:], prog_name=f"colonnade {words[0]}")
+        app = import_module(f"colonnade.cli.{words[0]}").app
+        code = app(words[1:], prog_name=f"colonnade {words[0]}", standalone_mode=False)
+        if code == 130:
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
     except SystemExit as ending:
         return ending.code if isinstance(ending.code, int) else 1
     except ColonnadeError as error:
         if shows_traceback:
-            raise
-        sys.stderr.write(f"Error: {error}\n")
+            traceback.print_exc()
+        # Stopping on the user's own wish is no error.
+        sys.stderr.write(f"{error}\n" if error.exit_code == 130 else f"Error: {error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted. Run the same command again to go on from the last checkpoint.\n")
+        sys.stderr.write("Interrupted.\n")
         return 130
-    except BrokenPipeError:
-        return 0
+    except OSError as error:
+        if shows_traceback:
+            traceback.print_exc()
+        where = "A file or folder" if error.filename is None else str(error.filename)
+        why = error.strerror or type(error).__name__
+        sys.stderr.write(
+            f"Error: {where} cannot be used ({why}). Check the path, its permissions and the free space.\n"
+        )
+        return UsageError.exit_code
     except Exception as error:
         if shows_traceback:
-            raise
+            traceback.print_exc()
+        if hasattr(error, "format_message"):
+            sys.stderr.write(f"Error: {_usage_message(error, words[0])}\n")
+            return UsageError.exit_code
         sys.stderr.write(
             f"Error: an unforeseen {type(error).__name__} stopped the command. This is a fault in colonnade: run it "
             "again with --traceback and report what it prints.\n"
         )
         return 1
-    return 0
+
+
+def _usage_message(error: Any, command: str) -> str:
+    """Return what click has to say about the words on the command line, in our own form."""
+    from colonnade.errors import did_you_mean
+
+    near = getattr(error, "possibilities", None)
+    said = f"There is no option '{error.option_name}'" if near else str(error.format_message()).rstrip(".")
+    hint = did_you_mean(error.option_name, near) + " " if near else ""
+    return f"{said}. {hint}See 'colonnade {command} --help'."

@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import make_app, print_json, print_table, readable_bytes
+from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes
+from colonnade.errors import ConfigError, LedgerBroken
 from colonnade.launch.folder import RunFolder
 from colonnade.ledger import Ledger, compare
 
 app = make_app("Check ledgers and show what crossed.")
 
 
-@app.callback()
+@app.callback(epilog=examples("colonnade audit verify runs/churn"))
 def audit() -> None:
     """Check ledgers and show what crossed."""
 
 
 @app.command(
-    epilog="Examples:  colonnade audit verify runs/churn   |   colonnade audit verify bank.jsonl shop.jsonl --json"
+    epilog=examples("colonnade audit verify runs/churn", "colonnade audit verify bank.jsonl shop.jsonl --json")
 )
 def verify(
-    paths: Annotated[list[Path], typer.Argument(help="A run folder, or ledger files of one run.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="A run folder, or ledger files of one run.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Verify that no ledger was changed and that every two of them agree, then list what crossed.
+    """Verify ledgers and list what crossed.
 
+    No ledger may have been changed, and every two of them must agree.
     Exit code 0: all whole and agreeing. 5: changed, cut off, unfinished, or in disagreement.
     """
-    ledgers = _ledgers(paths)
-    for ledger in ledgers.values():
-        ledger.verify()
-    names = list(ledgers)
-    for position, first in enumerate(names):
-        for second in names[position + 1 :]:
-            compare(ledgers[first], ledgers[second])
+    ledgers = _verified(_ledgers(paths))
     if json:
         print_json(
             {
@@ -68,7 +65,24 @@ def verify(
         typer.echo("The ledgers agree: everything received is what the other side recorded sending.")
 
 
-def _ledgers(paths: list[Path]) -> dict[str, Ledger]:
+def _ledgers(paths: list[Path]) -> list[Ledger]:
     if len(paths) == 1 and not paths[0].is_file():
-        return RunFolder(paths[0]).ledgers()
-    return {str(path): Ledger.read(path) for path in paths}
+        return list(RunFolder(paths[0]).ledgers().values())
+    for path in paths:
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder. Give one run folder alone, or ledger files.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("A ledger is given twice. Give the ledger of each party once.")
+    return [Ledger.read(path) for path in paths]
+
+
+def _verified(ledgers: list[Ledger]) -> dict[str, Ledger]:
+    """Return whole and agreeing ledgers by their parties; raise LedgerBroken, with the file's name, otherwise."""
+    for ledger in ledgers:
+        try:
+            ledger.verify()
+        except LedgerBroken as error:
+            raise error if ledger.name in str(error) else type(error)(f"{ledger.name}: {error}") from None
+    for first, second in combinations(ledgers, 2):
+        compare(first, second)
+    return {ledger.entries[0].content["party"]: ledger for ledger in ledgers}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import make_app, say
+from colonnade.cli.output import examples, make_app, say
 from colonnade.cli.run import run_file, show_outcome
 from colonnade.datasets import breast_cancer
 from colonnade.errors import RunFolderError
@@ -65,7 +65,7 @@ minimum_shared_rows = 100
 """
 
 
-@app.command(epilog="Examples:  colonnade demo   |   colonnade demo --folder /tmp/demo --json")
+@app.command(epilog=examples("colonnade demo", "colonnade demo --folder /tmp/demo --json"))
 def demo(
     folder: Annotated[Path, typer.Option(help="Where the two parties' folders and the run are put.")] = Path(
         "colonnade-demo"
@@ -74,17 +74,31 @@ def demo(
 ) -> None:
     """A hospital with diagnoses and a laboratory with measurements train one model; neither sees the other's table.
 
-    The data is scikit-learn's breast cancer set. The demo writes two homes and a run.toml as real parties would have them,
-    then carries the run out.
+    The data is scikit-learn's breast cancer set. The demo writes two homes and a run.toml as real parties would have
+    them, then carries the run out.
     """
-    if folder.exists() and any(folder.iterdir()) and not (folder / "run.toml").exists():
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file. Choose another place with --folder.")
+    if folder.exists() and any(folder.iterdir()) and not _is_demo(folder):
         raise RunFolderError(f"{folder} holds other things. Choose another place with --folder.")
     write_demo(folder)
     say(f"Two parties and their agreement are in {folder}/: hospital/, laboratory/, run.toml")
     finished = run_file(folder / "run.toml", [], None, overwrite=True, compare=True, quiet=json)
     show_outcome(finished, json)
     if not json:
+        tables = (
+            f"--table hospital={folder}/hospital/patients.csv --table laboratory={folder}/laboratory/measurements.csv"
+        )
+        typer.echo(f"Score:   colonnade predict {finished.folder} {tables}")
         typer.echo(f"Next:    edit {folder}/run.toml, then: colonnade run {folder}/run.toml --overwrite")
+
+
+def _is_demo(folder: Path) -> bool:
+    """Tell whether an earlier demo made this folder, so that nothing of the user's is overwritten."""
+    try:
+        return (folder / "run.toml").read_text(encoding="utf-8").startswith(_RUN.splitlines()[0])
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def write_demo(folder: Path) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+import json as jsonlib
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-from colonnade.cli.output import make_app, print_json, print_table
+from colonnade.cli.output import examples, make_app, print_json, print_table
 from colonnade.launch.settings import config_to_json
 from colonnade.methods import METHODS, method_named
 
 app = make_app("List the methods and when to choose which.")
 
 
-@app.command(epilog="Examples:  colonnade methods   |   colonnade methods splitnn   |   colonnade methods --json")
+@app.command(epilog=examples("colonnade methods", "colonnade methods splitnn", "colonnade methods --json"))
 def methods(
-    name: Annotated[str | None, typer.Argument(help="One method, to see its roles, settings and messages.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One method, to see its roles, settings and messages.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the methods, or show one: roles, settings with defaults, and every message it may send."""
@@ -55,9 +59,31 @@ def methods(
     typer.echo("")
     settings = config_to_json(method.config())
     fields = [field.name for field in dataclasses.fields(method.config)]
-    print_table(["setting in [config]", "default"], [[field, str(settings[field])] for field in fields])
+    hints = get_type_hints(method.config)
+    print_table(
+        ["setting in [config]", "default", "takes"],
+        [[field, jsonlib.dumps(settings[field]), _words(hints[field])] for field in fields],
+    )
     typer.echo("")
     for one in method.declarations:
         typer.echo(
             f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}"
         )
+
+
+def _words(hint: Any) -> str:
+    """Return what a setting takes, in the words of a TOML file.
+
+    >>> _words(tuple[int, ...]), _words(Literal["relu", "tanh"])
+    ('a list of whole numbers', 'relu, tanh')
+    """
+    plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+    if hint in plain:
+        return plain[hint]
+    if get_origin(hint) is Literal:
+        return ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple:
+        return f"a list of {plain[get_args(hint)[0]].removeprefix('a ')}s"
+    if get_origin(hint) in (Union, UnionType):
+        return ", or ".join(_words(one) for one in get_args(hint))
+    return "a table"

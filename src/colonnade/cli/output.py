@@ -11,17 +11,61 @@ from typing import Any
 
 import typer
 
+from colonnade.errors import ColonnadeError, ConfigError, did_you_mean
 from colonnade.session import Observer, Progress
 
-__all__ = ["make_app", "print_json", "print_table", "readable_bytes", "say", "shown_progress"]
+__all__ = [
+    "Interrupted",
+    "examples",
+    "make_app",
+    "print_json",
+    "print_table",
+    "readable_bytes",
+    "say",
+    "shown_progress",
+    "words_by_party",
+]
 
 # Lines of progress where nothing can be redrawn.
 _PLAIN_SECONDS = 5.0
 
 
+class Interrupted(ColonnadeError):
+    """The user stopped the command; the message says how to go on."""
+
+    exit_code = 130
+
+
 def make_app(help: str) -> typer.Typer:
     """Return an empty command that leaves errors to `main`."""
-    return typer.Typer(help=help, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    return typer.Typer(
+        help=help,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help, one example on each line."""
+    # A paragraph that begins with \\b keeps its lines.
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in lines)])
+
+
+def words_by_party(option: str, what: str, given: Sequence[str], parties: Sequence[str]) -> dict[str, str]:
+    """Take apart an option that is given as PARTY=WORD, once for each party."""
+    words: dict[str, str] = {}
+    for text in given:
+        party, found, word = text.partition("=")
+        if not found or not word:
+            raise ConfigError(f"'{text}' does not name a party and a {what}. Write {option} PARTY={what.upper()}.")
+        if party not in parties:
+            raise ConfigError(f"'{party}' is not a party of this run. {did_you_mean(party, parties)}")
+        if party in words:
+            raise ConfigError(f"{option} names '{party}' twice. Give one {what} for each party.")
+        words[party] = word
+    return words
 
 
 def say(text: str) -> None:

@@ -7,18 +7,19 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import make_app, print_json
+from colonnade.cli.output import examples, make_app, print_json
+from colonnade.errors import ConfigError
 from colonnade.launch.load import load_run
 from colonnade.launch.record import record_of
 
 app = make_app("Write the HTML report of a finished run again.")
 
 
-@app.command(epilog="Examples:  colonnade report runs/churn   |   colonnade report runs/churn --output churn.html")
+@app.command(epilog=examples("colonnade report runs/churn", "colonnade report runs/churn --output churn.html"))
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a finished run.")],
     output: Annotated[
-        Path | None, typer.Option(help="Where to write it. Default: report.html in the run's folder.")
+        Path | None, typer.Option(metavar="FILE", help="Where to write it. Default: report.html in the run's folder.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what the report says as JSON and write nothing.")] = False,
 ) -> None:
@@ -27,4 +28,9 @@ def report(
     if json:
         print_json(record_of(run).to_json())
         return
-    typer.echo(str(run.report(output)))
+    try:
+        typer.echo(str(run.report(output)))
+    except OSError as error:
+        raise ConfigError(
+            f"{output or folder} cannot be written ({error.strerror}). Choose another --output."
+        ) from None

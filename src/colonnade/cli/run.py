@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.output import make_app, print_json, print_table, readable_bytes, say, shown_progress
-from colonnade.errors import ConfigError, did_you_mean
+from colonnade.cli.output import (
+    Interrupted,
+    examples,
+    make_app,
+    print_json,
+    print_table,
+    readable_bytes,
+    say,
+    shown_progress,
+    words_by_party,
+)
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
@@ -21,15 +29,21 @@ app = make_app("Carry out a run.toml with all its parties on this machine.")
 
 
 @app.command(
-    epilog="Examples:  colonnade run run.toml   |   colonnade run run.toml --home bank=../bank --json   |   "
-    "colonnade run run.toml --folder runs/second --no-compare"
+    epilog=examples(
+        "colonnade run run.toml",
+        "colonnade run run.toml --home bank=../bank --json",
+        "colonnade run run.toml --folder runs/second --no-compare",
+        "colonnade demo      (writes a run.toml and two homes to learn from)",
+    )
 )
 def run(
-    file: Annotated[Path, typer.Argument(help="The run.toml that all parties agreed on.")],
+    file: Annotated[Path, typer.Argument(metavar="RUN.TOML", help="What all parties agreed on.")],
     home: Annotated[
         list[str] | None,
         typer.Option(
-            help="PARTY=FOLDER, the folder with a party's party.toml. Default: a folder of the party's name beside run.toml."
+            metavar="PARTY=FOLDER",
+            help="The folder with a party's party.toml; once per party. Default: a folder of the party's name beside "
+            "run.toml.",
         ),
     ] = None,
     folder: Annotated[
@@ -55,8 +69,8 @@ def run_file(file: Path, home: list[str], folder: Path | None, *, overwrite: boo
     plan = read_run_file(file)
     homes = find_homes(plan.parties, file.parent, home)
     target = folder or file.parent / "runs" / plan.name
-    if overwrite:
-        RunFolder(target).discard()
+    RunFolder(target).check_place(overwrite=overwrite)
+    agreed = file.read_bytes()
     tables = {}
     for party, where in homes.items():
         tables[party] = where.read_table()
@@ -64,24 +78,24 @@ def run_file(file: Path, home: list[str], folder: Path | None, *, overwrite: boo
             count = len(tables[party].columns)
             say(f"{party}: {tables[party].rows} rows, {count} columns{', label' if tables[party].has_label else ''}")
     policies = {party: where.policy for party, where in homes.items()}
-    with shown_progress(_lead(plan), quiet) as observer:
-        finished = simulate_plan(plan, tables, policies=policies, folder=target, compare=compare, observer=observer)
-    shutil.copyfile(file, target / "run.toml")
+    try:
+        with RunFolder(target).replacing(overwrite=overwrite), shown_progress(_lead(plan), quiet) as observer:
+            finished = simulate_plan(plan, tables, policies=policies, folder=target, compare=compare, observer=observer)
+    except KeyboardInterrupt:
+        without = ", without --overwrite" if overwrite else ""
+        raise Interrupted(
+            f"Interrupted; what was done is kept in {target}. "
+            f"To go on from the last checkpoint, run the same command again{without}."
+        ) from None
+    (target / "run.toml").write_bytes(agreed)
     finished.report()
     return finished
 
 
 def find_homes(parties: tuple[str, ...], beside: Path, given: list[str]) -> dict[str, PartyHome]:
     """Read the home of every party: where the user says, else a folder of its name."""
-    folders = {}
-    for word in given:
-        party, found, where = word.partition("=")
-        if not found or not where:
-            raise ConfigError(f"'{word}' does not say where a home is. Write --home PARTY=FOLDER.")
-        if party not in parties:
-            raise ConfigError(f"'{party}' is not a party of this run. {did_you_mean(party, parties)}")
-        folders[party] = Path(where)
-    return {party: read_party_home(folders.get(party, beside / party), party) for party in parties}
+    folders = words_by_party("--home", "folder", given, parties)
+    return {party: read_party_home(Path(folders.get(party, beside / party)), party) for party in parties}
 
 
 def show_outcome(run: Run, as_json: bool) -> None:

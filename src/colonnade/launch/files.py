@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -97,13 +98,22 @@ class PartyHome:
         known = {name: kind for name, kind in types.items() if name in frame.columns}
         if about.id in about.types:
             known[about.id] = about.types[about.id]
+        if not types and about.id in frame.columns:
+            # A label holder may bring no columns of its own, but a table must have one.
+            frame = frame[[about.id]].assign(**{f"{about.id} is known": 1})
+            ignored = []
         return PartyTable(frame, id=about.id, types=known, drop=ignored, name=self.name)
 
 
 def read_run_file(path: Path) -> RunPlan:
     """Read what the parties agreed on, with the method's defaults written out."""
     document = _read_toml(path, ("run", "alignment", "config", "evaluate"))
-    about: _RunTable = validated(_RunTable, _table(document, "run", path), "run")
+    with _named(path):
+        return _plan(document)
+
+
+def _plan(document: dict[str, Any]) -> RunPlan:
+    about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
     alignment: _AlignmentTable = validated(_AlignmentTable, document.get("alignment", {}), "alignment")
     method = method_named(about.method)
     config = config_from_json(method, document.get("config", {}))
@@ -123,16 +133,30 @@ def read_run_file(path: Path) -> RunPlan:
 def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
     """Read a party's home; with ``expected``, refuse the home of another party."""
     path = folder / "party.toml"
+    if expected is not None and not folder.is_dir():
+        above = folder.parent
+        near = [one.parent.name for one in above.glob("*/party.toml")] if above.is_dir() else []
+        hint = did_you_mean(folder.name, near) + " " if near else ""
+        raise ConfigError(
+            f"The home of '{expected}' is not at {folder}. {hint}Say where it is with --home {expected}=FOLDER."
+        )
+    if folder.is_dir() and not path.exists():
+        raise ConfigError(f"{folder} has no party.toml. Write one; 'colonnade demo' makes two to learn from.")
     document = _read_toml(path, ("party", "partners", "table", "policy"))
-    about: _IdentityTable = validated(_IdentityTable, _table(document, "party", path), "party")
+    with _named(path):
+        return _home(document, path, expected)
+
+
+def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHome:
+    about: _IdentityTable = validated(_IdentityTable, _table(document, "party"), "party")
     if expected is not None and about.name != expected:
         raise ConfigError(
-            f"{path} belongs to '{about.name}', but run.toml looks there for '{expected}'. "
+            f"This home belongs to '{about.name}', but run.toml looks there for '{expected}'. "
             f"Correct the name, or say where the home is with --home {expected}=FOLDER."
         )
     for partner, content in document.get("partners", {}).items():
         validated(_PartnerTable, content, f"partners.{partner}")
-    table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table", path), "table")
+    table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table"), "table")
     rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
     policy = Policy(
         methods=None if rules.methods is None else tuple(rules.methods),
@@ -143,7 +167,16 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
         file=str(path),
         lines=_lines_of(path, "policy"),
     )
-    return PartyHome(about.name, folder, policy, table)
+    return PartyHome(about.name, path.parent, policy, table)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Put the file before what is wrong in it."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def _read_toml(path: Path, tables: tuple[str, ...]) -> dict[str, Any]:
@@ -169,9 +202,9 @@ def _read_toml(path: Path, tables: tuple[str, ...]) -> dict[str, Any]:
     return document
 
 
-def _table(document: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
     if name not in document:
-        raise ConfigError(f"{path} has no [{name}] table. Add it; the tutorial in docs/ shows a whole file.")
+        raise ConfigError(f"The table [{name}] is missing. Add it; 'colonnade demo' writes whole files to learn from.")
     found: dict[str, Any] = document[name]
     return found
 

@@ -19,12 +19,21 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.errors import LedgerUnfinished, RunFolderError
+from colonnade.errors import (
+    CheckpointBroken,
+    ConfigError,
+    LedgerBroken,
+    PolicyRefused,
+    RunFolderError,
+    UsageError,
+    did_you_mean,
+)
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.session import Evaluate, Holding, MetricsLog, ModelPart, RunPlan, read_json, write_json
@@ -36,6 +45,11 @@ __all__ = ["RunFolder"]
 
 # The ceiling needs all parties' columns, so no party's own folder may hold it.
 _NOT_A_PARTYS = ("central",)
+
+# What a run folder holds beside the parties' folders.
+_OWN = ("run.toml", "simulation.json", "report.html", "predictions")
+_ASIDE = ".earlier"
+_ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
 
 
 class RunFolder:
@@ -77,13 +91,53 @@ class RunFolder:
         }
         write_json(self.path / "simulation.json", about)
 
+    def check_place(self, *, overwrite: bool) -> None:
+        """Refuse a place that cannot take a run, before any work is done: a file, other things, a finished run."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunFolderError(f"{self.path} is a file, so no run can be kept there. Choose another --folder.")
+        if self.path.is_dir() and any(self.path.iterdir()) and not self._party_folders():
+            raise RunFolderError(
+                f"{self.path} holds other things and no run, so nothing will be written or deleted there. "
+                "Choose another --folder."
+            )
+        if not overwrite:
+            self._refuse_finished()
+
+    @contextmanager
+    def replacing(self, *, overwrite: bool) -> Iterator[None]:
+        """Put an earlier run aside while a new one is made; delete it at the end, or bring it back.
+
+        A new run that is refused for a setting, a table or a policy, before its first checkpoint, leaves no trace.
+        Only what belongs to a run is ever moved or deleted.
+        """
+        is_new = overwrite or not self._party_folders()
+        aside = self.path / _ASIDE
+        if overwrite:
+            shutil.rmtree(aside, ignore_errors=True)
+            for part in self._parts():
+                aside.mkdir(exist_ok=True)
+                part.rename(aside / part.name)
+        try:
+            yield
+        except (UsageError, PolicyRefused):
+            if is_new and not any((folder / "checkpoints").exists() for folder in self._party_folders()):
+                self._delete_parts()
+                for part in aside.iterdir() if aside.is_dir() else ():
+                    part.rename(self.path / part.name)
+            raise
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+            if self.path.is_dir() and not any(self.path.iterdir()):
+                self.path.rmdir()
+
     def discard(self) -> None:
-        """Delete an earlier run of this name; refuse to delete anything that is not one."""
+        """Delete an earlier run; leave everything that is not part of one, and refuse a folder that holds none."""
         if not self.path.exists():
             return
-        if not any((child / "plan.json").exists() for child in self.path.iterdir() if child.is_dir()):
-            raise RunFolderError(f"{self.path} is not a run folder, so it will not be overwritten. Choose another one.")
-        shutil.rmtree(self.path)
+        self.check_place(overwrite=True)
+        self._delete_parts()
+        if not any(self.path.iterdir()):
+            self.path.rmdir()
 
     def earlier_runs(self, party: str) -> int:
         """Count the other runs of this party in the same place, for the policy's limit."""
@@ -100,15 +154,23 @@ class RunFolder:
     def load(self) -> dict[str, Any]:
         """Read everything a `Run` is made of."""
         about_path = self.path / "simulation.json"
-        if not self.path.is_dir():
-            raise RunFolderError(f"There is no run folder {self.path}. Check the path; runs lie in 'runs/' by default.")
+        self._check_exists()
         if not about_path.exists():
             raise RunFolderError(
                 f"{self.path} holds no finished run. If a run was interrupted, start it again with the same command."
             )
-        about = read_json(about_path)
+        try:
+            return self._load(read_json(about_path))
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError):
+            raise CheckpointBroken(
+                f"The files of the run in {self.path} are incomplete or were changed. Restore them or run again."
+            ) from None
+
+    def _load(self, about: dict[str, Any]) -> dict[str, Any]:
         parties = about["parties"]
         plan = plan_from_json(read_json(self.party(parties[0]) / "plan.json"))
+        if tuple(parties) != plan.parties:
+            raise ValueError("parties")
         evaluations = dict(about["evaluations"])
         for party in parties:
             path = self.party(party) / "evaluation.json"
@@ -130,22 +192,50 @@ class RunFolder:
         }
 
     def ledgers(self) -> dict[str, Ledger]:
-        """Return the ledgers of all parties in this folder, finished or not."""
-        if not self.path.is_dir():
-            raise RunFolderError(f"There is no run folder {self.path}. Check the path; runs lie in 'runs/' by default.")
+        """Return the ledgers of all parties in this folder, finished or not; a missing one is a broken one."""
+        self._check_exists()
         found = {path.parent.name: Ledger.read(path) for path in sorted(self.path.glob("*/ledger.jsonl"))}
+        if (self.path / "ledger.jsonl").exists():
+            found = {self.path.name: Ledger.read(self.path / "ledger.jsonl")}
+        for folder in self._party_folders():
+            if folder.name not in found:
+                raise LedgerBroken(
+                    f"The ledger of '{folder.name}' is missing from {folder}. Restore it, or do not rely on this run."
+                )
         if not found:
             raise RunFolderError(f"{self.path} holds no ledgers. Give the folder of one run, such as runs/churn.")
         return found
 
+    def _check_exists(self) -> None:
+        if self.path.is_dir():
+            return
+        if self.path.exists():
+            raise RunFolderError(f"{self.path} is a file. Give the folder of a run, such as runs/churn.")
+        above = self.path.parent
+        near = [one.name for one in above.iterdir() if RunFolder(one)._party_folders()] if above.is_dir() else []
+        hint = did_you_mean(self.path.name, near) if near else "Runs lie in 'runs/' beside run.toml by default."
+        raise RunFolderError(f"There is no run folder {self.path}. {hint}")
+
+    def _party_folders(self) -> list[Path]:
+        """Return the folders of parties, known by a plan that can be read."""
+        children = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        return [child for child in children if _is_plan(child / "plan.json")]
+
+    def _parts(self) -> list[Path]:
+        own = [self.path / name for name in _OWN if (self.path / name).exists()]
+        return [*own, *self._party_folders()] if self._party_folders() else []
+
+    def _delete_parts(self) -> None:
+        for part in self._parts():
+            shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+
+    def _refuse_finished(self) -> None:
+        # The last file to be written; a closed ledger alone is not enough, the comparison comes after it.
+        if (self.path / "simulation.json").exists():
+            raise RunFolderError(f"{self.path} holds a finished run already. {_ELSEWHERE}")
+
     def _check_same(self, folder: Path, plan: RunPlan, about: dict[str, Any]) -> None:
-        elsewhere = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
-        try:
-            Ledger.read(folder / "ledger.jsonl").verify()
-        except (LedgerUnfinished, RunFolderError):
-            pass
-        else:
-            raise RunFolderError(f"{self.path} holds a finished run already. {elsewhere}")
+        self._refuse_finished()
         theirs, ours = read_json(folder / "plan.json"), plan_to_json(plan)
         if theirs != ours:
             keys = sorted(
@@ -153,13 +243,23 @@ class RunFolder:
             )
             raise RunFolderError(
                 f"{self.path} holds an interrupted run with other settings ({', '.join(keys) or 'a new one'}). "
-                f"Restore them to resume it. {elsewhere}"
+                f"Restore them to resume it. {_ELSEWHERE}"
             )
         if read_json(folder / "table.json")["digest"] != about["digest"]:
             raise RunFolderError(
                 f"The table of '{folder.name}' has changed since the run in {self.path} was interrupted. "
-                f"Restore it to resume. {elsewhere}"
+                f"Restore it to resume. {_ELSEWHERE}"
             )
+
+
+def _is_plan(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        plan_from_json(read_json(path))
+    except (CheckpointBroken, ConfigError, KeyError, TypeError, AttributeError):
+        return False
+    return True
 
 
 def plan_to_json(plan: RunPlan) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +13,15 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.session import Method
 
 __all__ = ["config_from_json", "config_to_json", "validated"]
+
+# What pydantic says about JSON, in the words of a TOML file.
+_PLAIN_WORDS = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid array": "a list",
+    "an object": "a table",
+}
 
 
 def config_to_json(config: Any) -> dict[str, Any]:
@@ -34,13 +45,19 @@ def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
     """Build a dataclass from TOML or JSON values; raise ConfigError that names the key and what it must be."""
     from pydantic import TypeAdapter, ValidationError
 
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"[{where}] must be a table of settings. Write [{where}] on a line of its own.")
     known = [field.name for field in dataclasses.fields(kind)]
     for key in document:
         if key not in known:
             raise ConfigError(f"There is no setting '{key}' in [{where}]. {did_you_mean(key, known)}")
     _check_nested(kind, document, where)
+    for key, value in document.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"The setting {where}.{key} must be a finite number. Got {value} instead.")
     try:
-        return TypeAdapter(kind).validate_python(dict(document))
+        # Through JSON, where strict means: "5" and true are no numbers, but a list may be a tuple and 1 a float.
+        return TypeAdapter(kind).validate_json(json.dumps(dict(document), default=str), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         # pydantic adds the branches of a union to the path; they mean nothing to a user.
@@ -49,7 +66,16 @@ def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
         if first["type"] == "missing":
             missing = ".".join([where, *(str(part) for part in first["loc"])])
             raise ConfigError(f"The setting {missing} is missing. Add it to [{where}].") from None
-        raise ConfigError(f"The setting {place} is wrong: {first['msg']}. Got {given[:80]} instead.") from None
+        hint = ""
+        if first["type"] == "literal_error" and isinstance(first["input"], str):
+            choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+            hint = " " + did_you_mean(first["input"], choices) if len(choices) > 1 else ""
+        said = first["msg"].replace("Input", "it", 1)
+        for word, plain in _PLAIN_WORDS.items():
+            said = said.replace(word, plain)
+        # A table's source may hold a password.
+        got = "" if where == "table" else f" Got {given[:80]} instead."
+        raise ConfigError(f"The setting {place} is wrong: {said}.{got}{hint}") from None
 
 
 def _check_nested(kind: type, document: Mapping[str, Any], where: str) -> None:

@@ -24,6 +24,24 @@ Direction = Literal["sent", "received"]
 
 # One encoder for all lines: json.dumps would make a new one each time.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+# What readers rely on. A chain can be recomputed by whoever rewrites a file, so it says nothing about these.
+_CROSSED: dict[str, type] = {
+    "peer": str,
+    "message": str,
+    "protection": str,
+    "step": int,
+    "connection": str,
+    "sequence": int,
+    "shapes": dict,
+    "bytes": int,
+    "payload": str,
+}
+_FACTS: dict[str, dict[str, type]] = {
+    "opened": {"party": str, "digest": str},
+    "disconnected": {"peer": str, "connections": list},
+    "sent": _CROSSED,
+    "received": _CROSSED,
+}
 _TAIL = re.compile(rb',"hash":"([0-9a-f]{64})"\}\Z')
 
 
@@ -69,4 +87,7 @@ def parse_line(line: bytes, index: int, previous: str) -> Entry:
     content = json.loads(body + b"}")
     if content.get("index") != index:
         raise LedgerBroken(f"Entry {index} carries another number. The file was not written by a ledger.")
+    for name, kind in _FACTS.get(content["kind"], {}).items():
+        if not isinstance(content[name], kind):
+            raise LedgerBroken(f"Entry {index} does not say its {name}. The file was not written by a ledger.")
     return Entry(index, content["time"], content["kind"], content, stated)

@@ -70,7 +70,7 @@ class Ledger:
         for index, line in enumerate(lines):
             try:
                 entry = parse_line(line, index, previous)
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise LedgerBroken(f"Entry {index} of {self.name} is not a ledger line.") from None
             entries.append(entry)
             previous = entry.hash
@@ -158,38 +158,64 @@ def compare(first: Ledger, second: Ledger) -> None:
     if names[0] == names[1]:
         raise LedgersDisagree(f"{first.name} and {second.name} are both ledgers of '{names[0]}'.")
     closed = _closed_connections(first, names[1]) & _closed_connections(second, names[0])
+    if first.entries[-1].kind == second.entries[-1].kind == _CLOSING:
+        closed |= _last_connections(first, names[1]) | _last_connections(second, names[0])
     for sender, receiver, to, sent_by in ((first, second, names[1], names[0]), (second, first, names[0], names[1])):
         _compare_direction(_crossed(sender, "sent", to), _crossed(receiver, "received", sent_by), closed, sent_by, to)
 
 
-def _crossed(ledger: Ledger, direction: str, peer: str) -> dict[str, list[tuple[object, ...]]]:
-    by_connection: dict[str, list[tuple[object, ...]]] = defaultdict(list)
+_Fact = tuple[object, ...]
+
+
+def _crossed(ledger: Ledger, direction: str, peer: str) -> dict[str, list[list[_Fact]]]:
+    """Return what crossed, by connection and attempt; only the greeting's context serves more than one attempt."""
+    by_connection: dict[str, list[list[_Fact]]] = defaultdict(list)
     for entry in ledger.messages():
         about = entry.content
         if entry.kind == direction and about["peer"] == peer:
             fact = (about["sequence"], about["message"], about["protection"], about["step"], about["bytes"])
-            by_connection[about["connection"]].append((*fact, about["payload"], str(about["shapes"])))
+            attempts = by_connection[about["connection"]]
+            if about["sequence"] == 0 or not attempts:
+                attempts.append([])
+            attempts[-1].append((*fact, about["payload"], str(about["shapes"])))
     return by_connection
 
 
 def _closed_connections(ledger: Ledger, peer: str) -> set[str]:
     return {
-        connection
+        str(connection)
         for entry in ledger.entries
         if entry.kind == "disconnected" and entry.content["peer"] == peer
         for connection in entry.content["connections"]
     }
 
 
+def _last_connections(ledger: Ledger, peer: str) -> set[str]:
+    found: set[str] = set()
+    for entry in reversed(ledger.entries):
+        if entry.kind == "opened":
+            break
+        if entry.is_message and entry.content["peer"] == peer:
+            found.add(entry.content["connection"])
+    return found
+
+
 def _compare_direction(
-    sent: dict[str, list[tuple[object, ...]]],
-    received: dict[str, list[tuple[object, ...]]],
+    sent: dict[str, list[list[_Fact]]],
+    received: dict[str, list[list[_Fact]]],
     closed: set[str],
     sender: str,
     receiver: str,
 ) -> None:
     for connection in sent.keys() | received.keys():
-        out, came = sent.get(connection, []), received.get(connection, [])
+        tried, arrived = sent.get(connection, []), received.get(connection, [])
+        if len(tried) > 1:
+            # Whole attempts may have gone unheard, such as when the peer's policy refused to begin.
+            left = iter(tried)
+            if not all(any(out[: len(came)] == came for out in left) for came in arrived):
+                raise LedgersDisagree(f"'{receiver}' recorded messages that '{sender}' did not record sending.")
+            continue
+        out, came = [one for attempt in tried for one in attempt], [one for attempt in arrived for one in attempt]
         position = next((i for i, (a, b) in enumerate(zip(out, came, strict=False)) if a != b), None)
         if position is not None:
             what = out[position][1]

@@ -33,7 +33,7 @@ class LedgerWriter:
         self._path = path
         self._memory = bytearray()
         self._file: int | None = None
-        self._count = 0
+        self._count = self._size = 0
         self._head = GENESIS
         self._synced = time.monotonic()
         # The owner may write a failure mark while another thread of the same party is still sending.
@@ -101,9 +101,7 @@ class LedgerWriter:
             now = datetime.now(UTC).isoformat(timespec="microseconds")
             line, head = chain(self._head, {"index": self._count, "time": now, **content})
             if self._file is not None:
-                written = os.write(self._file, line)
-                if written != len(line):
-                    raise LedgerBroken("The ledger could not be written in full; is the disk full?")
+                self._write_line(self._file, line)
             elif self._path is None:
                 self._memory += line
             else:
@@ -111,15 +109,29 @@ class LedgerWriter:
             self._head = head
             self._count += 1
 
+    def _write_line(self, file: int, line: bytes) -> None:
+        try:
+            written = os.write(file, line)
+        except OSError as error:
+            raise LedgerBroken(f"The ledger cannot be written ({error.strerror}), so nothing may be sent.") from None
+        if written != len(line):
+            # Take the torn line back, so that a later one does not run on from it.
+            os.ftruncate(file, self._size)
+            raise LedgerBroken("The ledger could not be written in full; is the disk full? Nothing may be sent.")
+        self._size += written
+
     def _open(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        existing = path.read_bytes()
+        existing = path.read_bytes() if path.exists() else b""
         whole = existing[: existing.rfind(b"\n") + 1]
         if whole:
             ledger = Ledger(whole, str(path))
             ledger.verify_chain()
             self._count, self._head = len(ledger.entries), ledger.head
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        self._size = len(whole)
         if len(whole) != len(existing):
             os.ftruncate(self._file, len(whole))
+        # Before the first line nothing was sent, and the first line must be the opening mark.
+        if whole and len(whole) != len(existing):
             self.mark("recovered", dropped_bytes=len(existing) - len(whole))

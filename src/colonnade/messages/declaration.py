@@ -96,6 +96,8 @@ def message(*, sender: str, receiver: str, protection: Protection, step: str) ->
         made = record(cls)
         summary, reveals = _split_docstring(cls)
         body = kind_of(made, cls.__name__)
+        if not isinstance(protection, Protection):
+            raise DeclarationError(f"The protection of {cls.__name__} must be PLAIN, NOISED, MASKED or ENCRYPTED.")
         if protection is ENCRYPTED and not body.carries_ciphertext:
             raise DeclarationError(
                 f"{cls.__name__} is declared ENCRYPTED but has fields that are not ciphertexts. "
@@ -112,9 +114,10 @@ def message(*, sender: str, receiver: str, protection: Protection, step: str) ->
 
 def declaration_of(message_or_class: Any) -> Declaration:
     """Return the declaration of a message or message class; raise for anything undeclared."""
-    declaration = getattr(message_or_class, "__declaration__", None)
+    cls = message_or_class if isinstance(message_or_class, type) else type(message_or_class)
+    # Only the class's own: a subclass may carry more than its parent declared.
+    declaration = vars(cls).get("__declaration__")
     if not isinstance(declaration, Declaration):
-        cls = message_or_class if isinstance(message_or_class, type) else type(message_or_class)
         raise DeclarationError(
             f"{cls.__name__} is not a declared message, so it cannot cross a channel. Declare it with @message."
         )

@@ -19,6 +19,7 @@ import numpy as np
 
 from colonnade.crypto import Ciphertext
 from colonnade.errors import DeclarationError, FrameRefused
+from colonnade.messages.limits import LIMITS
 from colonnade.messages.wire import Reader, Writer
 
 __all__ = ["Kind", "Shapes", "kind_of"]
@@ -106,6 +107,8 @@ class _Integer(Kind):
             raise _mismatch("int", value)
         number = int(value)
         size = (number if number >= 0 else ~number).bit_length() // 8 + 1
+        if size > LIMITS.integer_bytes:
+            raise DeclarationError(f"An int of {size} bytes cannot be sent; {LIMITS.integer_bytes} is the most.")
         writer.write(_U32.pack(size) + number.to_bytes(size, "little", signed=True))
 
     def _read(self, reader: Reader, depth: int) -> int:
@@ -127,7 +130,10 @@ class _Number(Kind):
     def _write(self, value: Any, writer: Writer) -> None:
         if isinstance(value, bool) or not isinstance(value, float | int | np.floating):
             raise _mismatch("float", value)
-        writer.write(_F64.pack(float(value)))
+        try:
+            writer.write(_F64.pack(float(value)))
+        except OverflowError:
+            raise DeclarationError("An int beyond the range of floats was given for a float field.") from None
 
     def _read(self, reader: Reader, depth: int) -> float:
         value: float = _F64.unpack(reader.take(_F64.size))[0]
@@ -161,7 +167,12 @@ class _Text(Kind):
     def _write(self, value: Any, writer: Writer) -> None:
         if not isinstance(value, str):
             raise _mismatch("str", value)
-        content = value.encode("utf-8")
+        try:
+            content = value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise DeclarationError("A text that is not valid Unicode cannot be sent. Escape its surrogates.") from None
+        if len(content) > LIMITS.text_bytes:
+            raise DeclarationError(f"A text of {len(content)} bytes cannot be sent; {LIMITS.text_bytes} is the most.")
         writer.write(_U32.pack(len(content)) + content)
 
     def _read(self, reader: Reader, depth: int) -> str:
@@ -181,8 +192,13 @@ class _Array(Kind):
         return "array"
 
     def _write(self, value: Any, writer: Writer) -> None:
-        if not isinstance(value, np.ndarray):
+        # What a masked array hides is still in its memory and would be sent.
+        if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
             raise _mismatch("array", value)
+        if value.ndim > LIMITS.dimensions:
+            raise DeclarationError(
+                f"An array of {value.ndim} dimensions cannot be sent; at most {LIMITS.dimensions} can."
+            )
         dtype = value.dtype.newbyteorder("<")
         code = _DTYPE_CODES.get(dtype)
         if code is None:
@@ -234,7 +250,7 @@ class _Tensor(_Array):
             raise _mismatch("tensor", value)
         try:
             array = value.detach().cpu().numpy()
-        except TypeError:
+        except (TypeError, RuntimeError):
             raise DeclarationError(
                 f"A tensor of type {value.dtype} cannot be sent. Convert it to float32 or float64 first."
             ) from None
@@ -289,12 +305,16 @@ class _Sequence(Kind):
     def _write(self, value: Any, writer: Writer) -> None:
         if not isinstance(value, tuple):
             raise _mismatch("tuple", value)
+        if len(value) > LIMITS.entries:
+            raise DeclarationError(f"A tuple of {len(value)} entries cannot be sent; use an array.")
         writer.write(_U32.pack(len(value)))
         for item in value:
             self._inner.write(item, writer)
 
     def _read(self, reader: Reader, depth: int) -> tuple[Any, ...]:
         (size,) = reader.unpack(_U32)
+        if size > reader.limits.entries:
+            raise FrameRefused(f"A frame holds a sequence of {size} entries; it was refused.")
         if size > reader.remaining:
             raise FrameRefused(f"A frame promises {size} entries where {reader.remaining} bytes are left; refused.")
         below = _deeper(reader, depth)
@@ -308,9 +328,9 @@ class _Sequence(Kind):
 class _Record(Kind):
     tag = 10
 
-    def __init__(self, record: type) -> None:
+    def __init__(self, record: type, depth: int) -> None:
         self._record = record
-        self._kinds = tuple((field.name, kind) for field, kind in _kinds_of_fields(record))
+        self._kinds = tuple((field.name, kind) for field, kind in _kinds_of_fields(record, depth))
         self.carries_ciphertext = bool(self._kinds) and all(kind.carries_ciphertext for _, kind in self._kinds)
 
     def describe(self) -> str:
@@ -366,18 +386,24 @@ def _deeper(reader: Reader, depth: int) -> int:
     return depth + 1
 
 
-def _kinds_of_fields(record: type) -> list[tuple[Any, Kind]]:
-    hints = typing.get_type_hints(record)
+def _kinds_of_fields(record: type, depth: int) -> list[tuple[Any, Kind]]:
+    try:
+        hints = typing.get_type_hints(record)
+    except (NameError, TypeError, SyntaxError) as error:
+        raise DeclarationError(f"The annotations of {record.__name__} cannot be understood: {error}.") from None
     return [
-        (field, kind_of(hints[field.name], f"{record.__name__}.{field.name}")) for field in dataclass_fields(record)
+        (field, kind_of(hints[field.name], f"{record.__name__}.{field.name}", depth))
+        for field in dataclass_fields(record)
     ]
 
 
 _SIMPLE: dict[object, type[Kind]] = {bool: _Boolean, int: _Integer, float: _Number, bytes: _Bytes, str: _Text}
 
 
-def kind_of(annotation: Any, where: str) -> Kind:
+def kind_of(annotation: Any, where: str, depth: int = 0) -> Kind:
     """Return the kind for a field's annotation; raise DeclarationError for anything outside the closed set."""
+    if depth > LIMITS.depth:
+        raise DeclarationError(f"The field {where} is nested deeper than {LIMITS.depth}, or contains itself.")
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]()
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -388,13 +414,13 @@ def kind_of(annotation: Any, where: str) -> Kind:
         return _Tensor()
     if isinstance(annotation, type) and issubclass(annotation, Ciphertext):
         return _Cipher(annotation)
-    if isinstance(annotation, type) and getattr(annotation, "__is_record__", False):
-        return _Record(annotation)
+    if isinstance(annotation, type) and "__is_record__" in vars(annotation):
+        return _Record(annotation, depth + 1)
     if origin in (types.UnionType, typing.Union) and len(arguments) == 2 and type(None) in arguments:
         inner = arguments[0] if arguments[1] is type(None) else arguments[1]
-        return _Optional(kind_of(inner, where))
+        return _Optional(kind_of(inner, where, depth + 1))
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _Sequence(kind_of(arguments[0], where))
+        return _Sequence(kind_of(arguments[0], where, depth + 1))
     raise DeclarationError(
         f"The field {where} is annotated {annotation!r}, which no message can carry. Use bool, int, float, str, bytes, "
         "numpy.ndarray, torch.Tensor, a Ciphertext, a @record, tuple[X, ...] or X | None."

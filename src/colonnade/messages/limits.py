@@ -17,7 +17,8 @@ class Limits:
 
     frame_bytes: int = 2**32
     text_bytes: int = 2**20
-    integer_bytes: int = 2**13
+    integer_bytes: int = 1536
+    """Enough for the square of a 4096-bit modulus, and below what Python refuses to print (4300 digits)."""
     entries: int = 2**20
     depth: int = 8
     dimensions: int = 8

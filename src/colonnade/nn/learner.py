@@ -112,12 +112,11 @@ class Learner:
         self._best = _under("best.", tensors) or None
         if self._optimiser is None:
             return
-        state: dict[int, dict[str, Any]] = {}
+        # Not load_state_dict: it casts every slot to the parameter's type, and then NAdam does not go on exactly.
+        parameters = [parameter for group in self._optimiser.param_groups for parameter in group["params"]]
         for key, value in {**_under("optimiser.", tensors), **document["optimiser"]}.items():
             index, _, slot = key.partition(".")
-            state.setdefault(int(index), {})[slot] = value
-        groups = self._optimiser.state_dict()["param_groups"]
-        self._optimiser.load_state_dict({"state": state, "param_groups": groups})
+            self._optimiser.state[parameters[int(index)]][slot] = value
 
 
 def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -23,13 +23,18 @@ from colonnade.messages import (
     open_frame,
     seal,
 )
-from colonnade.session.control import CONTROL, Failed
+from colonnade.session.control import CONTROL, Failed, shown
 from colonnade.session.policy import Policy
 from colonnade.transport import Link
 
 __all__ = ["Channel"]
 
 M = TypeVar("M")
+
+# Greetings carry the same context everywhere, so that parties that disagree can still read what they disagree on.
+_GREETING = hashlib.sha256(b"colonnade greeting" + bytes([WIRE_VERSION])).digest()[:CONTEXT_BYTES]
+_FAILED = declaration_of(Failed).schema
+_LARGEST_STEP = 2**63 - 1
 
 
 class Channel:
@@ -56,7 +61,8 @@ class Channel:
         self._known = {one.schema: one for one in declared}
         self._peer_is_done = False
         self.connections: list[str] = []
-        self.connect(b"", b"")
+        self._outgoing = self._incoming = _GREETING
+        self._start_counting()
 
     def connect(self, own_nonce: bytes, peer_nonce: bytes) -> None:
         """Bind all following frames to this run, this pair of incarnations and their direction.
@@ -66,8 +72,7 @@ class Channel:
         """
         self._outgoing = self._context(self.party, self.peer, own_nonce, peer_nonce)
         self._incoming = self._context(self.peer, self.party, peer_nonce, own_nonce)
-        self._sent_count = self._received_count = 0
-        self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
+        self._start_counting()
         self.connections += [self._outgoing.hex(), self._incoming.hex()]
 
     def send(self, message: Any) -> None:
@@ -97,7 +102,7 @@ class Channel:
         declaration, content = self._take(expected)
         if declaration is not expected:
             if isinstance(content, Failed):
-                raise PeerFailed(content.party, content.step, content.cause)
+                raise self._last_words(content)
             raise OutOfStep(
                 f"{self.role} '{self.party}' expected {expected.name} from '{self.peer}' at step {self._step()} but "
                 f"got {declaration.name}. The two parties may be running different versions; compare 'colonnade "
@@ -114,15 +119,19 @@ class Channel:
     def _take(self, expected: Declaration) -> tuple[Declaration, object]:
         header, body = open_frame(self._link.receive())
         where = f"{self.role} '{self.party}' at step {self._step()}"
-        if header.context != self._incoming:
+        context, due = self._incoming, self._received_count
+        if self.connections and due == 0 and header.schema == _FAILED and header.context == _GREETING:
+            # The peer stopped before it had read our greeting, so it could not bind its last words to this encounter.
+            context, due = _GREETING, 1
+        if header.context != context:
             raise FrameRefused(
                 f"{where} received a frame from '{self.peer}' that belongs to another run, connection or direction; it "
                 "was refused. Restart the run at all parties."
             )
-        if header.sequence != self._received_count:
+        if header.sequence != due:
             raise FrameRefused(
-                f"{where} received frame {header.sequence} from '{self.peer}' where frame {self._received_count} was "
-                "due: it was replayed, reordered or lost. Restart the run at all parties."
+                f"{where} received frame {header.sequence} from '{self.peer}' where frame {due} was due: it was "
+                "replayed, reordered or lost. Restart the run at all parties."
             )
         declaration = self._known.get(header.schema)
         if declaration is None or not _fits(declaration, self.peer_role, self.role):
@@ -150,13 +159,21 @@ class Channel:
                 "numbers. Its training has diverged; lower the learning rate and run again."
             )
 
+    def _start_counting(self) -> None:
+        self._sent_count = self._received_count = 0
+        self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
+
+    def _last_words(self, failed: Failed) -> PeerFailed:
+        step = min(max(failed.step, 0), _LARGEST_STEP)
+        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause))
+
     def _explain(self, lost: PeerLost) -> Exception:
         """Prefer the peer's own last words over the bare fact that it left."""
         try:
             while True:
                 _, content = self._take(declaration_of(Failed))
                 if isinstance(content, Failed):
-                    return PeerFailed(content.party, content.step, content.cause)
+                    return self._last_words(content)
         except (PeerLost, FrameRefused, OutOfStep):
             return lost
 

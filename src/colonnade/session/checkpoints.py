@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from colonnade.errors import CheckpointBroken
@@ -24,10 +25,10 @@ class CheckpointStore:
     def save(self, step: int, state: ModelPart) -> None:
         """Write a checkpoint, then forget those no longer needed."""
         state.save(self._folder, f"step-{step:09d}")
-        for old in self._written()[:-_KEPT]:
-            # The JSON file makes a checkpoint count, so it goes first.
-            (self._folder / f"step-{old:09d}.json").unlink()
-            (self._folder / f"step-{old:09d}.safetensors").unlink(missing_ok=True)
+        written = self._written()
+        # Later steps come from before the run went back; kept, they would push out what is made from now on.
+        self._drop(one for one in written if one > step)
+        self._drop([one for one in written if one <= step][:-_KEPT])
 
     def load(self, step: int) -> ModelPart:
         """Read the checkpoint of one step."""
@@ -43,6 +44,12 @@ class CheckpointStore:
                 continue
             sound.append(step)
         return tuple(sound)
+
+    def _drop(self, steps: Iterable[int]) -> None:
+        for step in steps:
+            # The JSON file makes a checkpoint count, so it goes first.
+            (self._folder / f"step-{step:09d}.json").unlink()
+            (self._folder / f"step-{step:09d}.safetensors").unlink(missing_ok=True)
 
     def _written(self) -> list[int]:
         if not self._folder.is_dir():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.messages import ANYONE, PLAIN, message, record
 
-__all__ = ["CONTROL", "AgreedField", "Failed", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom"]
+__all__ = ["CONTROL", "AgreedField", "Failed", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom", "shown"]
 
 
 @record
@@ -61,6 +61,20 @@ class Goodbye:
 
     sent: bytes
     received: bytes
+
+
+_LONGEST_SHOWN = 1000
+
+
+def shown(words: str, longest: int = _LONGEST_SHOWN) -> str:
+    """Return a peer's words in a form that may stand in an error: short, and without control characters.
+
+    >>> shown("bad\\x1b[2Jnews")
+    'bad\\\\x1b[2Jnews'
+    """
+    # A page of a peer's text would bury our own, and a terminal obeys what it is shown.
+    cut = words if len(words) <= longest else words[:longest] + "…"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
 
 
 CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Goodbye)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused, ProtocolError
+from colonnade.errors import ColonnadeError, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused
 from colonnade.messages import WIRE_VERSION, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import highest_common
-from colonnade.session.control import CONTROL, AgreedField, Failed, Goodbye, HeldCheckpoints, Hello, ResumeFrom
+from colonnade.session.control import CONTROL, AgreedField, Failed, Goodbye, HeldCheckpoints, Hello, ResumeFrom, shown
 from colonnade.session.session import Session
 
 __all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
+
+# How many differing settings an error names; a run.toml that differs in more is another run altogether.
+_NAMED = 20
 
 
 def greet(session: Session) -> None:
@@ -76,9 +80,11 @@ def say_failed(session: Session, error: BaseException) -> None:
     for channel in session.all_channels:
         try:
             channel.send(Failed(origin, step, cause))
-        except ProtocolError:
+        except ColonnadeError:
             continue
-    session.ledger.mark("failed", step=session.step, party=origin, cause=cause)
+    # What stopped this party may be the ledger itself; the error that is about to be raised matters more than its mark.
+    with contextlib.suppress(ColonnadeError):
+        session.ledger.mark("failed", step=session.step, party=origin, cause=cause)
 
 
 def _cause(error: BaseException) -> str:
@@ -86,7 +92,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
     if isinstance(error, ColonnadeError):
-        return str(error)
+        return shown(str(error))
     return f"an unforeseen {type(error).__name__}."
 
 
@@ -112,25 +118,28 @@ def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> 
     me, you = f"'{session.party}'", f"'{channel.peer}'"
     if ours.version != theirs.version:
         raise HandshakeRefused(
-            f"{me} runs colonnade {ours.version} and {you} {theirs.version}. Install the same version at both."
+            f"{me} runs colonnade {ours.version} and {you} {shown(theirs.version, 64)}. "
+            "Install the same version at both."
         )
     if (theirs.party, theirs.role) != (channel.peer, channel.peer_role):
         raise HandshakeRefused(
-            f"{me} expected {channel.peer_role} {you} but was greeted by {theirs.role} '{theirs.party}'. "
+            f"{me} expected {channel.peer_role} {you} but was greeted by {shown(theirs.role, 64)} "
+            f"'{shown(theirs.party, 64)}'. "
             "Check the partners' names and addresses."
         )
     if (ours.run, ours.stage) != (theirs.run, theirs.stage):
         raise HandshakeRefused(
-            f"{me} is in run '{ours.run}' ({ours.stage}), {you} in run '{theirs.run}' ({theirs.stage}). "
+            f"{me} is in run '{ours.run}' ({ours.stage}), {you} in run '{shown(theirs.run, 64)}' "
+            f"({shown(theirs.stage, 64)}). "
             "Start the same run at both."
         )
     own = {field.name: field.digest for field in ours.fields}
     other = {field.name: field.digest for field in theirs.fields}
     differing = sorted(name for name in own.keys() | other.keys() if own.get(name) != other.get(name))
     if differing:
-        raise HandshakeRefused(
-            f"{me} and {you} disagree on {', '.join(differing)}. Use the same run.toml at both parties."
-        )
+        named = ", ".join(shown(name, 64) for name in sorted(differing, key=lambda name: name not in own)[:_NAMED])
+        more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
+        raise HandshakeRefused(f"{me} and {you} disagree on {named}{more}. Use the same run.toml at both parties.")
     if ours.messages != theirs.messages:
         raise HandshakeRefused(
             f"{me} and {you} declare different messages for {session.method.name}. Install the same version at both."

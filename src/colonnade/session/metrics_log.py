@@ -7,6 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from colonnade.errors import CheckpointBroken
+from colonnade.session.files import write_whole
+
 __all__ = ["MetricsLog"]
 
 
@@ -19,7 +22,10 @@ class MetricsLog:
         if path is not None and path.exists():
             # The last line of a killed process may be cut off; what it said is said again after the resume.
             whole = path.read_bytes().rpartition(b"\n")[0]
-            self.lines = [json.loads(line) for line in whole.splitlines()]
+            try:
+                self.lines = [json.loads(line) for line in whole.splitlines()]
+            except ValueError:
+                raise CheckpointBroken(f"{path} is damaged. Restore it, or remove it to go on without.") from None
 
     def record(self, stage: str, step: int, values: dict[str, Any]) -> None:
         """Append one line."""
@@ -34,4 +40,4 @@ class MetricsLog:
         """Forget what was recorded after a step, because it will be done again."""
         self.lines = [line for line in self.lines if line["stage"] != stage or line["step"] <= step]
         if self._path is not None and self._path.exists():
-            self._path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+            write_whole(self._path, "".join(json.dumps(line) + "\n" for line in self.lines).encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,10 @@ __all__ = ["ModelPart"]
 _FORMAT = 1
 
 
+def _digest_of(document: dict[str, Any]) -> str:
+    return sha256_of(json.dumps(document, ensure_ascii=False).encode())
+
+
 @dataclass(frozen=True)
 class ModelPart:
     """One party's part of a trained model, or of a checkpoint: named tensors and a JSON document."""
@@ -30,7 +35,8 @@ class ModelPart:
 
         content = save({key: value.detach().cpu().contiguous() for key, value in self.tensors.items()})
         write_whole(folder / f"{name}.safetensors", content)
-        write_json(folder / f"{name}.json", {"format": _FORMAT, "sha256": sha256_of(content), **self.document})
+        digests = {"sha256": sha256_of(content), "document_sha256": _digest_of(self.document)}
+        write_json(folder / f"{name}.json", {"format": _FORMAT, **digests, **self.document})
 
     @classmethod
     def load(cls, folder: Path, name: str = "part") -> ModelPart:
@@ -42,11 +48,14 @@ class ModelPart:
         if not isinstance(document, dict) or document.pop("format", None) != _FORMAT:
             raise CheckpointBroken(f"{folder / name}.json has an unknown format. It was written by another version.")
         path = folder / f"{name}.safetensors"
+        tensors_digest = document.pop("sha256", None)
+        if document.pop("document_sha256", None) != _digest_of(document):
+            raise CheckpointBroken(f"{folder / name}.json does not match its own digest. Restore it or run again.")
         try:
             content = path.read_bytes()
         except OSError:
             raise CheckpointBroken(f"{path} is missing. Restore it or run again.") from None
-        if sha256_of(content) != document.pop("sha256", None):
+        if sha256_of(content) != tensors_digest:
             raise CheckpointBroken(f"{path} does not match the digest written beside it. Restore it or run again.")
         try:
             return cls(load(content), document)

@@ -77,7 +77,8 @@ class Session:
         self.ledger = LedgerWriter(party.folder / "ledger.jsonl" if party.folder else None)
         self.metrics = MetricsLog(party.folder / "metrics.jsonl" if party.folder else None)
         self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
-        self._observer, self._told, self._total = observer, 0.0, None
+        self._observer, self._told = observer, 0.0
+        self._total: int | None = None
         self._latest: dict[str, Any] = {}
         digest = plan.digest()
         self._channels = {
@@ -95,8 +96,6 @@ class Session:
             )
             for peer, link in links.items()
         }
-
-    _total: int | None
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:

@@ -80,7 +80,8 @@ class MemoryHub:
                     raise PeerLost(f"'{peer}' left the run while '{party}' was waiting for it.")
                 self._waits_for[party] = peer
                 self._find_deadlock()
-                if self._deadlock is None and not self._wakeups[party].wait(self.silence_seconds):
+                if self._deadlock is None and not self._wakeups[party].wait(self.silence_seconds) and not queue:
+                    self._waits_for.pop(party, None)
                     raise PeerLost(f"'{peer}' has said nothing to '{party}' for {self.silence_seconds:g} s.")
                 self._waits_for.pop(party, None)
                 self._check_stopped()

@@ -1,0 +1,415 @@
+"""Write the parts of the documentation that repeat the source.
+
+A page holds regions between ``<!-- generated: NAME -->`` and ``<!-- end -->``. This script fills each of them from the
+declarations, the settings, the errors, the commands or the Makefile, so that a table cannot drift from the code.
+
+    python docs/generate.py           rewrite the regions
+    python docs/generate.py --check   change nothing; exit 1 if a region is out of date
+
+What a setting or key means is a sentence here. A setting without a sentence is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import colonnade
+from colonnade import errors
+from colonnade.cli import COMMANDS
+from colonnade.launch import files
+from colonnade.launch.settings import config_to_json
+from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
+from colonnade.methods import method_named
+from colonnade.methods.splitnn.messages import EpochVerdict
+from colonnade.session import CONTROL, Channel, Evaluate, derive_seed
+from colonnade.session.control import ResumeFrom
+
+ROOT = Path(__file__).resolve().parent.parent
+REGION = re.compile(r"(<!-- generated: ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+SETTINGS = {
+    "splitnn": {
+        "hidden": "Widths of the hidden layers of every encoder.",
+        "cut_width": "How many numbers an encoder gives per row; this is what crosses.",
+        "head_hidden": "Widths of the hidden layers of the label holder's head.",
+        "activation": "The function after every layer but the head's last.",
+        "dropout": "The share of values set to zero while training, from 0 up to, but not including, 1.",
+        "merge": "How the head joins the activations. `sum` needs one cut width at all parties.",
+        "encoders": "A table per party, `[config.encoders.NAME]`, with its own `hidden` and `cut_width`.",
+        "task": "What is learned. `auto` decides from the training labels.",
+        "class_weights": "Weights in the loss: none, by inverse frequency, or a list in the order of the classes.",
+        "optimiser": "The name of a class in `torch.optim`; not `LBFGS`, not `SparseAdam`.",
+        "learning_rate": "The optimiser's learning rate, above 0.",
+        "optimiser_options": "More arguments of that class, such as `weight_decay`.",
+        "epochs": "Most passes over the training rows.",
+        "batch_size": "Rows per step.",
+        "patience": "Epochs without a better validation loss before training stops; 0 trains all of them.",
+        "precision": "The arithmetic of all networks, and the type of what crosses.",
+        "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
+    }
+}
+KEYS = {
+    "run": {
+        "name": "Names the run and its folder. Letters, digits, `.`, `_`, `-`.",
+        "method": "One of `colonnade methods`.",
+        "roles": "Which party plays which role; a list where several play the same.",
+        "seed": "Where all training randomness comes from. Not a secret.",
+    },
+    "alignment": {"protocol": "How shared rows are found. `plain` compares ids in the open: simulation only."},
+    "evaluate": {
+        "test_fraction": "Share of the shared rows held out for the final evaluation.",
+        "validation_fraction": "Share of the shared rows that decides when training stops.",
+    },
+    "party": {
+        "name": "This party's name, as in `run.toml`.",
+        "listen": "Not used yet: where this party will listen.",
+    },
+    "partners.NAME": {"address": "Not used yet: where that partner will be reached."},
+    "table": {
+        "source": "A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL.",
+        "id": "The column that names the row, the same person at every party.",
+        "label": "The column to predict; at the label holder only.",
+        "types": "Column to `numeric` or `categorical`, where the look of the cells misleads.",
+        "drop": "Columns to ignore.",
+        "query": "For a database URL: a SELECT. Exactly one of `query` and `table`.",
+        "table": "For a database URL: a table or view, `schema.table` if needed.",
+    },
+    "policy": {
+        "methods": "Methods this party takes part in.",
+        "partners": "Partners it exchanges messages with.",
+        "never_send": "Protections that must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`.",
+        "minimum_shared_rows": "Fewest shared rows for a run.",
+        "maximum_runs": "Most runs of this party in one `runs` folder.",
+    },
+}
+KEY_TABLES: dict[str, type] = {
+    "run": files._RunTable,
+    "alignment": files._AlignmentTable,
+    "evaluate": Evaluate,
+    "party": files._IdentityTable,
+    "partners.NAME": files._PartnerTable,
+    "table": files._PartyTableTable,
+    "policy": files._PolicyTable,
+}
+LAYOUTS = {
+    1: "one byte, 0 or 1",
+    2: "u32 length n, then n bytes: two's complement, little-endian, no longer than needed",
+    3: "IEEE 754 double, little-endian",
+    4: "u64 length n, padding, then n bytes",
+    5: "u32 length n, then n bytes of UTF-8",
+    6: "u8 element code, u8 dimensions d, d × u64 extents, padding, then the elements in C order",
+    7: "as an array; the receiver makes a tensor of it",
+    8: "one byte, 0 for absent or 1 for present; if present, the inner value with its tag",
+    9: "u32 count, then that many inner values, each with its tag",
+    10: "the fields in declared order, each with its tag; no count, no names",
+    11: "u64 length n, padding, then n bytes whose meaning is the ciphertext type's",
+}
+
+
+def main() -> int:
+    """Rewrite or check every region; return the exit status."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    for page in pages():
+        old = page.read_text(encoding="utf-8")
+        new = REGION.sub(lambda found: f"{found[1]}{region(found[2])}\n{found[3]}", old)
+        if new != old:
+            stale.append(str(page.relative_to(ROOT)))
+            if not check:
+                page.write_text(new, encoding="utf-8")
+    if stale:
+        verb = "out of date; run python docs/generate.py" if check else "rewritten"
+        sys.stderr.write(f"{', '.join(stale)}: {verb}\n")
+    return 1 if check and stale else 0
+
+
+def pages() -> list[Path]:
+    """Return every page of the documentation."""
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def region(name: str) -> str:
+    """Return the content of one region, such as ``messages splitnn``."""
+    kind, _, argument = name.partition(" ")
+    if kind not in REGIONS:
+        raise SystemExit(f"There is no generated region '{name}'. Known: {', '.join(sorted(REGIONS))}.")
+    return REGIONS[kind](argument) if argument else REGIONS[kind]()
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [list(headings), ["---"] * len(headings), *(list(row) for row in rows)]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+# Methods and messages
+
+
+def roles(method: str) -> str:
+    """List a method's roles."""
+    return table(
+        ["role", "brings", "parties"],
+        ([f"`{role.name}`", role.holds, _count(role.at_least, role.at_most)] for role in method_named(method).roles),
+    )
+
+
+def messages(method: str) -> str:
+    """List what a method may send, from its declarations."""
+    return _message_table(method_named(method).declarations)
+
+
+def control() -> str:
+    """List the session's own messages."""
+    return _message_table(declaration_of(cls) for cls in CONTROL)
+
+
+def settings(method: str) -> str:
+    """List a method's settings."""
+    config = method_named(method).config
+    return _key_table(config, SETTINGS[method], config_to_json(config()))
+
+
+def _message_table(declarations: Iterable[Declaration]) -> str:
+    return table(
+        ["message", "from", "to", "protection", "step", "what it is", "reveals"],
+        (
+            [f"`{one.name}`", one.sender, one.receiver, one.protection, one.step, one.summary, one.reveals]
+            for one in declarations
+        ),
+    )
+
+
+def _count(at_least: int, at_most: int | None) -> str:
+    if at_most is None:
+        return f"{at_least} or more"
+    return str(at_least) if at_least == at_most else f"{at_least} to {at_most}"
+
+
+# Files
+
+
+def keys(which: str) -> str:
+    """List the keys of one table of run.toml or party.toml."""
+    name = which.replace("partners", "partners.NAME")
+    return _key_table(KEY_TABLES[name], KEYS[name])
+
+
+def _key_table(kind: type, meanings: dict[str, str], defaults: dict[str, Any] | None = None) -> str:
+    found = dataclasses.fields(kind)
+    if {field.name for field in found} != set(meanings):
+        odd = sorted({field.name for field in found} ^ set(meanings))
+        raise SystemExit(f"{kind.__name__}: give these a sentence in docs/generate.py, or remove it: {', '.join(odd)}")
+    return table(
+        ["key", "type", "default", "meaning"],
+        (
+            [f"`{field.name}`", f"`{_type_in_toml(str(field.type))}`", _default(field, defaults), meanings[field.name]]
+            for field in found
+        ),
+    )
+
+
+def _type_in_toml(annotation: str) -> str:
+    """Say a Python annotation in TOML's words."""
+    text = re.sub(r"Literal\[([^\]]*)\]", lambda found: found[1].replace(", ", " | "), annotation).replace("'", '"')
+    text = re.sub(r"tuple\[(\w+), \.\.\.\]|list\[(\w+)\]", lambda found: f"list of {found[1] or found[2]}", text)
+    text = re.sub(r"Mapping\[str, (.*)\]", r"table of \1", text).removesuffix(" | None")
+    text = text.replace("Kind", '"numeric" | "categorical"').replace("PartyEncoder", "tables").replace("Any", "values")
+    for python, toml in (("str", "string"), ("int", "integer"), ("bool", "boolean")):
+        text = re.sub(rf"\b{python}\b", toml, text)
+    return text
+
+
+def _default(field: dataclasses.Field[Any], defaults: dict[str, Any] | None) -> str:
+    if defaults is not None:
+        return f"`{json.dumps(defaults[field.name])}`"
+    if field.default is not dataclasses.MISSING:
+        return "none" if field.default is None else f"`{json.dumps(field.default)}`"
+    return f"`{json.dumps(field.default_factory())}`" if callable(field.default_factory) else "required"
+
+
+# Wire
+
+
+def tags() -> str:
+    """List the kinds of values, their tags and their bytes."""
+    found = {kind.tag: kind for kind in _kinds(kinds.Kind)}
+    if set(found) != set(LAYOUTS):
+        raise SystemExit("docs/generate.py does not describe every kind of value in colonnade.messages.kinds")
+    names = {6: "array", 8: "optional(K)", 9: "sequence(K)", 10: "record(name:K,…)", 11: "ciphertext(TYPE)"}
+    return table(
+        ["tag", "in the fingerprint", "bytes after the tag"],
+        ([str(tag), f"`{names.get(tag) or found[tag]().describe()}`", LAYOUTS[tag]] for tag in sorted(found)),
+    )
+
+
+def elements() -> str:
+    """List the codes of array elements."""
+    return table(["code", "element"], ([str(code), f"{dtype.name}"] for code, dtype in enumerate(kinds._DTYPES)))
+
+
+def limits() -> str:
+    """List the bounds a decoder applies."""
+    return table(["limit", "value"], ([f"`{name}`", f"{value:,}"] for name, value in vars(LIMITS).items()))
+
+
+def schemas(which: str) -> str:
+    """List the fingerprints of messages and the text they come from."""
+    found = CONTROL if which == "control" else method_named(which).messages
+    return table(
+        ["message", "schema", "body"],
+        (
+            [f"`{one.name}`", f"`{one.schema.hex()}`", f"`{one.body.describe()}`"]
+            for one in (declaration_of(cls) for cls in found)
+        ),
+    )
+
+
+def vectors() -> str:
+    """Return known answers for a second implementation."""
+    context = Channel._context(_Run("0" * 64), "bank", "shop", b"\x01" * 16, b"\x02" * 16)  # type: ignore[arg-type]
+    lines = [
+        "context (run digest of 64 zeros, bank to shop, nonces 16 × 01 and 16 × 02)",
+        f"  {context.hex()}",
+    ]
+    for content, sequence, step in ((EpochVerdict(True, False), 5, 40), (ResumeFrom(300), 1, 0)):
+        _, parts = seal(declaration_of(content), content, context=context, sequence=sequence, step=step)
+        frame = b"".join(parts)
+        lines.append(f"{_shown(content)}, that context, sequence {sequence}, step {step}")
+        lines += [f"  {frame[start : start + 32].hex()}" for start in range(0, len(frame), 32)]
+    lines += [
+        'derived seed (run seed 7, purpose "batches", counter 0)',
+        f"  {derive_seed(7, 'batches', 0)}",
+    ]
+    return "\n".join(["```text", *lines, "```"])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """As much of a channel as the context depends on."""
+
+    _run: str
+
+
+def _kinds(kind: type) -> Iterator[Any]:
+    for child in kind.__subclasses__():
+        yield child
+        yield from _kinds(child)
+
+
+def _shown(content: Any) -> str:
+    values = ", ".join(f"{field.name}={getattr(content, field.name)}" for field in dataclasses.fields(content))
+    return f"{type(content).__name__}({values})"
+
+
+# Errors, commands, names, targets
+
+
+def error_tree() -> str:
+    """List the errors by exit code."""
+    return table(
+        ["exit code", "error", "is a", "meaning"],
+        (
+            [str(found.exit_code), f"`{found.__name__}`", _parent(found), _first_paragraph(found)]
+            for found in sorted(_all_errors(errors.ColonnadeError), key=lambda one: one.exit_code)
+        ),
+    )
+
+
+def _all_errors(root: type[errors.ColonnadeError]) -> list[type[errors.ColonnadeError]]:
+    return [root, *(found for child in root.__subclasses__() for found in _all_errors(child))]
+
+
+def _parent(found: type) -> str:
+    return "" if found is errors.ColonnadeError else f"`{found.__mro__[1].__name__}`"
+
+
+def commands() -> str:
+    """List the commands."""
+    return table(["command", "what it does"], ([f"`colonnade {name}`", text] for name, text in COMMANDS.items()))
+
+
+def targets() -> str:
+    """List the targets of the Makefile."""
+    found = re.findall(r"^([a-z-]+):.*?## (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    return table(["target", "what it does"], ([f"`make {name}`", text] for name, text in found))
+
+
+def names() -> str:
+    """Describe every public name: how it is called, and its docstring's first paragraph."""
+    return "\n\n".join(_entry(name) for name in colonnade.__all__ if not name.startswith("_"))
+
+
+def _entry(name: str) -> str:
+    value = getattr(colonnade, name)
+    text = [f"### `{name}`", "", _first_paragraph(value), "", "```text", *_signature(name, value), "```"]
+    if inspect.isclass(value):
+        members = [line for member in _members(value) for line in _member(value, member)]
+        text += ["", *members] if members else []
+    return "\n".join(text)
+
+
+def _signature(name: str, value: Any) -> list[str]:
+    parameters = list(inspect.signature(value).parameters.values())
+    lines, star = [f"{name}("], False
+    for one in parameters:
+        if one.kind is one.KEYWORD_ONLY and not star:
+            lines.append("    *,")
+            star = True
+        plain = re.sub(r": (['\"])(.*)\1", r": \2", str(one).split(" = ")[0])
+        given = "" if one.default is one.empty else " = " + repr(one.default).replace("<factory>", "…")
+        lines.append(f"    {plain}{given},")
+    return [*lines, ")"] if parameters else [f"{name}()"]
+
+
+def _members(value: type) -> list[str]:
+    own = [cls for cls in value.__mro__ if cls.__module__.startswith("colonnade")]
+    # scikit-learn adds set_…_request methods of its own.
+    found = {name: None for cls in own for name in vars(cls) if not name.startswith(("_", "set_"))}
+    return [name for name in found if callable(getattr(value, name, None)) or _is_property(value, name)]
+
+
+def _is_property(value: type, name: str) -> bool:
+    return isinstance(inspect.getattr_static(value, name), property) or hasattr(
+        inspect.getattr_static(value, name), "attrname"
+    )
+
+
+def _member(value: type, name: str) -> list[str]:
+    found = inspect.getattr_static(value, name)
+    if _is_property(value, name):
+        return [f"- `.{name}`: {_first_paragraph(found.fget if isinstance(found, property) else found.func)}"]
+    given = [one for one in inspect.signature(getattr(value, name)).parameters if one != "self"]
+    return [f"- `.{name}({', '.join(given)})`: {_first_paragraph(getattr(value, name))}"]
+
+
+def _first_paragraph(documented: Any) -> str:
+    text = (inspect.getdoc(documented) or "").split("\n\n")[0]
+    return " ".join(text.split()).replace("``", "`")
+
+
+REGIONS: dict[str, Callable[..., str]] = {
+    "commands": commands,
+    "control": control,
+    "elements": elements,
+    "errors": error_tree,
+    "keys": keys,
+    "limits": limits,
+    "messages": messages,
+    "names": names,
+    "roles": roles,
+    "schemas": schemas,
+    "settings": settings,
+    "tags": tags,
+    "targets": targets,
+    "vectors": vectors,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The methods under conformance. A new method passes the whole suite by adding one line to CASES."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import colonnade as cn
+
+ROWS = 160
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with settings that learn the toy data in seconds, and how many parties play each role."""
+
+    config: Any
+    roles: Mapping[str, int]
+    learns: float = 0.8
+    """The AUC the federated model must reach on the toy data's held-out rows."""
+
+    def __str__(self) -> str:
+        return "-".join([type(self.config).__name__, *[f"{count}{role}" for role, count in self.roles.items()]])
+
+
+CASES = (
+    Case(
+        cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
+        {"label_holder": 1, "feature_holder": 1},
+    ),
+    Case(
+        cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
+        {"label_holder": 1, "feature_holder": 2},
+    ),
+)
+
+TRANSPORTS = ("memory",)
+
+
+def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
+    """Return party names by role."""
+    return {role: tuple(f"{role}-{number}" for number in range(count)) for role, count in case.roles.items()}
+
+
+def toy_tables(case: Case, *, rows: int = ROWS, with_label: bool = True) -> dict[str, cn.PartyTable]:
+    """Return one table per party; only all columns together explain the label.
+
+    Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
+    each party is text, one has missing values.
+    """
+    generator = np.random.default_rng(3)
+    names = [name for parties in parties_of(case).values() for name in parties]
+    blocks = {name: generator.normal(size=(rows, 4)) * 7.3 + 101.7 for name in names}
+    centred = {name: (block - 101.7) / 7.3 for name, block in blocks.items()}
+    signal = sum(block @ np.array([1.0, -1.0, 0.5, 0.5]) for block in centred.values())
+    tables = {}
+    for role, parties in parties_of(case).items():
+        for name in parties:
+            frame = pd.DataFrame(blocks[name], columns=[f"c{i}" for i in range(4)])
+            frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")
+            frame.loc[::9, "c3"] = np.nan
+            frame["id"] = [f"row-{number}" for number in range(rows)]
+            labelled = role == "label_holder" and with_label
+            if labelled:
+                frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
+            shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
+            tables[name] = cn.PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
+    return tables
+
+
+def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
+    """Carry out a run of the case over a transport."""
+    if transport != "memory":
+        raise ValueError(f"unknown transport {transport}")
+    options = {"seed": 5, **options}
+    return cn.simulate(options.pop("config", case.config), toy_tables(case), roles=parties_of(case), **options)

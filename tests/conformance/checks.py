@@ -1,0 +1,229 @@
+"""What every method must do, whatever it computes.
+
+Each check takes a case and a transport, and raises AssertionError.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import colonnade as cn
+from colonnade.data import TableEncoder
+from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, PolicyRefused, RoleFailed
+from colonnade.launch.settings import config_from_json, config_to_json
+from colonnade.messages import HEADER_BYTES, Protection, declaration_of
+from colonnade.session import CONTROL, Policy, Session
+from tests.conformance.cases import Case, parties_of, toy_tables, train
+
+
+def check_every_declared_message_is_sent(case: Case, transport: str) -> None:
+    """A declaration nobody uses would make the message table and the consent screen wrong."""
+    run = train(case, transport)
+    sent = {total.message for ledger in run.ledgers.values() for total in ledger.summary()}
+    assert {one.name for one in run.method.declarations} <= sent
+
+
+def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
+    """Every frame a party received is in both ledgers, and is a declared message between the declared roles."""
+    run = train(case, transport, keep_views=True)
+    declared = {one.name: one for one in run.method.declarations}
+    control = {declaration_of(cls).name for cls in CONTROL}
+    for party, ledger in run.ledgers.items():
+        received = [entry.content for entry in ledger.messages() if entry.kind == "received"]
+        assert len(received) == len(run.views[party])
+        for about, (sender, frame) in zip(received, run.views[party], strict=True):
+            assert (about["peer"], about["bytes"]) == (sender, len(frame) - HEADER_BYTES)
+            if about["message"] not in control:
+                one = declared[about["message"]]
+                assert (one.sender, one.receiver) == (run.plan.role_of(sender), run.plan.role_of(party))
+                assert one.protection == about["protection"]
+
+
+def check_same_result_over_every_transport(case: Case, transport: str) -> None:
+    """Results depend on the seed, not on what carries the messages."""
+    assert _same_model(train(case, "memory"), train(case, transport))
+
+
+def check_ledgers_agree_and_verify(case: Case, transport: str) -> None:
+    """Both ends of every channel tell the same story, and both are closed."""
+    run = train(case, transport)
+    run.verify()
+    for party, ledger in run.ledgers.items():
+        assert ledger.entries[0].content["party"] == party
+        assert ledger.entries[-1].kind == "closed"
+
+
+def check_raw_columns_never_cross(case: Case, transport: str) -> None:
+    """No received byte string contains a cell, an encoded cell, an id or a label of another party."""
+    run = train(case, transport, keep_views=True)
+    tables = toy_tables(case)
+    for party, frames in run.views.items():
+        seen = b"".join(frame[HEADER_BYTES:] for sender, frame in frames)
+        assert b"canary" not in seen
+        assert b"row-" not in seen
+        floats = _floats_in([frame[HEADER_BYTES:] for _, frame in frames])
+        for other, table in tables.items():
+            if other == party:
+                continue
+            encoder = run.parts[other].document.get("table_encoder")
+            raw = np.concatenate([table.values(name) for name in ("c0", "c1", "c2")])
+            coded = (
+                [] if encoder is None else [TableEncoder.from_json(encoder).transform(table, dtype=np.float64)[:, 0]]
+            )
+            for values in (raw, *coded):
+                for kind in (np.float32, np.float64):
+                    hits = np.isin(values.astype(kind), floats[kind]).sum()
+                    assert hits == 0, f"{hits} values of {other} reached {party} as {kind.__name__}"
+
+
+def check_seed_repeats_the_run(case: Case, transport: str) -> None:
+    """The same seed gives the same model bit for bit; another seed another one."""
+    first = train(case, transport)
+    assert _same_model(first, train(case, transport))
+    assert not _same_model(first, train(case, transport, seed=6))
+
+
+def check_peer_loss_ends_cleanly(case: Case, transport: str) -> None:
+    """When any party fails in mid-run, all others stop within seconds and learn who, when and why; no secret leaks."""
+    for failing in (name for parties in parties_of(case).values() for name in parties):
+        with pytest.MonkeyPatch.context() as patch:
+            errors = _failures_when(patch, case, transport, failing)
+        assert errors.pop(failing) is RoleFailed
+        assert set(errors.values()) <= {PeerFailed, PeerLost}
+
+
+def check_config_round_trips(case: Case, transport: str) -> None:
+    """Settings survive the way through a file, and are compared field by field."""
+    method = train(case, transport).method
+    assert config_from_json(method, config_to_json(case.config)) == case.config
+    assert dataclasses.is_dataclass(method.config)
+    assert method.config.__dataclass_params__.frozen
+
+
+def check_learns_on_toy_data(case: Case, transport: str) -> None:
+    """The model is better than chance by the margin the case states, and better than the label holder alone."""
+    run = train(case, transport, compare=True)
+    assert run.metrics["auc"] >= case.learns
+    if "alone" in run.evaluations:
+        assert run.metrics["auc"] > run.evaluations["alone"].metrics["auc"]
+
+
+def check_resume_equals_undisturbed(case: Case, transport: str, folder: Path) -> None:
+    """A run interrupted after its first checkpoint ends with the same model as one that was not."""
+    whole = train(case, transport, folder=folder / "whole")
+    marks = [entry for entry in whole.ledgers[whole.plan.parties[0]].entries if entry.kind == "checkpoint"]
+    assert marks, "a method makes checkpoints"
+    target = marks[len(marks) // 2].content["step"] + 1
+    with pytest.MonkeyPatch.context() as patch:
+        _fail_at(patch, whole.plan.parties[-1], target)
+        with pytest.raises(ColonnadeError):
+            train(case, transport, folder=folder / "cut")
+    resumed = train(case, transport, folder=folder / "cut")
+    kinds = [entry.kind for entry in resumed.ledgers[whole.plan.parties[0]].entries]
+    assert "resumed" in kinds
+    assert _same_model(whole, resumed)
+    resumed.verify()
+
+
+def check_predicts_new_rows(case: Case, transport: str) -> None:
+    """A loaded model scores new rows; its scores for known rows are those it gave before."""
+    run = train(case, transport)
+    scores = run.predict(toy_tables(case, with_label=False))
+    assert scores["score"].between(0, 1).all()
+    assert len(scores) == run.tables[run.plan.parties[0]]["shared_rows"]
+
+
+def check_policy_is_enforced(case: Case, transport: str) -> None:
+    """A party that never sends some protection refuses before its first message of the method."""
+    run = train(case, transport)
+    for party in run.plan.parties:
+        used = {one.protection for one in run.method.declarations if one.sender == run.plan.role_of(party)}
+        for protection in Protection:
+            policy = {party: Policy(never_send=(protection.value,))}
+            if protection in used:
+                with pytest.raises(PolicyRefused, match="never_send"):
+                    train(case, transport, policies=policy)
+
+
+CHECKS = [
+    check_every_declared_message_is_sent,
+    check_nothing_undeclared_is_sent,
+    check_same_result_over_every_transport,
+    check_ledgers_agree_and_verify,
+    check_raw_columns_never_cross,
+    check_seed_repeats_the_run,
+    check_peer_loss_ends_cleanly,
+    check_config_round_trips,
+    check_learns_on_toy_data,
+    check_predicts_new_rows,
+    check_policy_is_enforced,
+]
+
+
+def _same_model(first: cn.Run, second: cn.Run) -> bool:
+    return all(
+        first.parts[party].tensors.keys() == second.parts[party].tensors.keys()
+        and all(
+            torch.equal(value, second.parts[party].tensors[key]) for key, value in first.parts[party].tensors.items()
+        )
+        for party in first.plan.parties
+    )
+
+
+def _floats_in(bodies: list[bytes]) -> dict[type, np.ndarray]:
+    """Return every float that some aligned run of bytes could be read as."""
+    found: dict[type, list[np.ndarray]] = {np.float32: [], np.float64: []}
+    for body in bodies:
+        for kind, values in found.items():
+            size = np.dtype(kind).itemsize
+            for offset in range(0, size, 4):
+                usable = (len(body) - offset) // size * size
+                values.append(np.frombuffer(body[offset : offset + max(usable, 0)], kind))
+    return {kind: np.concatenate(values) for kind, values in found.items()}
+
+
+def _fail_at(patch: pytest.MonkeyPatch, party: str, step: int) -> None:
+    original = Session.next_step
+
+    def next_step(session: Session) -> None:
+        original(session)
+        if session.party == party and session.step == step:
+            raise ZeroDivisionError("secret-cell-4711")
+
+    patch.setattr(Session, "next_step", next_step)
+
+
+def _failures_when(
+    patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
+) -> dict[str, type[BaseException]]:
+    """Let one party fail in its second step and return what every party ended with."""
+    import colonnade.launch.threads as threads
+
+    _fail_at(patch, failing, 2)
+    ended: dict[str, BaseException] = {}
+    original = threads.play
+
+    def play(session: Session, *rest: object) -> object:
+        try:
+            return original(session, *rest)  # type: ignore[arg-type]
+        except BaseException as error:
+            ended[session.party] = error
+            raise
+
+    patch.setattr(threads, "play", play)
+    started = time.monotonic()
+    with pytest.raises(RoleFailed, match=failing):
+        train(case, transport)
+    assert time.monotonic() - started < 10
+    for party, error in ended.items():
+        assert "secret-cell-4711" not in str(error)
+        if party != failing:
+            assert failing in str(error)
+            assert "step 2" in str(error) or isinstance(error, PeerLost)
+    return {party: type(error) for party, error in ended.items()}

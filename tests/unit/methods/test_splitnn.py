@@ -1,0 +1,139 @@
+"""The split network's settings and networks, beyond what parity and conformance show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import colonnade as cn
+from colonnade.errors import CheckpointBroken, ConfigError, TrainingFailed, WrongContent
+
+
+def tables(rows: int = 200, label: str = "binary") -> dict[str, cn.PartyTable]:
+    generator = np.random.default_rng(0)
+    own, other = generator.normal(size=(rows, 3)), generator.normal(size=(rows, 2))
+    signal = own.sum(1) + 2 * other.sum(1)
+    values = {
+        "binary": np.where(signal > 0, "yes", "no"),
+        "multiclass": np.digitize(signal, [-1, 1]),
+        "regression": 1000 + 50 * signal,
+    }
+    bank = pd.DataFrame(own, columns=list("abc")).assign(id=np.arange(rows), y=values[label])
+    shop = pd.DataFrame(other, columns=list("de")).assign(id=np.arange(rows))
+    return {"bank": cn.PartyTable(bank, id="id", label="y"), "shop": cn.PartyTable(shop, id="id")}
+
+
+class Normalised(nn.Module):
+    """A network with buffers and a residual connection, unlike anything the settings can describe."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(1)
+        self.first = nn.Linear(inputs, outputs)
+        self.second = nn.Linear(outputs, outputs)
+        self.norm = nn.BatchNorm1d(outputs)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.norm(self.first(values)))
+        return hidden + torch.tanh(self.second(hidden))
+
+
+def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Path) -> None:
+    modules = {"shop": Normalised(2, 5), "bank": Normalised(3, 4)}
+    before = {name: value.clone() for name, value in modules["shop"].state_dict().items()}
+    config = cn.SplitNN(epochs=25, learning_rate=0.02, batch_size=64)
+    run = cn.simulate(config, tables(), seed=1, modules=modules, folder=tmp_path / "run")
+
+    assert run.metrics["auc"] > 0.9
+    assert all(torch.equal(before[name], value) for name, value in modules["shop"].state_dict().items()), (
+        "a copy learns"
+    )
+    assert "encoder.norm.running_mean" in run.parts["shop"].tensors
+    loaded = cn.load_run(tmp_path / "run")
+    first, again = run.predict(tables(), modules=modules), loaded.predict(tables(), modules=modules)
+    pd.testing.assert_frame_equal(first, again)
+    with pytest.raises(ConfigError, match="module of your own"):
+        loaded.predict(tables())
+
+
+def test_a_module_that_does_not_fit_is_refused_with_what_it_should_take() -> None:
+    with pytest.raises(ConfigError, match="cannot take its 2 encoded columns"):
+        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shop": nn.Linear(7, 3)})
+    with pytest.raises(ConfigError, match="one row"):
+        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shop": nn.Sequential(nn.Linear(2, 3), nn.Flatten(0))})
+    with pytest.raises(ConfigError, match="not a party"):
+        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shap": nn.Linear(2, 3)})
+
+
+def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
+    cn.simulate(cn.SplitNN(epochs=2), tables(), folder=tmp_path / "run")
+    shop = (tmp_path / "run/shop/model/part.json").read_text()
+    assert "label_encoder" not in shop
+    assert '"column": "a"' not in shop
+    assert not (tmp_path / "run/shop/evaluation.json").exists()
+    for path in (tmp_path / "run/shop").rglob("*.json*"):
+        text = path.read_text()
+        assert '"yes"' not in text, path
+        assert '"c"' not in text, path
+
+
+def test_each_party_can_have_its_own_encoder() -> None:
+    config = cn.SplitNN(epochs=1, encoders={"shop": cn.PartyEncoder(hidden=(7, 5), cut_width=3)})
+    run = cn.simulate(config, tables())
+    assert [tuple(v.shape) for k, v in run.parts["shop"].tensors.items() if "weight" in k] == [(7, 2), (5, 7), (3, 5)]
+    assert run.parts["bank"].tensors["head.0.weight"].shape == (1, 32 + 3)
+
+
+@pytest.mark.parametrize("label", ["binary", "multiclass", "regression"])
+def test_predictions_come_back_in_the_labels_own_terms(label: str) -> None:
+    run = cn.simulate(cn.SplitNN(epochs=60, learning_rate=0.02, batch_size=32), tables(label=label), seed=2)
+    found = run.predict(tables(label=label)).set_index("id").sort_index()
+    truth = tables(label=label)["bank"].labels
+    if label == "regression":
+        assert np.corrcoef(found["prediction"], truth)[0, 1] > 0.95
+        assert abs(found["prediction"].mean() - 1000) < 30
+    else:
+        assert (found["prediction"].to_numpy() == truth).mean() > 0.85
+
+
+def test_class_weights_move_the_model_towards_the_rare_class() -> None:
+    rows = 600
+    generator = np.random.default_rng(1)
+    own = generator.normal(size=(rows, 2))
+    rare = (own[:, 0] + generator.normal(size=rows) > 1.9).astype(int)
+    bank = pd.DataFrame(own, columns=["a", "b"]).assign(id=np.arange(rows), y=rare)
+    shop = pd.DataFrame({"c": generator.normal(size=rows), "id": np.arange(rows)})
+    both = {"bank": cn.PartyTable(bank, id="id", label="y"), "shop": cn.PartyTable(shop, id="id")}
+    plain = cn.simulate(cn.SplitNN(epochs=30), both, seed=1).predict(both)["score"].mean()
+    weighted = cn.simulate(cn.SplitNN(epochs=30, class_weights="balanced"), both, seed=1).predict(both)["score"].mean()
+    assert weighted > plain + 0.1
+
+
+def test_divergence_is_named_not_trained_through() -> None:
+    config = cn.SplitNN(epochs=30, optimiser="SGD", learning_rate=1e12)
+    with pytest.raises((TrainingFailed, WrongContent), match="learning"):
+        cn.simulate(config, tables(label="regression"))
+
+
+def test_the_central_reference_and_the_model_alone_use_the_same_held_out_rows() -> None:
+    run = cn.simulate(cn.SplitNN(epochs=30, learning_rate=0.02), tables(), compare=True)
+    assert {name: found.rows for name, found in run.evaluations.items()} == {"together": 40, "alone": 40, "central": 40}
+    assert run.evaluations["central"].metrics["auc"] > run.evaluations["alone"].metrics["auc"] + 0.1
+
+
+def test_a_tampered_part_is_refused(tmp_path: Path) -> None:
+    cn.simulate(cn.SplitNN(epochs=1), tables(), folder=tmp_path / "run")
+    path = tmp_path / "run/bank/model/part.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointBroken, match="digest"):
+        cn.load_run(tmp_path / "run")
