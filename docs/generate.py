@@ -28,7 +28,7 @@ from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
 from colonnade.methods.splitnn.messages import EpochVerdict
-from colonnade.session import CONTROL, Channel, Evaluate, derive_seed
+from colonnade.session import CONTROL, Channel, Evaluate, channel, derive_seed
 from colonnade.session.control import ResumeFrom
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -275,6 +275,8 @@ def vectors() -> str:
     """Return known answers for a second implementation."""
     context = Channel._context(_Run("0" * 64), "bank", "shop", b"\x01" * 16, b"\x02" * 16)  # type: ignore[arg-type]
     lines = [
+        "greeting context",
+        f"  {channel._GREETING.hex()}",
         "context (run digest of 64 zeros, bank to shop, nonces 16 × 01 and 16 × 02)",
         f"  {context.hex()}",
     ]
@@ -323,7 +325,9 @@ def error_tree() -> str:
 
 
 def _all_errors(root: type[errors.ColonnadeError]) -> list[type[errors.ColonnadeError]]:
-    return [root, *(found for child in root.__subclasses__() for found in _all_errors(child))]
+    # Other rooms may have errors of their own; those are no one else's to catch.
+    children = [child for child in root.__subclasses__() if child.__module__ == errors.__name__]
+    return [root, *(found for child in children for found in _all_errors(child))]
 
 
 def _parent(found: type) -> str:

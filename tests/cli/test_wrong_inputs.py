@@ -85,7 +85,7 @@ def with_mixed_column(project: Any) -> None:
     frame = pd.read_csv(project.folder / BANK_TABLE)
     frame["age"] = ["seventy", *frame["age"].astype(object)[1:]]
     with closing(sqlite3.connect(project.folder / "bank/bank.db")) as connection:
-        frame.to_sql("customers", connection, index=False)
+        frame.to_sql("customers", connection, index=False, dtype={"age": "BLOB"})
     project.edit("bank/party.toml", '"customers.csv"', '"sqlite:///bank.db"\ntable = "customers"')
 
 
@@ -212,8 +212,8 @@ RUN_TOML = [
     toml("regression on text", "epochs = 2", 'epochs = 2\ntask = "regression"', "regression needs numbers"),
     toml(
         "the loss runs away",
-        'feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "plain"\n\n[config]\n',
-        '}\n[config]\noptimiser = "SGD"\nlearning_rate = 1e30\n',
+        ', feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "plain"\n\n[config]\n',
+        ' }\n[config]\noptimiser = "SGD"\nlearning_rate = 1e30\n',
         "no longer a number",
         "Lower learning_rate",
         code=TRAINING,
@@ -373,33 +373,77 @@ AFTER_A_RUN = [
     Case("predict, file missing", (*PREDICT[:5], "shop=shop/basket.csv"), USAGE, ("Did you mean 'baskets.csv'?",)),
     Case("predict, unknown suffix", (*PREDICT, "--output", "s.xlsx"), USAGE, ("s.xlsx", ".csv nor .parquet")),
     Case("predict, output folder missing", (*PREDICT, "--output", "no/s.csv"), USAGE, ("no folder no", "--output")),
-    Case("predict, output a folder", (*PREDICT, "--output", "d.csv"), USAGE, ("a folder",), lambda p: os.mkdir("d.csv")),
-    Case("predict, column missing", PREDICT, USAGE, ("lacks the column 'spent'", "Known"), without(SHOP_TABLE, "spent")),
+    Case(
+        "predict, output a folder",
+        (*PREDICT, "--output", "d.csv"),
+        USAGE,
+        ("a folder",),
+        lambda p: (p.folder / "d.csv").mkdir(),
+    ),
+    Case(
+        "predict, column missing", PREDICT, USAGE, ("lacks the column 'spent'", "Known"), without(SHOP_TABLE, "spent")
+    ),
     Case("predict, column misspelt", PREDICT, USAGE, ("Did you mean 'spend'?",), renamed(SHOP_TABLE, "spent", "spend")),
     Case("predict, id missing", PREDICT, USAGE, ("no column 'customer'",), without(SHOP_TABLE, "customer")),
-    Case("predict, other kind of column", PREDICT, USAGE, ("'spent'", "numeric"), lambda p: p.frame(
-        SHOP_TABLE, lambda t: t.assign(spent="plenty"))),
-    Case("predict, homes moved", PREDICT, USAGE, ("home of 'shop'", "--home shop="), lambda p: (
-        p.folder / "shop").rename(p.folder / "moved") and None),
-    Case("weights changed", PREDICT, BROKEN, ("does not match the digest", "run again"), lambda p: (
-        p.folder / f"{PART}.safetensors").write_bytes((p.folder / f"{PART}.safetensors").read_bytes()[:-1] + b"x")),
+    Case(
+        "predict, other kind of column",
+        PREDICT,
+        USAGE,
+        ("'spent'", "numeric"),
+        lambda p: p.frame(SHOP_TABLE, lambda t: t.assign(spent="plenty")),
+    ),
+    Case(
+        "predict, homes moved",
+        PREDICT,
+        USAGE,
+        ("home of 'shop'", "--home shop="),
+        lambda p: (p.folder / "shop").rename(p.folder / "moved") and None,
+    ),
+    Case(
+        "weights changed",
+        PREDICT,
+        BROKEN,
+        ("does not match the digest", "run again"),
+        lambda p: (p.folder / f"{PART}.safetensors").write_bytes(
+            (p.folder / f"{PART}.safetensors").read_bytes()[:-1] + b"x"
+        ),
+    ),
     Case("weights missing", PREDICT, BROKEN, ("missing",), lambda p: (p.folder / f"{PART}.safetensors").unlink()),
     Case("model part no JSON", PREDICT, BROKEN, ("not valid JSON",), cut(f"{PART}.json", 2)),
-    Case("model part of another format", PREDICT, BROKEN, ("format",), replaced(f"{PART}.json", b'mat": 1', b'mat": 9')),
+    Case(
+        "model part of another format", PREDICT, BROKEN, ("format",), replaced(f"{PART}.json", b'mat": 1', b'mat": 9')
+    ),
     Case("run facts cut off", ("report", "runs/churn"), BROKEN, ("JSON",), cut("runs/churn/simulation.json", 2)),
-    Case("run facts incomplete", ("report", "runs/churn"), BROKEN, ("incomplete",), replaced(
-        "runs/churn/simulation.json", b'"parties"', b'"partis"')),
-    Case("run plan changed", ("report", "runs/churn"), BROKEN, ("changed",), replaced(
-        "runs/churn/bank/plan.json", b'"seed"', b'"sed"')),
+    Case(
+        "run facts incomplete",
+        ("report", "runs/churn"),
+        BROKEN,
+        ("incomplete",),
+        replaced("runs/churn/simulation.json", b'"parties"', b'"partis"'),
+    ),
+    Case(
+        "run plan changed",
+        ("report", "runs/churn"),
+        BROKEN,
+        ("changed",),
+        replaced("runs/churn/bank/plan.json", b'"seed"', b'"sed"'),
+    ),
     Case("ledger changed", AUDIT, LEDGER, ("bank/ledger.jsonl: Entry 1",), replaced(LEDGER_FILE, b"sent", b"Sent")),
-    Case("ledger cut in a line", AUDIT, LEDGER, ("cut off",), lambda p: (p.folder / LEDGER_FILE).write_bytes(
-        (p.folder / LEDGER_FILE).read_bytes()[:-9])),
+    Case(
+        "ledger cut in a line",
+        AUDIT,
+        LEDGER,
+        ("cut off",),
+        lambda p: (p.folder / LEDGER_FILE).write_bytes((p.folder / LEDGER_FILE).read_bytes()[:-9]),
+    ),
     Case("ledger without its end", AUDIT, LEDGER, ("never closed", "Resume the run"), cut(LEDGER_FILE, 9)),
     Case("ledger empty", AUDIT, LEDGER, ("is empty",), cut(LEDGER_FILE, 0)),
-    Case("ledger missing", AUDIT, LEDGER, ("ledger of 'bank' is missing",), lambda p: (p.folder / LEDGER_FILE).unlink()),
+    Case(
+        "ledger missing", AUDIT, LEDGER, ("ledger of 'bank' is missing",), lambda p: (p.folder / LEDGER_FILE).unlink()
+    ),
     Case("ledger file missing", ("audit", "verify", LEDGER_FILE, "x.jsonl"), USAGE, ("x.jsonl", "cannot be read")),
     Case("one ledger twice", ("audit", "verify", LEDGER_FILE, LEDGER_FILE), USAGE, ("given twice",)),
-]  # fmt: skip
+]
 
 ALL = [*COMMAND_LINE, *RUN_TOML, *PARTY_TOML, *TABLES, *POLICIES, *AFTER_A_RUN]
 

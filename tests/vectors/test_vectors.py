@@ -70,7 +70,7 @@ SAMPLES: dict[str, Any] = {
 }
 LEDGER = [
     {"index": 0, "time": "2026-01-01T00:00:00.000000+00:00", "kind": "opened", "party": "bank", "digest": "ab" * 32},
-    {"index": 1, "time": "2026-01-01T00:00:01.000000+00:00", "kind": "failed", "cause": "Zürich 東京 \u001b \"quoted\""},
+    {"index": 1, "time": "2026-01-01T00:00:01.000000+00:00", "kind": "failed", "cause": 'Zürich 東京 \u001b "quoted"'},
     {"index": 2, "time": "2026-01-01T00:00:02.000000+00:00", "kind": "closed", "step": 7},
 ]
 

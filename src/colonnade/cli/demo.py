@@ -14,6 +14,8 @@ from colonnade.errors import RunFolderError
 
 app = make_app("Train a two-party model on bundled data and write a report.")
 
+_FILES = {"hospital": "patients.csv", "laboratory": "measurements.csv"}
+
 _RUN = """\
 # What hospital and laboratory agreed on. Both hold the same copy of this file.
 [run]
@@ -84,12 +86,9 @@ def demo(
     write_demo(folder)
     say(f"Two parties and their agreement are in {folder}/: hospital/, laboratory/, run.toml")
     finished = run_file(folder / "run.toml", [], None, overwrite=True, compare=True, quiet=json)
-    show_outcome(finished, json)
+    new_rows = {party: folder / party / file for party, file in _FILES.items()}
+    show_outcome(finished, json, new_rows)
     if not json:
-        tables = (
-            f"--table hospital={folder}/hospital/patients.csv --table laboratory={folder}/laboratory/measurements.csv"
-        )
-        typer.echo(f"Score:   colonnade predict {finished.folder} {tables}")
         typer.echo(f"Next:    edit {folder}/run.toml, then: colonnade run {folder}/run.toml --overwrite")
 
 
@@ -104,11 +103,8 @@ def _is_demo(folder: Path) -> bool:
 def write_demo(folder: Path) -> None:
     """Write the two homes and the agreed run."""
     tables = breast_cancer()
-    for party, file, text in (
-        ("hospital", "patients.csv", _HOSPITAL),
-        ("laboratory", "measurements.csv", _LABORATORY),
-    ):
+    for party, text in (("hospital", _HOSPITAL), ("laboratory", _LABORATORY)):
         (folder / party).mkdir(parents=True, exist_ok=True)
-        tables[party].to_csv(folder / party / file, index=False)
+        tables[party].to_csv(folder / party / _FILES[party], index=False)
         (folder / party / "party.toml").write_text(text)
     (folder / "run.toml").write_text(_RUN)

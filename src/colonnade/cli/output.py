@@ -148,7 +148,7 @@ def _plain_lines(lead: str) -> Callable[[Progress], None]:
         if progress.party == lead and time.monotonic() - last > _PLAIN_SECONDS:
             last = time.monotonic()
             total = f" of at most {progress.total}" if progress.total else ""
-            say(f"{progress.stage}: step {progress.step}{total} " + " ".join(_numbers(progress)))
+            say(" ".join([f"{progress.stage}: step {progress.step}{total}", *_numbers(progress)]))
 
     return show
 

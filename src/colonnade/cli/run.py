@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,8 +99,8 @@ def find_homes(parties: tuple[str, ...], beside: Path, given: list[str]) -> dict
     return {party: read_party_home(Path(folders.get(party, beside / party)), party) for party in parties}
 
 
-def show_outcome(run: Run, as_json: bool) -> None:
-    """Print what a finished run came to."""
+def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = None) -> None:
+    """Print what a finished run came to, and how to score rows with it, such as those in ``new_rows``."""
     if as_json:
         print_json(outcome(run))
         return
@@ -135,7 +136,10 @@ def show_outcome(run: Run, as_json: bool) -> None:
                 if which in run.evaluations
             ],
         )
-    typer.echo(f"\nReport:  {run.folder}/report.html\nLedgers: colonnade audit verify {run.folder}")
+    tables = " ".join(f"--table {party}={(new_rows or {}).get(party, 'FILE')}" for party in run.plan.parties)
+    typer.echo(f"\nReport:  {run.folder}/report.html")
+    typer.echo(f"Ledgers: colonnade audit verify {run.folder}")
+    typer.echo(f"Score:   colonnade predict {run.folder} {tables}")
 
 
 _SHOWN = {

@@ -107,7 +107,8 @@ class RunFolder:
     def replacing(self, *, overwrite: bool) -> Iterator[None]:
         """Put an earlier run aside while a new one is made; delete it at the end, or bring it back.
 
-        A new run that is refused for a setting, a table or a policy, before its first checkpoint, leaves no trace.
+        A new run that is refused for a setting, a table or a policy, or cannot be written, before its first checkpoint,
+        leaves no trace.
         Only what belongs to a run is ever moved or deleted.
         """
         is_new = overwrite or not self._party_folders()
@@ -119,7 +120,7 @@ class RunFolder:
                 part.rename(aside / part.name)
         try:
             yield
-        except (UsageError, PolicyRefused):
+        except (UsageError, PolicyRefused, OSError):
             if is_new and not any((folder / "checkpoints").exists() for folder in self._party_folders()):
                 self._delete_parts()
                 for part in aside.iterdir() if aside.is_dir() else ():

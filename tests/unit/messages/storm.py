@@ -1,8 +1,8 @@
 """Decode 100,000 mutated frames while recording every audit event. Run as a program; prints its counts as JSON.
 
-Half of the frames are mutated as a whole: none may be accepted, because the digests cover every byte. The other half are
-sound frames around mutated bodies, so that the decoder itself is reached: there a message of the declared kind may result,
-or FrameRefused, and nothing else.
+Half of the frames are mutated as a whole: none may be accepted, because the digests cover every byte. The other half
+are sound frames around mutated bodies, so that the decoder itself is reached: there a message of the declared kind may
+result, or FrameRefused, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ import sys
 
 import numpy as np
 import torch
-
-from colonnade.errors import FrameRefused
-from colonnade.messages import declaration_of, decode_body, encode_body, open_frame
-from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
-from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
 from tests.unit.messages.samples import (
     Inner,
     OfArray,
@@ -34,6 +29,11 @@ from tests.unit.messages.samples import (
     frame_of,
 )
 
+from colonnade.errors import FrameRefused
+from colonnade.messages import declaration_of, decode_body, encode_body, open_frame
+from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
+from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
+
 WHOLE, BODIES = 50_000, 50_000
 
 CORPUS = [
@@ -47,7 +47,9 @@ CORPUS = [
     OfBools((True, False, True)),
     OfRecords((Inner("a", (1, -2)), None)),
     OfCipher(ToyCipher(b"abc"), (None, ToyCipher(b""))),
-    Hello("0.1.0/1", "bank", "label_holder", "run", "train", (AgreedField("run.seed", bytes(16)),), bytes(32), bytes(16)),
+    Hello(
+        "0.1.0/1", "bank", "label_holder", "run", "train", (AgreedField("run.seed", bytes(16)),), bytes(32), bytes(16)
+    ),
     HeldCheckpoints((5, 10, 15)),
     ResumeFrom(None),
     ResumeFrom(300),
@@ -56,7 +58,15 @@ CORPUS = [
     CutActivations(torch.randn(3, 4, generator=torch.Generator().manual_seed(0))),
     EpochVerdict(True, False),
 ]
-NASTY = [b"\x00" * 8, b"\xff" * 8, b"\xff" * 4, (2**40).to_bytes(8, "little"), (2**31).to_bytes(4, "little"), b"\x80", b"\x7f"]
+NASTY = [
+    b"\x00" * 8,
+    b"\xff" * 8,
+    b"\xff" * 4,
+    (2**40).to_bytes(8, "little"),
+    (2**31).to_bytes(4, "little"),
+    b"\x80",
+    b"\x7f",
+]
 
 
 def mutate(rng: random.Random, frame: bytes, others: list[bytes]) -> bytearray:

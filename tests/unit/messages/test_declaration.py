@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.unit.messages.samples import Inner, OfEverything, ToyCipher, everything, frame_of
 
 from colonnade.errors import DeclarationError
 from colonnade.messages import (
@@ -19,7 +20,6 @@ from colonnade.messages import (
     message,
     record,
 )
-from tests.unit.messages.samples import Inner, OfEverything, ToyCipher, everything, frame_of
 
 
 def declare(

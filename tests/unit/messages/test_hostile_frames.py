@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from colonnade.errors import FrameRefused
-from colonnade.messages import HEADER_BYTES, LIMITS, Limits, declaration_of, decode_body, open_frame
 from tests.unit.messages.samples import (
     CONTEXT,
     OfArray,
@@ -33,6 +30,9 @@ from tests.unit.messages.samples import (
     frame_around,
     frame_of,
 )
+
+from colonnade.errors import FrameRefused
+from colonnade.messages import HEADER_BYTES, LIMITS, Limits, declaration_of, decode_body, open_frame
 
 MEBIBYTE = 2**20
 
@@ -110,7 +110,9 @@ def body(*pieces: int | bytes) -> bytes:
 
 
 def array_head(code: int, *extents: int, tag: int = ARRAY, dimensions: int | None = None, padding: int = 0) -> bytes:
-    head = body(tag, code, len(extents) if dimensions is None else dimensions, struct.pack(f"<{len(extents)}Q", *extents))
+    head = body(
+        tag, code, len(extents) if dimensions is None else dimensions, struct.pack(f"<{len(extents)}Q", *extents)
+    )
     return head + bytes([padding]) * (-len(head) % 16)
 
 

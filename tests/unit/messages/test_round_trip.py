@@ -9,9 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from colonnade.errors import DeclarationError, FrameRefused
-from colonnade.messages import LIMITS, declaration_of, decode_body, encode_body, open_frame
 from tests.unit.messages.samples import (
     CONTEXT,
     DTYPES,
@@ -34,6 +31,9 @@ from tests.unit.messages.samples import (
     everything,
     frame_of,
 )
+
+from colonnade.errors import DeclarationError, FrameRefused
+from colonnade.messages import LIMITS, declaration_of, decode_body, encode_body, open_frame
 
 QUICK = settings(max_examples=60, deadline=None)
 

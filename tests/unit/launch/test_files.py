@@ -1,0 +1,95 @@
+"""run.toml and party.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from colonnade.errors import ConfigError
+from colonnade.launch.files import read_party_home, read_run_file
+
+RUN = """\
+[run]
+name = "churn"
+method = "splitnn"
+roles = { label_holder = "bank", feature_holder = ["shop", "post"] }
+"""
+
+HOME = """\
+# A comment with [policy] in it
+[party]
+name = "bank"
+
+[partners.shop]
+address = "shop.example:7443"
+
+[table]
+source = "t.csv"
+id = "key"
+label = "y"
+drop = ["note"]
+types = { town = "categorical" }
+
+  [policy]  # rules
+methods = [
+  "splitnn",
+]
+minimum_shared_rows = 3
+"""
+
+
+def write_home(folder: Path, text: str = HOME) -> Path:
+    folder.mkdir()
+    (folder / "party.toml").write_text(text)
+    return folder
+
+
+def test_a_run_file_becomes_a_plan_with_every_default(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(RUN)
+    plan = read_run_file(path)
+    assert plan.parties == ("bank", "shop", "post")
+    assert plan.seed == 0
+    assert plan.alignment == "plain"
+    assert plan.config["epochs"] == 50
+
+
+def test_the_digest_does_not_depend_on_what_is_written_out(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text(RUN)
+    second.write_text(RUN.replace("[run]", "# same\n[run]\nseed = 0") + "[config]\nepochs = 50\ndropout = 0\n")
+    assert read_run_file(first).digest() == read_run_file(second).digest()
+
+
+def test_a_home_knows_its_rules_and_their_lines(tmp_path: Path) -> None:
+    home = read_party_home(write_home(tmp_path / "bank"), "bank")
+    assert home.policy.methods == ("splitnn",)
+    assert home.policy.minimum_shared_rows == 3
+    assert home.policy.lines == {"methods": 16, "minimum_shared_rows": 19}
+
+
+def test_a_mistake_in_a_home_names_its_file(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank", HOME.replace("minimum_shared_rows", "minimum_rows"))
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(folder, "bank")
+    assert str(caught.value).startswith(f"{folder / 'party.toml'}: There is no setting 'minimum_rows' in [policy]")
+
+
+def test_new_rows_are_read_as_the_model_was_trained(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "town": [10, 20], "age": [3, 4], "y": [0, 0], "note": ["a", "b"]}).to_csv(
+        folder / "t.csv", index=False
+    )
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {"town": "categorical", "age": "numeric"})
+    assert [(column.name, column.kind) for column in table.columns] == [("town", "categorical"), ("age", "numeric")]
+    assert not table.has_label
+
+
+@pytest.mark.parametrize("columns", [["key"], ["key", "y"], ["key", "y", "note"]])
+def test_a_label_holder_without_columns_gives_ids_only(tmp_path: Path, columns: list[str]) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "y": [0, 0], "note": ["a", "b"]})[columns].to_csv(folder / "t.csv", index=False)
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+    assert list(table.ids) == [1, 2]

@@ -1,0 +1,92 @@
+"""Settings from TOML or JSON values, with every mistake named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from colonnade.errors import ConfigError
+from colonnade.launch.settings import config_from_json, config_to_json, validated
+from colonnade.methods import METHODS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inner:
+    width: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    count: int = 1
+    rate: float = 0.5
+    shape: tuple[int, ...] = (2,)
+    mode: Literal["fast", "slow"] = "fast"
+    name: str | None = None
+    inner: Mapping[str, Inner] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_methods_settings_round_trip(method: Any) -> None:
+    default = method.config()
+    document = config_to_json(default)
+    assert config_from_json(method, document) == default
+    assert config_to_json(config_from_json(method, document)) == document
+
+
+def test_good_values_are_taken_with_their_types() -> None:
+    document = {
+        "count": 3,
+        "rate": 1,
+        "shape": [4, 5],
+        "mode": "slow",
+        "inner": {"a": {"width": 2}},
+        "options": {"betas": [0.5, 0.9], "nested": {"deep": True}},
+    }
+    made = validated(Settings, document, "config")
+    assert made == Settings(
+        count=3, rate=1.0, shape=(4, 5), mode="slow", inner={"a": Inner(width=2)}, options=document["options"]
+    )
+    assert isinstance(made.rate, float)
+    assert isinstance(made.inner["a"], Inner)
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ({"cout": 1}, "no setting 'cout' in [config]. Did you mean 'count'?"),
+        ({"count": "1"}, 'config.count is wrong: it should be a whole number. Got "1" instead.'),
+        ({"count": True}, "config.count is wrong: it should be a whole number"),
+        ({"count": 1.5}, "config.count is wrong: it should be a whole number"),
+        ({"rate": "much"}, "config.rate is wrong: it should be a number"),
+        ({"rate": float("nan")}, "config.rate must be a finite number. Got nan instead."),
+        ({"rate": float("inf")}, "config.rate must be a finite number. Got inf instead."),
+        ({"shape": 4}, "config.shape is wrong: it should be a list"),
+        ({"shape": [4, "5"]}, "config.shape.1 is wrong: it should be a whole number"),
+        ({"mode": "fats"}, "Did you mean 'fast'?"),
+        ({"inner": {"a": {"with": 2}}}, "no setting 'with' in [config.inner.a]. Did you mean 'width'?"),
+        ({"options": 3}, "config.options is wrong: it should be a table"),
+    ],
+)
+def test_a_mistake_names_the_key_and_what_it_should_be(document: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        validated(Settings, document, "config")
+    assert says in str(caught.value)
+
+
+def test_what_is_no_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be a table of settings"):
+        validated(Settings, "text", "partners.shop")  # type: ignore[arg-type]
+
+
+def test_a_tables_source_is_never_repeated_for_it_may_hold_a_password() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Table:
+        source: str
+
+    with pytest.raises(ConfigError) as caught:
+        validated(Table, {"source": ["postgresql://me:secret@host/db"]}, "table")
+    assert "secret" not in str(caught.value)

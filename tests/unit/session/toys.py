@@ -1,0 +1,140 @@
+"""A toy method and a way to play its parties as threads, honest or not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade.data import AlignedRows
+from colonnade.messages import MASKED, PLAIN, message
+from colonnade.session import Holding, Method, Party, Policy, Result, Role, RunPlan, Session, play
+from colonnade.transport import MemoryHub
+
+
+@message(sender="lead", receiver="helper", protection=PLAIN, step="ask")
+class Ask:
+    """A question. Reveals: it."""
+
+    values: np.ndarray
+
+
+@message(sender="helper", receiver="lead", protection=MASKED, step="answer")
+class Answer:
+    """An answer. Reveals: it."""
+
+    values: np.ndarray
+
+
+ROUNDS = 3
+
+
+def lead(session: Session, holding: Holding, config: Any) -> Result:
+    for _ in range(ROUNDS):
+        session.next_step()
+        for peer in session.channels("helper"):
+            peer.send(Ask(np.full(2, session.step, float)))
+        for peer in session.channels("helper"):
+            peer.receive(Answer, values=(2,))
+    return Result()
+
+
+def helper(session: Session, holding: Holding, config: Any) -> Result:
+    peer = session.channel("lead")
+    for _ in range(ROUNDS):
+        session.next_step()
+        asked = peer.receive(Ask, values=(2,))
+        peer.send(Answer(asked.values + 1))
+    return Result()
+
+
+RoleCode = Callable[[Session, Holding, Any], Any]
+
+
+def method(lead_code: RoleCode = lead, helper_code: RoleCode = helper, messages: tuple[type, ...] = (Ask, Answer)) -> Method:
+    return Method(
+        name="toy",
+        title="Toy",
+        citation="nobody",
+        situation="tests",
+        config=dict,
+        roles=(Role("lead", "questions", has_label=True), Role("helper", "answers", at_most=None)),
+        lead="lead",
+        messages=messages,
+        stages={"train": {"lead": lead_code, "helper": helper_code}, "other": {"lead": lead, "helper": helper}},
+    )
+
+
+def plan(parties: Iterable[str] = ("bank", "shop"), **changes: Any) -> RunPlan:
+    first, *others = parties
+    given = {"name": "run", "method": "toy", "roles": {"lead": (first,), "helper": tuple(others)}, "seed": 1}
+    return RunPlan(**{**given, **changes})
+
+
+def holding(rows: int = 100) -> Holding:
+    return Holding(None, AlignedRows(np.arange(rows), np.empty(0, np.int64), "none"), None)  # type: ignore[arg-type]
+
+
+@dataclass
+class Play:
+    """All parties of one toy run; what differs from the honest default is given by party."""
+
+    parties: tuple[str, ...] = ("bank", "shop")
+    plans: Mapping[str, RunPlan] = field(default_factory=dict)
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    code: Mapping[str, Callable[[Session], Any]] = field(default_factory=dict)
+    """What a party does in place of playing its role."""
+    folder: Path | None = None
+    rows: int = 100
+    earlier_runs: int = 0
+    silence_seconds: float = 20.0
+    seconds: float = 15.0
+
+    def run(self) -> dict[str, Any]:
+        """Return each party's result or error; fail if anyone hangs."""
+        hub = MemoryHub(self.parties, silence_seconds=self.silence_seconds)
+        self.frames: list[tuple[str, str, bytes]] = []
+        hub.tap = lambda *seen: self.frames.append(seen)
+        self.sessions = {}
+        for name in self.parties:
+            own_plan, own_method = self.plans.get(name, plan(self.parties)), self.methods.get(name, method())
+            links = {
+                peer: hub.link(name, peer)
+                for peer in self.parties
+                if peer != name and self.parties[0] in (name, peer)
+            }
+            party = Party(
+                name,
+                self.policies.get(name, Policy()),
+                self.folder / name if self.folder else None,
+                self.earlier_runs,
+            )
+            self.sessions[name] = Session(party, own_method, own_plan, links)
+        outcomes: dict[str, Any] = {}
+
+        def run_party(name: str) -> None:
+            session = self.sessions[name]
+            try:
+                if name in self.code:
+                    outcomes[name] = self.code[name](session)
+                else:
+                    outcomes[name] = play(session, holding(self.rows), None)
+            except BaseException as error:
+                outcomes[name] = error
+            finally:
+                hub.leave(name)
+
+        threads = [threading.Thread(target=run_party, args=(name,), daemon=True) for name in self.parties]
+        for thread in threads:
+            thread.start()
+        limit = time.monotonic() + self.seconds
+        for thread in threads:
+            thread.join(max(0.0, limit - time.monotonic()))
+        assert not any(thread.is_alive() for thread in threads), "a party hangs"
+        return outcomes
