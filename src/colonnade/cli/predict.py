@@ -56,7 +56,7 @@ def predict(
         encoder = run.parts[party].document.get("table_encoder")
         types = TableEncoder.from_json(encoder).types if encoder else {}
         tables[party] = homes[party].read_new_rows(files[party], types)
-    scores = run.predict(tables)
+    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()})
     lead = run.plan.roles[run.method.lead][0]
     say(
         f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."

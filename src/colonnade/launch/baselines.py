@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,8 @@ def compare_with_baselines(
     if not others_may_be_absent or len(holdings) < 2:
         return {}
     found: dict[str, Evaluation | None] = {}
-    own = replace(holdings[lead], module=None)
-    if own.table.columns:
-        found["alone"] = play_alone(method, plan, config, lead, own)
+    if holdings[lead].table.columns:
+        found["alone"] = play_alone(method, plan, config, lead, holdings[lead])
     found["central"] = play_alone(method, plan, config, lead, join_tables(lead, holdings))
     return found
 

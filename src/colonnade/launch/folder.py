@@ -64,6 +64,10 @@ class RunFolder:
 
     def begin(self, plan: RunPlan, holdings: Mapping[str, Holding]) -> None:
         """Make the folders, or take up an interrupted run whose plan and tables are unchanged."""
+        taken = sorted(set(plan.parties) & set(_OWN))
+        if taken:
+            raise ConfigError(f"A run folder has a '{taken[0]}' of its own, so no party can be called that. Rename it.")
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for party, holding in holdings.items():
             folder = self.party(party)
             about = {"digest": holding.table.digest(), **holding.table.describe(), "shared_rows": len(holding.aligned)}

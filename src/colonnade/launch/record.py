@@ -137,6 +137,10 @@ def _marks(run: Run) -> tuple[str, ...]:
         marks.append("Alignment by plain equality of ids in one process: simulation only, no protection of ids.")
     if run.launch.startswith("simulation"):
         marks.append("Simulation: all parties ran as threads of one process, exchanging the same recorded messages.")
+    if any(part.document.get("is_custom") for part in run.parts.values()) and "central" in run.evaluations:
+        marks.append(
+            "The model with all columns in one place uses the configured encoder: a custom one fits one party."
+        )
     return tuple(marks)
 
 

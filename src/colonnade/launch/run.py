@@ -13,7 +13,7 @@ from colonnade.launch.predict import predict_in_threads
 from colonnade.launch.record import record_of
 from colonnade.ledger import Ledger, compare
 from colonnade.metrics import Evaluation
-from colonnade.session import Method, ModelPart, RunPlan
+from colonnade.session import Method, ModelPart, Policy, RunPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,11 +64,20 @@ class Run:
             for second in parties[position + 1 :]:
                 compare(self.ledgers[first], self.ledgers[second])
 
-    def predict(self, tables: Mapping[str, PartyTable], modules: Mapping[str, nn.Module] | None = None) -> pd.DataFrame:
-        """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them."""
+    def predict(
+        self,
+        tables: Mapping[str, PartyTable],
+        *,
+        modules: Mapping[str, nn.Module] | None = None,
+        policies: Mapping[str, Policy] | None = None,
+    ) -> pd.DataFrame:
+        """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them.
+
+        Every party's policy holds here as it does in training.
+        """
         import pandas as pd
 
-        scores, table = predict_in_threads(self, tables, modules)
+        scores, table = predict_in_threads(self, tables, modules, policies)
         frame = pd.DataFrame({"id": table.ids})
         if scores.task == "regression":
             frame["prediction"] = scores.values

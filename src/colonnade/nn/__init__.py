@@ -2,13 +2,14 @@
 
 from colonnade.nn.learner import Learner, make_optimiser
 from colonnade.nn.losses import balanced_weights, supervised_loss
-from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, mlp, reseed_dropout
+from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout
 
 __all__ = [
     "ACTIVATIONS",
     "Learner",
     "SeededDropout",
     "balanced_weights",
+    "find_dropouts",
     "make_optimiser",
     "mlp",
     "reseed_dropout",

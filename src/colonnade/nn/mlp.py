@@ -6,13 +6,13 @@ torch's global generator is shared by all threads of a process, so it cannot giv
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-__all__ = ["ACTIVATIONS", "SeededDropout", "mlp", "reseed_dropout"]
+__all__ = ["ACTIVATIONS", "SeededDropout", "find_dropouts", "mlp", "reseed_dropout"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -38,9 +38,14 @@ class SeededDropout(nn.Module):
         return values * kept / (1.0 - self.probability)
 
 
-def reseed_dropout(module: nn.Module, seed: int) -> None:
-    """Set all dropout generators inside a module, so that a step repeats wherever training resumes."""
-    for position, layer in enumerate(child for child in module.modules() if isinstance(child, SeededDropout)):
+def find_dropouts(modules: Iterable[nn.Module]) -> list[SeededDropout]:
+    """Return all seeded dropout layers inside some modules."""
+    return [layer for module in modules for layer in module.modules() if isinstance(layer, SeededDropout)]
+
+
+def reseed_dropout(layers: Iterable[SeededDropout], seed: int) -> None:
+    """Set the layers' generators, so that a step repeats wherever training resumes."""
+    for position, layer in enumerate(layers):
         layer.generator.manual_seed(seed + position)
 
 

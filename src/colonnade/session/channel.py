@@ -59,7 +59,6 @@ class Channel:
         declared = [declaration_of(cls) for cls in (*CONTROL, *messages)]
         self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
         self._known = {one.schema: one for one in declared}
-        self._peer_is_done = False
         self.connections: list[str] = []
         self._outgoing = self._incoming = _GREETING
         self._start_counting()

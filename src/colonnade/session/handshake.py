@@ -7,7 +7,18 @@ import hashlib
 import secrets
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused
+from colonnade.errors import (
+    AlignmentError,
+    CheckpointBroken,
+    ColonnadeError,
+    HandshakeRefused,
+    LedgerBroken,
+    LedgersDisagree,
+    PeerFailed,
+    PolicyRefused,
+    RunFolderError,
+    TableError,
+)
 from colonnade.messages import WIRE_VERSION, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import highest_common
@@ -16,6 +27,8 @@ from colonnade.session.session import Session
 
 __all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
 
+# Errors whose sentences may hold column names or paths, which are nobody else's business.
+_LOCAL = (AlignmentError, CheckpointBroken, LedgerBroken, RunFolderError, TableError)
 # How many differing settings an error names; a run.toml that differs in more is another run altogether.
 _NAMED = 20
 
@@ -91,6 +104,8 @@ def _cause(error: BaseException) -> str:
     # An unforeseen error's text may hold values from the table, so only its type leaves the party.
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
+    if isinstance(error, _LOCAL):
+        return f"a {type(error).__name__} in its own house; its operator sees the details."
     if isinstance(error, ColonnadeError):
         return shown(str(error))
     return f"an unforeseen {type(error).__name__}."

@@ -91,7 +91,8 @@ class RunPlan:
             "run": {
                 "name": self.name,
                 "method": self.method,
-                "roles": {role: list(parties) for role, parties in self.roles.items()},
+                # As pairs: the order of roles is the order of peers, so it is part of what is agreed.
+                "roles": [[role, list(parties)] for role, parties in self.roles.items()],
                 "seed": self.seed,
                 "stage": self.stage,
             },

@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.errors import CheckpointBroken, ConfigError, TrainingFailed, WrongContent
+from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleFailed, TrainingFailed, WrongContent
+from colonnade.nn import SeededDropout, mlp
+from colonnade.session import Session
 
 
 def tables(rows: int = 200, label: str = "binary") -> dict[str, cn.PartyTable]:
@@ -137,3 +139,34 @@ def test_a_tampered_part_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(CheckpointBroken, match="digest"):
         cn.load_run(tmp_path / "run")
+
+
+def test_a_policy_made_stricter_after_training_stops_prediction() -> None:
+    run = cn.simulate(cn.SplitNN(epochs=1), tables())
+    with pytest.raises(PolicyRefused, match="never_send"):
+        run.predict(tables(), policies={"shop": cn.Policy(never_send=("PLAIN",))})
+    few = {name: table.take(np.arange(3)) for name, table in tables().items()}
+    assert len(run.predict(few, policies={"shop": cn.Policy(minimum_shared_rows=100)})) == 3
+
+
+def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> None:
+    def module() -> nn.Module:
+        return nn.Sequential(mlp((2, 8, 4), seed=3), SeededDropout(0.5))
+
+    config = cn.SplitNN(epochs=4, batch_size=32, patience=0)
+    whole = cn.simulate(config, tables(), modules={"shop": module()})
+    with pytest.MonkeyPatch.context() as patch:
+        original = Session.next_step
+
+        def failing(session: Session) -> None:
+            original(session)
+            if session.step == 11:
+                raise ZeroDivisionError
+
+        patch.setattr(Session, "next_step", failing)
+        with pytest.raises(RoleFailed):
+            cn.simulate(config, tables(), modules={"shop": module()}, folder=tmp_path / "run")
+    resumed = cn.simulate(config, tables(), modules={"shop": module()}, folder=tmp_path / "run")
+    for party, part in whole.parts.items():
+        for name, value in part.tensors.items():
+            assert torch.equal(value, resumed.parts[party].tensors[name])

@@ -9,6 +9,7 @@ from colonnade.nn import (
     Learner,
     SeededDropout,
     balanced_weights,
+    find_dropouts,
     make_optimiser,
     mlp,
     reseed_dropout,
@@ -38,10 +39,10 @@ def test_initial_weights_lie_within_torchs_bounds() -> None:
 def test_dropout_repeats_by_seed_and_is_silent_in_evaluation() -> None:
     network = mlp((6, 50, 50, 3), seed=0, dropout=0.4, activate_output=True)
     values = torch.ones(8, 6)
-    reseed_dropout(network, 9)
+    reseed_dropout(find_dropouts([network]), 9)
     first = network(values)
     assert not torch.equal(first, network(values))
-    reseed_dropout(network, 9)
+    reseed_dropout(find_dropouts([network]), 9)
     assert torch.equal(first, network(values))
     network.eval()
     assert torch.equal(network(values), network(values))

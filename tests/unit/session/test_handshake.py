@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.session.toys import Answer, Ask, Play, helper, method, plan
 
 from colonnade.errors import ConfigError, FrameRefused, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused
 from colonnade.ledger import compare
 from colonnade.messages import PLAIN, message
 from colonnade.session import Evaluate, Policy, Result, handshake
 from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
-from tests.unit.session.toys import Answer, Ask, Play, helper, method, plan
 
 
 def changed_hello(monkeypatch: pytest.MonkeyPatch, who: str, /, **changes: Any) -> None:

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.session.toys import Ask, Play, helper, lead, method, plan
 
 from colonnade.errors import ConfigError, PeerFailed, PolicyRefused
 from colonnade.launch.files import read_party_home
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session import CONTROL, Policy, Result
-from tests.unit.session.toys import Ask, Play, helper, lead, method, plan
 
 HEAD = """\
 [party]
@@ -71,9 +72,9 @@ def test_rules_that_are_met_refuse_nothing(tmp_path: Path) -> None:
 def test_the_line_is_that_of_the_rule_and_not_of_a_key_elsewhere(tmp_path: Path) -> None:
     folder = tmp_path / "bank"
     folder.mkdir()
-    (folder / "party.toml").write_text(
-        '[table]\nsource = "a.csv"\nid = "methods"\n[policy]\npartners = [\n  "telco",\n]\nmethods = ["x"]\n[party]\nname = "bank"\n'
-    )
+    table, party = '[table]\nsource = "a.csv"\nid = "methods"\n', '[party]\nname = "bank"\n'
+    rules = '[policy]\npartners = [\n  "telco",\n]\nmethods = ["x"]\n'
+    (folder / "party.toml").write_text(table + rules + party)
     with pytest.raises(PolicyRefused, match=r"party\.toml, line 8\)"):
         read_party_home(folder).policy.check_run("bank", "toy", [], [])
     with pytest.raises(PolicyRefused, match=r"party\.toml, line 5\)"):
@@ -81,7 +82,7 @@ def test_the_line_is_that_of_the_rule_and_not_of_a_key_elsewhere(tmp_path: Path)
 
 
 def test_never_send_holds_at_every_send_even_without_the_check_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.session.play._check_policy", lambda session, holding: None)
+    monkeypatch.setattr(sys.modules["colonnade.session.play"], "_check_policy", lambda session, holding: None)
     played = Play(policies={"bank": Policy(never_send=("PLAIN",))})
     outcomes = played.run()
     assert isinstance(outcomes["bank"], PolicyRefused)
@@ -93,7 +94,7 @@ def test_never_send_holds_at_every_send_even_without_the_check_before(monkeypatc
 
 
 def test_never_send_holds_for_a_message_that_is_sent_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.session.play._check_policy", lambda session, holding: None)
+    monkeypatch.setattr(sys.modules["colonnade.session.play"], "_check_policy", lambda session, holding: None)
     outcomes = Play(policies={"shop": Policy(never_send=("MASKED",))}).run()
     assert isinstance(outcomes["shop"], PolicyRefused)
     assert isinstance(outcomes["bank"], PeerFailed)

@@ -64,7 +64,7 @@ def assert_sound_ledgers(run: Run) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    from tests.unit.session.conftest import Trial
+    from tests.unit.session.trials import Trial
 
     known: dict[str, Run] = {}
 

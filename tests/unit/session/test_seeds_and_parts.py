@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from tests.unit.session.toys import Play
 
 from colonnade.errors import CheckpointBroken
 from colonnade.session import MetricsLog, ModelPart, derive_seed, highest_common, write_json, write_whole
-from tests.unit.session.toys import Play
 
 
 def test_seeds_differ_by_seed_purpose_and_counter() -> None:
@@ -44,7 +44,10 @@ def test_shared_seeds_are_shared_and_own_seeds_are_not() -> None:
     sessions = played.sessions.values()
     assert len({session.seed("batches", 3) for session in sessions}) == 1
     assert len({session.own_seed("encoder") for session in sessions}) == 3
-    assert len({session.own_seed("dropout", 1) for session in sessions} | {one.seed("dropout", 1) for one in sessions}) == 4
+    assert (
+        len({session.own_seed("dropout", 1) for session in sessions} | {one.seed("dropout", 1) for one in sessions})
+        == 4
+    )
 
 
 def sample() -> ModelPart:
@@ -96,7 +99,9 @@ def test_every_changed_value_of_the_document_is_found(tmp_path: Path) -> None:
         ModelPart.load(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"3", b"\xff\xfe", b'{"format": 2}', b'{"format": true}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b"3", b"\xff\xfe", b'{"format": 2}', b'{"format": true}']
+)
 def test_a_document_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
     sample().save(tmp_path)
     (tmp_path / "part.json").write_bytes(content)
@@ -169,7 +174,11 @@ def test_metrics_are_rewound_to_a_step_and_a_torn_line_is_forgotten(tmp_path: Pa
     again = MetricsLog(path)
     assert again.lines == log.lines
     again.rewind("train", 2)
-    assert [(line["stage"], line["step"]) for line in MetricsLog(path).lines] == [("train", 1), ("train", 2), ("other", 9)]
+    assert [(line["stage"], line["step"]) for line in MetricsLog(path).lines] == [
+        ("train", 1),
+        ("train", 2),
+        ("other", 9),
+    ]
     again.record("train", 3, {"loss": 0.5})
     assert MetricsLog(path).lines == again.lines
     path.write_bytes(b"not json\n" + path.read_bytes())

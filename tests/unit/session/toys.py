@@ -56,7 +56,9 @@ def helper(session: Session, holding: Holding, config: Any) -> Result:
 RoleCode = Callable[[Session, Holding, Any], Any]
 
 
-def method(lead_code: RoleCode = lead, helper_code: RoleCode = helper, messages: tuple[type, ...] = (Ask, Answer)) -> Method:
+def method(
+    lead_code: RoleCode = lead, helper_code: RoleCode = helper, messages: tuple[type, ...] = (Ask, Answer)
+) -> Method:
     return Method(
         name="toy",
         title="Toy",
@@ -105,9 +107,7 @@ class Play:
         for name in self.parties:
             own_plan, own_method = self.plans.get(name, plan(self.parties)), self.methods.get(name, method())
             links = {
-                peer: hub.link(name, peer)
-                for peer in self.parties
-                if peer != name and self.parties[0] in (name, peer)
+                peer: hub.link(name, peer) for peer in self.parties if peer != name and self.parties[0] in (name, peer)
             }
             party = Party(
                 name,

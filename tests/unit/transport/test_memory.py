@@ -180,7 +180,7 @@ def test_busy_parties_are_never_taken_for_a_deadlock() -> None:
     names = ["a", "b", "c", "d"]
     hub = MemoryHub(names)
     stop_at = time.monotonic() + 2.0
-    rounds = {name: 0 for name in names}
+    rounds = dict.fromkeys(names, 0)
 
     def play(name: str) -> int:
         rng = random.Random(5)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from colonnade.data import LabelEncoder, TableEncoder, batches
-from colonnade.errors import ConfigError, TrainingFailed
+from colonnade.errors import ConfigError, TrainingFailed, WrongContent
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, EpochVerdict
 from colonnade.methods.splitnn.network import (
@@ -25,7 +25,7 @@ from colonnade.methods.splitnn.network import (
     width_of,
 )
 from colonnade.methods.splitnn.predict import gather_outputs, make_scores, send_held_out
-from colonnade.nn import Learner, balanced_weights, reseed_dropout, supervised_loss
+from colonnade.nn import Learner, balanced_weights, find_dropouts, reseed_dropout, supervised_loss
 from colonnade.session import Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder"]
@@ -44,13 +44,13 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
     peer.send(CutWidth(width))
 
     learner = _learner({"encoder": encoder}, config)
+    dropouts = find_dropouts([encoder])
     progress = _Progress.begin(session, learner, config, len(holding.split.train))
     while not progress.is_over:
         for rows in progress.batches_left(session, holding.split.train, config):
             session.next_step()
             learner.zero_gradients()
-            if config.dropout:
-                reseed_dropout(encoder, session.own_seed("dropout", session.step))
+            reseed_dropout(dropouts, session.own_seed("dropout", session.step))
             activations = encoder(features[rows])
             peer.send(CutActivations(activations))
             activations.backward(peer.receive(CutGradient, values=(len(rows), width)).values)
@@ -95,14 +95,13 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     encoder = modules.get("encoder")
 
     learner = _learner(modules, config)
+    dropouts = find_dropouts(modules.values())
     progress = _Progress.begin(session, learner, config, len(split.train))
     while not progress.is_over:
         for rows in progress.batches_left(session, split.train, config):
             session.next_step()
             learner.zero_gradients()
-            if config.dropout:
-                for name, module in modules.items():
-                    reseed_dropout(module, session.own_seed(f"dropout/{name}", session.step))
+            reseed_dropout(dropouts, session.own_seed("dropout", session.step))
             own = encoder(features[rows]) if encoder is not None and features is not None else None
             cuts = [
                 peer.receive(CutActivations, values=(len(rows), width)).values.to(dtype).requires_grad_()
@@ -254,7 +253,7 @@ def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor)
 def _announced_width(announcement: CutWidth, peer: str) -> int:
     # A hostile width would make us build a head of any size.
     if not 1 <= announcement.width <= 2**16:
-        raise ConfigError(f"'{peer}' announces a cut width of {announcement.width}; 1 to 65536 are accepted.")
+        raise WrongContent(f"'{peer}' announces a cut width of {announcement.width}; 1 to 65536 are accepted.")
     return announcement.width
 
 
