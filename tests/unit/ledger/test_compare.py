@@ -201,3 +201,20 @@ def test_a_greeting_nobody_heard_before_a_restart_is_no_disagreement(books: Any,
         return entries
 
     both_ways(bank, rewritten(shop, forge), "did not record sending")
+
+
+def test_a_ledger_cut_back_to_an_earlier_closing_is_found(finished: Any) -> None:
+    """A run that was closed but lost its result is taken up again, so one ledger may hold two closings.
+
+    Cut back to the first, it is a sound ledger by itself; only the peer's ledger shows that more happened.
+    """
+    finished.open()
+    finished.exchange(1, incarnation=1)
+    finished.close(incarnation=1)
+    bank, shop = finished.ledgers()
+    compare(bank, shop)
+    lines = bank._content.splitlines(keepends=True)
+    first = next(entry.index for entry in bank.entries if entry.kind == "closed")
+    cut = Ledger(b"".join(lines[: first + 1]), "cut")
+    cut.verify()
+    both_ways(cut, shop, "did not record")

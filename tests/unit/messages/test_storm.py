@@ -14,7 +14,7 @@ def test_a_hundred_thousand_mutated_frames_do_nothing_but_get_refused() -> None:
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.unit.messages.storm"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
         capture_output=True,
         text=True,
         timeout=240,
