@@ -172,11 +172,15 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
 
     >>> did_you_mean("epoch", ["epochs", "seed"])
     "Did you mean 'epochs'?"
+    >>> did_you_mean("lable", ["label", "table"])
+    "Did you mean 'label'?"
     >>> did_you_mean("zzz", ["b", "a"])
     'Known: a, b.'
     """
     names = sorted(known)
-    close = get_close_matches(given, names, n=1, cutoff=0.6)
+    close = get_close_matches(given, names, n=3, cutoff=0.6)
     if close:
-        return f"Did you mean '{close[0]}'?"
+        # Swapped letters are the likeliest slip, though difflib does not count them so.
+        likeliest = max(close, key=lambda name: sorted(name) == sorted(given))
+        return f"Did you mean '{likeliest}'?"
     return f"Known: {', '.join(names)}." if names else "There are none to choose from."

@@ -214,7 +214,7 @@ RUN_TOML = [
         "the loss runs away",
         ', feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "plain"\n\n[config]\n',
         ' }\n[config]\noptimiser = "SGD"\nlearning_rate = 1e30\n',
-        "no longer a number",
+        "Training diverged",
         "Lower learning_rate",
         code=TRAINING,
     ),

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes
-from colonnade.errors import ConfigError, LedgerBroken
+from colonnade.errors import ConfigError
 from colonnade.launch.folder import RunFolder
 from colonnade.ledger import Ledger, compare
 
@@ -79,10 +79,7 @@ def _ledgers(paths: list[Path]) -> list[Ledger]:
 def _verified(ledgers: list[Ledger]) -> dict[str, Ledger]:
     """Return whole and agreeing ledgers by their parties; raise LedgerBroken, with the file's name, otherwise."""
     for ledger in ledgers:
-        try:
-            ledger.verify()
-        except LedgerBroken as error:
-            raise error if ledger.name in str(error) else type(error)(f"{ledger.name}: {error}") from None
+        ledger.verify()
     for first, second in combinations(ledgers, 2):
         compare(first, second)
     return {ledger.entries[0].content["party"]: ledger for ledger in ledgers}

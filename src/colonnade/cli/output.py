@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +22,7 @@ __all__ = [
     "make_app",
     "print_json",
     "print_table",
+    "program",
     "readable_bytes",
     "say",
     "shown_progress",
@@ -72,6 +75,11 @@ def say(text: str) -> None:
     """Tell the user something that is not data."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def program() -> str:
+    """Return what to type for this command: its name where the shell finds it, else the path it was called by."""
+    return "colonnade" if shutil.which("colonnade") else os.path.relpath(sys.argv[0])
 
 
 def print_json(document: Any) -> None:

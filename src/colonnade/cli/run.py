@@ -14,6 +14,7 @@ from colonnade.cli.output import (
     make_app,
     print_json,
     print_table,
+    program,
     readable_bytes,
     say,
     shown_progress,
@@ -138,8 +139,8 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         )
     tables = " ".join(f"--table {party}={(new_rows or {}).get(party, 'FILE')}" for party in run.plan.parties)
     typer.echo(f"\nReport:  {run.folder}/report.html")
-    typer.echo(f"Ledgers: colonnade audit verify {run.folder}")
-    typer.echo(f"Score:   colonnade predict {run.folder} {tables}")
+    typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
+    typer.echo(f"Score:   {program()} predict {run.folder} {tables}")
 
 
 _SHOWN = {

@@ -63,7 +63,8 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
             words += times if isinstance(cell, str) and not is_number_text(cell) else 0
     _refuse_unusable(counts, where)
 
-    is_text = override is None and set(counts) == {"text"} and words > 0
+    # A few words among numbers are more likely a slip ("unknown", "n/a") than names that happen to be digits.
+    is_text = override is None and set(counts) == {"text"} and 2 * words >= counts["text"]
     if override == "categorical" or is_text:
         texts = np.array([*(None if cell is None else text_of(cell) for cell in cells), None], dtype=object)
         return "categorical", texts[codes]

@@ -116,7 +116,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         values = validate_data(self, matrix, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
         tables = {party: self._tables(values)[party] for party in self.run_.plan.parties}
-        return self.run_.predict(tables).set_index("id").sort_index()
+        return self.run_.predict(tables).set_index("row").sort_index()
 
     def _assigned_columns(self) -> dict[str, list[int]]:
         """Return column positions by party; without an assignment, halves of the matrix."""

@@ -57,4 +57,7 @@ def predict_in_threads(
     }
     outcome = play_in_threads(run.method, plan, config, parties, holdings)
     party, scores = next((name, found.scores) for name, found in outcome.results.items() if found.scores is not None)
-    return scores, tables[party].take(aligned[party].positions)
+    # In the order of the label holder's own table, as people expect; the agreed order looks random to them.
+    order = np.argsort(aligned[party].positions)
+    values = replace(scores, rows=scores.rows[order], values=scores.values[order])
+    return values, tables[party].take(aligned[party].positions[order])

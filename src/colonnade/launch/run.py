@@ -78,7 +78,7 @@ class Run:
         import pandas as pd
 
         scores, table = predict_in_threads(self, tables, modules, policies)
-        frame = pd.DataFrame({"id": table.ids})
+        frame = pd.DataFrame({table.id_column: table.ids})
         if scores.task == "regression":
             frame["prediction"] = scores.values
             return frame

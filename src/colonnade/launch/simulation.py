@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +122,7 @@ def simulate_plan(
 
     evaluations = {"together": evaluation_of(outcome)}
     if compare:
-        evaluations |= compare_with_baselines(method, plan, config, holdings, _play_alone)
+        evaluations |= compare_with_baselines(method, plan, config, holdings, partial(_play_alone, observer))
     run = Run(
         plan=plan,
         method=method,
@@ -172,7 +173,12 @@ def _described(holding: Holding) -> dict[str, Any]:
     return holding.table.describe() | {"shared_rows": len(holding.aligned), "digest": holding.table.digest()}
 
 
-def _play_alone(method: Method, plan: RunPlan, config: Any, party: str, holding: Holding) -> Evaluation | None:
+def _play_alone(
+    observer: Observer | None, method: Method, plan: RunPlan, config: Any, party: str, holding: Holding
+) -> Evaluation | None:
     """Train with one party only; nothing crosses."""
     solo = replace(plan, roles={method.lead: (party,)})
-    return evaluation_of(play_in_threads(method, solo, config, {party: Party(party)}, {party: holding}))
+    # Shown as what it is: not the run itself, and not to be taken for its start.
+    relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
+    played = play_in_threads(method, solo, config, {party: Party(party)}, {party: holding}, observer=relabelled)
+    return evaluation_of(played)

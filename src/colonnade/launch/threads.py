@@ -69,6 +69,8 @@ def play_in_threads(
     }
     results: dict[str, Result] = {}
     errors: list[BaseException] = []
+    # Not Thread.join: once interrupted, it takes a running thread for a finished one (Python 3.11).
+    ended = {name: threading.Event() for name in sessions}
 
     def run_party(name: str) -> None:
         try:
@@ -77,20 +79,26 @@ def play_in_threads(
             errors.append(error)
         finally:
             hub.leave(name)
+            ended[name].set()
 
     threads = [threading.Thread(target=run_party, args=(name,), name=f"party {name}", daemon=True) for name in sessions]
     with _fair_share_of_cores(len(threads)):
         for thread in threads:
             thread.start()
         try:
-            for thread in threads:
-                thread.join()
+            for event in ended.values():
+                event.wait()
         except KeyboardInterrupt:
             # Wake everyone so that ledgers get their last mark, then let the interrupt go on.
             hub.stop("The user interrupted the run.")
-            for thread in threads:
-                thread.join(timeout=5)
+            for event in ended.values():
+                event.wait(timeout=5)
             raise
+        finally:
+            # An ended party's thread has nothing left to do; this only waits until it is gone from the process.
+            for name, thread in zip(sessions, threads, strict=True):
+                if ended[name].is_set():
+                    thread.join(timeout=5)
     if errors:
         raise next((error for error in errors if not isinstance(error, PeerFailed | PeerLost)), errors[0])
     if len(results) < len(sessions):

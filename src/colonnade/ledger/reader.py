@@ -37,7 +37,7 @@ class Ledger:
 
     >>> from colonnade.ledger import LedgerWriter
     >>> writer = LedgerWriter()
-    >>> writer.mark("opened", party="bank"); writer.mark("closed")
+    >>> writer.mark("opened", party="bank", digest="…"); writer.mark("closed")
     >>> ledger = writer.read(); ledger.verify(); len(ledger.entries)
     2
     """
@@ -70,6 +70,8 @@ class Ledger:
         for index, line in enumerate(lines):
             try:
                 entry = parse_line(line, index, previous)
+            except LedgerBroken as error:
+                raise LedgerBroken(f"{self.name}: {error}") from None
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise LedgerBroken(f"Entry {index} of {self.name} is not a ledger line.") from None
             entries.append(entry)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.errors import ConfigError, DeclarationError
+from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, declaration_of
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import RunPlan
@@ -112,9 +112,7 @@ class Method:
         known = {role.name: role for role in self.roles}
         for name in plan.roles:
             if name not in known:
-                raise ConfigError(
-                    f"The method {self.name} has no role '{name}'. Its roles are {', '.join(sorted(known))}."
-                )
+                raise ConfigError(f"The method {self.name} has no role '{name}'. {did_you_mean(name, known)}")
         for role in self.roles:
             count = len(plan.roles.get(role.name, ()))
             if count < role.at_least or (role.at_most is not None and count > role.at_most):

@@ -46,7 +46,9 @@ class ModelPart:
 
         document = read_json(folder / f"{name}.json")
         if not isinstance(document, dict) or document.pop("format", None) != _FORMAT:
-            raise CheckpointBroken(f"{folder / name}.json has an unknown format. It was written by another version.")
+            raise CheckpointBroken(
+                f"{folder / name}.json has an unknown format. It was written by another version; train again."
+            )
         path = folder / f"{name}.safetensors"
         tensors_digest = document.pop("sha256", None)
         if document.pop("document_sha256", None) != _digest_of(document):

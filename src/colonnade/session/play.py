@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, ConfigError, RoleFailed
+from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError
 from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.session import Session
@@ -42,6 +42,12 @@ def play(session: Session, holding: Holding, config: Any) -> Result:
     except ColonnadeError as error:
         say_failed(session, error)
         raise
+    except OSError as error:
+        say_failed(session, error)
+        raise RunFolderError(
+            f"'{session.party}' could not write to its run folder at step {session.step} ({error.strerror}). "
+            "Free some space or correct the permissions, then run the same command again: it resumes."
+        ) from error
     except Exception as error:
         say_failed(session, error)
         raise RoleFailed(

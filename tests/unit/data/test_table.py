@@ -86,7 +86,7 @@ def test_arrays_are_read_only() -> None:
         (pd.to_timedelta([12, 24, None], unit="h"), "numeric", [0.5, 1, np.nan]),
         ([None, None, None], "numeric", [np.nan] * 3),
         (["", " ", None], "numeric", [np.nan] * 3),
-        (["1_000", "2", "3"], "categorical", ["1_000", "2", "3"]),
+        (["1_000", "2_000", "3"], "categorical", ["1_000", "2_000", "3"]),
         (["a", None, "\t"], "categorical", ["a", None, None]),
         (pd.Categorical([1, 2, None]), "categorical", ["1", "2", None]),
         ([UUID(int=1), UUID(int=2), None], "categorical", [str(UUID(int=1)), str(UUID(int=2)), None]),
@@ -108,6 +108,15 @@ def test_object_and_string_storage_are_read_alike() -> None:
         column, read = one_column(pd.Series(["a", None, "b"], dtype=dtype))
         assert column == Column("x", "categorical", 1, 2)
         assert read.tolist() == ["a", None, "b"]
+
+
+def test_a_few_words_among_numbers_are_a_slip_until_the_user_says_otherwise() -> None:
+    cells = ["31", "44", "unknown", "27"]
+    assert "3 numbers, 1 texts" in refused(pd.DataFrame({"id": range(4), "x": cells}))
+    assert (
+        PartyTable(pd.DataFrame({"id": range(4), "x": cells}), id="id", types={"x": "categorical"}).columns[0].distinct
+        == 4
+    )
 
 
 def test_an_override_to_categorical_makes_text_of_everything() -> None:

@@ -250,4 +250,4 @@ def test_a_line_no_ledger_writes_is_refused_even_when_its_hash_is_right(line: st
     body = line.encode(errors="surrogateescape")
     digest = hashlib.sha256(GENESIS.encode() + body).hexdigest().encode()
     with pytest.raises(LedgerBroken):
-        Ledger(body + b',"hash":"' + digest + b'"}\n', "forged").verify()
+        Ledger(body + b',"hash":"' + digest + b'"}\n', "forged").verify_chain()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.data import AlignedRows
+from colonnade.data import AlignedRows, Split
 from colonnade.messages import MASKED, PLAIN, message
 from colonnade.session import Holding, Method, Party, Policy, Result, Role, RunPlan, Session, play
 from colonnade.transport import MemoryHub
@@ -79,7 +79,8 @@ def plan(parties: Iterable[str] = ("bank", "shop"), **changes: Any) -> RunPlan:
 
 
 def holding(rows: int = 100) -> Holding:
-    return Holding(None, AlignedRows(np.arange(rows), np.empty(0, np.int64), "none"), None)  # type: ignore[arg-type]
+    nothing = np.empty(0, np.int64)
+    return Holding(None, AlignedRows(np.arange(rows), nothing, "none"), Split(np.arange(rows), nothing, nothing))  # type: ignore[arg-type]
 
 
 @dataclass

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from colonnade.data import LabelEncoder, TableEncoder, batches
-from colonnade.errors import ConfigError, TrainingFailed, WrongContent
+from colonnade.errors import ConfigError, TrainingFailed, WrongContent, did_you_mean
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, EpochVerdict
 from colonnade.methods.splitnn.network import (
@@ -36,6 +36,7 @@ Rows = np.ndarray[Any, Any]
 def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play a party that brings columns."""
     peer = session.channel("label_holder")
+    _check_encoders(session, config)
     table_encoder, features = _own_features(session, holding, config)
     if features is None:
         raise ConfigError(f"'{session.party}' has no usable feature columns. Check its table and its drop list.")
@@ -52,6 +53,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
             learner.zero_gradients()
             reseed_dropout(dropouts, session.own_seed("dropout", session.step))
             activations = encoder(features[rows])
+            _check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
             activations.backward(peer.receive(CutGradient, values=(len(rows), width)).values)
             learner.step()
@@ -72,6 +74,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
 def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play the party that brings the labels."""
     peers = session.channels("feature_holder")
+    _check_encoders(session, config)
     split, positions = holding.split, holding.aligned.positions
     if holding.table.labels is None:
         raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
@@ -110,6 +113,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             # Our own encoder learns only after the gradients are on their way, so that the peers need not wait for it.
             own_cut = [] if own is None else [own.detach().requires_grad_()]
             loss = supervised_loss(task, head(merge(config, [*own_cut, *cuts])), targets[rows], class_weights)
+            _check_finite(loss.item(), session)
             loss.backward()  # type: ignore[no-untyped-call]
             for peer, cut in zip(peers, cuts, strict=True):
                 peer.send(CutGradient(_gradient_of(cut)))
@@ -173,11 +177,7 @@ class _Progress:
         self, session: Session, config: SplitNN, training_loss: float, validation_loss: float | None
     ) -> EpochVerdict:
         """Decide on this epoch's weights and on going on; only the label holder can."""
-        if not math.isfinite(training_loss) or not math.isfinite(validation_loss or 0.0):
-            raise TrainingFailed(
-                f"The loss at '{session.party}' is no longer a number in epoch {self.epoch + 1}. "
-                "Lower learning_rate and run again."
-            )
+        _check_finite(validation_loss or 0.0, session)
         values = {"epoch": self.epoch + 1, "training_loss": training_loss}
         is_best = True
         if validation_loss is not None:
@@ -225,6 +225,22 @@ def _own_features(
     return encoder, encode(config, encoder, holding.table, positions)
 
 
+def _check_finite(value: float, session: Session) -> None:
+    if not math.isfinite(value):
+        raise TrainingFailed(
+            f"Training diverged: '{session.party}' no longer gets numbers at step {session.step}. "
+            "Lower learning_rate and run again."
+        )
+
+
+def _check_encoders(session: Session, config: SplitNN) -> None:
+    for party in config.encoders:
+        if party not in session.plan.parties:
+            raise ConfigError(
+                f"[config.encoders.{party}] is for no party of this run. {did_you_mean(party, session.plan.parties)}"
+            )
+
+
 def _gradient_of(cut: torch.Tensor) -> torch.Tensor:
     # A head whose every unit is dead passes nothing back.
     return torch.zeros_like(cut) if cut.grad is None else cut.grad
@@ -245,7 +261,8 @@ def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor)
         return balanced_weights(targets, len(labels.classes)).to(dtype_of(config))
     if len(config.class_weights) != len(labels.classes):
         raise ConfigError(
-            f"config.class_weights has {len(config.class_weights)} entries for {len(labels.classes)} classes."
+            f"config.class_weights has {len(config.class_weights)} entries for {len(labels.classes)} classes. "
+            "Give one weight per class, in the order of the sorted classes."
         )
     return torch.tensor(config.class_weights, dtype=dtype_of(config))
 
