@@ -286,6 +286,9 @@ def _check_names(
 
 def _read_ids(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[np.object_]:
     """Return ids as Python ints or strings, all of one kind, none missing, none twice."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu" and override != "categorical":
+        # Plain integers, the common case, need no look at each cell.
+        return _refuse_repeats(series.to_numpy().astype(object), name=name, column=column)
     cells = cells_of(series)
     missing = cells.count(None)
     if missing:
@@ -303,7 +306,10 @@ def _read_ids(series: pd.Series[Any], *, name: str, column: str, override: Kind 
         )
     array = np.empty(len(ids), dtype=object)
     array[:] = _one_form(ids, name=name, column=column, override=override)
+    return _refuse_repeats(array, name=name, column=column)
 
+
+def _refuse_repeats(array: npt.NDArray[np.object_], *, name: str, column: str) -> npt.NDArray[np.object_]:
     index = pd.Index(array, dtype=object)
     repeats = index.duplicated(keep=False)
     if repeats.any():
@@ -352,6 +358,8 @@ def _one_form(ids: Sequence[Any], *, name: str, column: str, override: Kind | No
 def _read_labels(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[Any]:
     """Return labels as bool, int64, float64 or text, none missing and not all the same."""
     where = f"The label column '{column}' of {name}"
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind == "i" and override is None:
+        return _refuse_constant(series.to_numpy(np.int64, copy=True), where)
     cells = cells_of(series)
     missing = cells.count(None)
     if missing == len(cells):
@@ -362,8 +370,12 @@ def _read_labels(series: pd.Series[Any], *, name: str, column: str, override: Ki
     kind, values = read_column(series, where=where, override=override)
     if override is None:
         kind, values = _narrow_labels(cells, kind, values)
+    return _refuse_constant(values, where)
+
+
+def _refuse_constant(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if len(pd.unique(values)) < 2:
-        raise TableError(f"{where} has the same value in all {len(cells)} rows. A model needs at least two.")
+        raise TableError(f"{where} has the same value in all {len(values)} rows. A model needs at least two.")
     return values
 
 

@@ -91,6 +91,8 @@ class RunFolder:
             "alignment": run.alignment,
             "rows": run.rows,
             "parties": list(run.plan.parties),
+            # A resumed ledger may hold more than one closing; this says which was the last.
+            "heads": {party: ledger.head for party, ledger in run.ledgers.items()},
             "evaluations": {name: evaluation for name, evaluation in found.items() if name in _NOT_A_PARTYS},
         }
         write_json(self.path / "simulation.json", about)
@@ -206,6 +208,14 @@ class RunFolder:
             if folder.name not in found:
                 raise LedgerBroken(
                     f"The ledger of '{folder.name}' is missing from {folder}. Restore it, or do not rely on this run."
+                )
+        heads = read_json(self.path / "simulation.json")["heads"] if (self.path / "simulation.json").exists() else {}
+        for party, head in heads.items():
+            found[party].verify()
+            if found[party].head != head:
+                raise LedgerBroken(
+                    f"The ledger of '{party}' in {self.path} is not the one the run ended with. It was cut off at an "
+                    "earlier end or replaced; do not rely on this run's report."
                 )
         if not found:
             raise RunFolderError(f"{self.path} holds no ledgers. Give the folder of one run, such as runs/churn.")

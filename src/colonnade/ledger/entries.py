@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from colonnade.errors import LedgerBroken
 
-__all__ = ["GENESIS", "Direction", "Entry", "chain", "parse_line"]
+__all__ = ["GENESIS", "Direction", "Entry", "chain", "chain_members", "members", "parse_line"]
 
 GENESIS = "0" * 64
 """What stands in for the hash before the first line."""
@@ -62,9 +62,19 @@ class Entry:
         return self.kind in ("sent", "received")
 
 
+def members(content: dict[str, Any]) -> str:
+    """Return the members of a JSON object, without its braces."""
+    return _ENCODER.encode(content)[1:-1]
+
+
 def chain(previous: str, content: dict[str, Any]) -> tuple[bytes, str]:
     """Return the line for this content, and its hash."""
-    body = _ENCODER.encode(content)[:-1].encode()
+    return chain_members(previous, members(content))
+
+
+def chain_members(previous: str, text: str) -> tuple[bytes, str]:
+    """Return the line with these members, written out, and its hash."""
+    body = f"{{{text}".encode()
     digest = hashlib.sha256(previous.encode() + body).hexdigest()
     return body + b',"hash":"' + digest.encode() + b'"}\n', digest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
@@ -10,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from colonnade.errors import LedgerBroken
-from colonnade.ledger.entries import GENESIS, Direction, chain
+from colonnade.errors import LedgerBroken, RunFolderError
+from colonnade.ledger.entries import GENESIS, Direction, chain_members, members
 from colonnade.ledger.reader import Ledger
 from colonnade.messages import Declaration, Header
 
@@ -36,6 +37,7 @@ class LedgerWriter:
         self._count = self._size = 0
         self._head = GENESIS
         self._synced = time.monotonic()
+        self._fixed: dict[tuple[object, ...], str] = {}
         # The owner may write a failure mark while another thread of the same party is still sending.
         self._lock = threading.Lock()
         if path is not None:
@@ -53,26 +55,23 @@ class LedgerWriter:
         """Record an event in the life of the run, and make everything so far durable."""
         if kind in ("sent", "received"):
             raise ValueError("messages are recorded by message()")
-        self._append({"kind": kind, **content})
+        self._append(members({"kind": kind, **content}))
         self.sync()
 
     def message(
         self, direction: Direction, peer: str, declaration: Declaration, header: Header, shapes: dict[str, Any]
     ) -> None:
         """Record one message, before it is sent or before its content is used."""
+        # Most of a line is the same for every message of its kind, and numbers need no escaping.
+        kind = (direction, peer, declaration.schema, header.context, *shapes.items())
+        fixed = self._fixed.get(kind)
+        if fixed is None:
+            front: dict[str, Any] = {"kind": direction, "peer": peer, "message": declaration.name}
+            front |= {"protection": declaration.protection.value, "connection": header.context.hex(), "shapes": shapes}
+            fixed = self._fixed[kind] = members(front)
         self._append(
-            {
-                "kind": direction,
-                "peer": peer,
-                "message": declaration.name,
-                "protection": declaration.protection.value,
-                "step": header.step,
-                "connection": header.context.hex(),
-                "sequence": header.sequence,
-                "shapes": shapes,
-                "bytes": header.body_bytes,
-                "payload": header.payload.hex(),
-            }
+            f'{fixed},"step":{header.step},"sequence":{header.sequence},"bytes":{header.body_bytes},'
+            f'"payload":"{header.payload.hex()}"'
         )
         if time.monotonic() - self._synced > _SYNC_SECONDS:
             self.sync()
@@ -96,10 +95,10 @@ class LedgerWriter:
             return Ledger.read(self._path)
         return Ledger(bytes(self._memory), "in memory")
 
-    def _append(self, content: dict[str, Any]) -> None:
+    def _append(self, text: str) -> None:
         with self._lock:
             now = datetime.now(UTC).isoformat(timespec="microseconds")
-            line, head = chain(self._head, {"index": self._count, "time": now, **content})
+            line, head = chain_members(self._head, f'"index":{self._count},"time":"{now}",{text}')
             if self._file is not None:
                 self._write_line(self._file, line)
             elif self._path is None:
@@ -129,9 +128,21 @@ class LedgerWriter:
             ledger.verify_chain()
             self._count, self._head = len(ledger.entries), ledger.head
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        _take_alone(self._file, path)
         self._size = len(whole)
         if len(whole) != len(existing):
             os.ftruncate(self._file, len(whole))
         # Before the first line nothing was sent, and the first line must be the opening mark.
         if whole and len(whole) != len(existing):
             self.mark("recovered", dropped_bytes=len(existing) - len(whole))
+
+
+def _take_alone(file: int, path: Path) -> None:
+    """Refuse to write a ledger that another process is writing; the lock goes with the process, even a killed one."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        raise RunFolderError(
+            f"Another process is writing {path}. Wait until that run ends, or stop it, then run the same command again."
+        ) from None

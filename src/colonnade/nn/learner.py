@@ -52,13 +52,15 @@ class Learner:
     ) -> None:
         self.modules = dict(modules)
         parameters = [parameter for module in self.modules.values() for parameter in module.parameters()]
+        self._parameters = parameters
         self._optimiser = make_optimiser(optimiser, parameters, learning_rate, options) if parameters else None
         self._best: dict[str, torch.Tensor] | None = None
 
     def zero_gradients(self) -> None:
         """Forget the gradients of the last step."""
-        if self._optimiser is not None:
-            self._optimiser.zero_grad(set_to_none=True)
+        # What optimiser.zero_grad does, without its bookkeeping for profilers.
+        for parameter in self._parameters:
+            parameter.grad = None
 
     def step(self) -> None:
         """Apply the gradients."""
@@ -113,10 +115,9 @@ class Learner:
         if self._optimiser is None:
             return
         # Not load_state_dict: it casts every slot to the parameter's type, and then NAdam does not go on exactly.
-        parameters = [parameter for group in self._optimiser.param_groups for parameter in group["params"]]
         for key, value in {**_under("optimiser.", tensors), **document["optimiser"]}.items():
             index, _, slot = key.partition(".")
-            self._optimiser.state[parameters[int(index)]][slot] = value
+            self._optimiser.state[self._parameters[int(index)]][slot] = value
 
 
 def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -85,12 +85,13 @@ class Channel:
         self._policy.check_send(self.party, declaration)
         header, parts = seal(declaration, message, context=self._outgoing, sequence=self._sent_count, step=self._step())
         self._ledger.message("sent", self.peer, declaration, header, declaration.shapes(message))
+        # Recorded as sent, so its number is used up even if it does not get through.
+        self._sent_count += 1
+        self._sent_digest.update(header.payload)
         try:
             self._link.send(parts)
         except PeerLost as lost:
             raise self._explain(lost) from None
-        self._sent_count += 1
-        self._sent_digest.update(header.payload)
 
     def receive(self, message_class: type[M], **shapes: tuple[int, ...]) -> M:
         """Wait for the peer's next message, which must be of this class.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.data import PartyTable, align_by_equality, batches, canonical_id_bytes, split_rows
+from colonnade.data import PartyTable, align_by_equality, batches, canonical_id_bytes, order_ids, split_rows
 from colonnade.errors import AlignmentError, ConfigError
 
 seeds = st.integers(0, 2**63)
@@ -46,12 +46,34 @@ def test_alignment_is_the_intersection_in_an_order_free_of_row_order(
     assert shuffled["p0"].ids[again["p0"].positions].tolist() == orders[0]
 
 
-def test_the_agreed_order_is_by_hash_of_seed_and_id() -> None:
-    aligned = align_by_equality({"a": table([1, 2, 3, 4]), "b": table([4, 3, 2, 9])}, seed=7)
-    by_hash = sorted([2, 3, 4], key=lambda number: hashlib.sha256(b"7\x00" + canonical_id_bytes(number)).digest())
-    assert table([1, 2, 3, 4]).ids[aligned["a"].positions].tolist() == by_hash
+def test_the_agreed_order_of_texts_is_by_hash_of_seed_and_id() -> None:
+    aligned = align_by_equality({"a": table(["1", "2", "3", "4"]), "b": table(["4", "3", "2", "9"])}, seed=7)
+    by_hash = sorted(["2", "3", "4"], key=lambda text: hashlib.sha256(b"7\x00" + canonical_id_bytes(text)).digest())
+    assert table(["1", "2", "3", "4"]).ids[aligned["a"].positions].tolist() == by_hash
     assert aligned["a"].rest.tolist() == [0]
     assert aligned["a"].protocol == "plain equality (simulation only)"
+
+
+def test_the_agreed_order_of_numbers_is_fixed_for_ever() -> None:
+    """A known answer, computed with Python's own integers: both sides must get it on every platform."""
+    key = int.from_bytes(hashlib.sha256(b"7").digest()[:8], "little")
+
+    def mixed(number: int) -> int:
+        value = (number % 2**64) ^ key
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            value = ((value ^ (value >> shift)) * factor) % 2**64
+        return value ^ (value >> 31)
+
+    numbers = [5, -3, 0, 2**62, 17, -(2**63)]
+    assert np.array(numbers, dtype=object)[order_ids(np.array(numbers, dtype=object), 7)].tolist() == sorted(
+        numbers, key=mixed
+    )
+
+
+def test_numbers_beyond_64_bits_have_an_order_too() -> None:
+    numbers = np.array([2**70, 3, -(2**80)], dtype=object)
+    assert sorted(order_ids(numbers, 1).tolist()) == [0, 1, 2]
+    assert numbers[order_ids(numbers, 1)].tolist() == numbers[::-1][order_ids(numbers[::-1], 1)].tolist()
 
 
 def test_the_seed_changes_the_order() -> None:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
+import colonnade as cn
 from colonnade.errors import ConfigError, LedgerBroken, PolicyRefused, RunFolderError, TrainingFailed
 from colonnade.launch.folder import RunFolder, plan_from_json, plan_to_json
+from colonnade.ledger import Ledger, LedgerWriter
 from colonnade.session import RunPlan
 
 PLAN = RunPlan(name="churn", method="splitnn", roles={"label_holder": ("bank",), "feature_holder": ("shop",)})
@@ -151,3 +155,27 @@ def test_a_misspelt_run_is_suggested(tmp_path: Path) -> None:
     make_run(tmp_path / "churn", "first")
     with pytest.raises(RunFolderError, match="Did you mean 'churn'"):
         RunFolder(tmp_path / "chrun").load()
+
+
+def test_a_ledger_cut_back_to_an_earlier_end_is_found(tmp_path: Path) -> None:
+    """A run resumed after its goodbye closes its ledger twice; cut back to the first end, the chain looks whole."""
+    frame = pd.DataFrame({"id": range(60), "a": np.arange(60) % 7, "y": np.arange(60) % 2})
+    both = {
+        "bank": cn.PartyTable(frame, id="id", label="y"),
+        "shop": cn.PartyTable(frame.drop(columns="y").assign(a=frame["a"] * 2), id="id"),
+    }
+    cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    first = (tmp_path / "run/bank/ledger.jsonl").read_bytes()
+    (tmp_path / "run/simulation.json").unlink()
+    cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    RunFolder(tmp_path / "run").ledgers()
+    (tmp_path / "run/bank/ledger.jsonl").write_bytes(first)
+    Ledger(first, "cut").verify()
+    with pytest.raises(LedgerBroken, match="not the one the run ended with"):
+        RunFolder(tmp_path / "run").ledgers()
+
+
+def test_two_processes_cannot_write_one_ledger(tmp_path: Path) -> None:
+    with LedgerWriter(tmp_path / "ledger.jsonl"), pytest.raises(RunFolderError, match="Another process"):
+        LedgerWriter(tmp_path / "ledger.jsonl")
+    LedgerWriter(tmp_path / "ledger.jsonl").close()

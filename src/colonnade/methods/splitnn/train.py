@@ -32,6 +32,9 @@ __all__ = ["feature_holder", "label_holder"]
 
 Rows = np.ndarray[Any, Any]
 
+# What stands for the batch of a party without columns.
+_NOTHING = torch.empty(0)
+
 
 def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play a party that brings columns."""
@@ -48,14 +51,14 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
     dropouts = find_dropouts([encoder])
     progress = _Progress.begin(session, learner, config, len(holding.split.train))
     while not progress.is_over:
-        for rows in progress.batches_left(session, holding.split.train, config):
+        for (batch,) in progress.batches_left(session, holding.split.train, config, features):
             session.next_step()
             learner.zero_gradients()
             reseed_dropout(dropouts, session.own_seed("dropout", session.step))
-            activations = encoder(features[rows])
+            activations = encoder(batch)
             _check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
-            activations.backward(peer.receive(CutGradient, values=(len(rows), width)).values)
+            activations.backward(peer.receive(CutGradient, values=(len(batch), width)).values)
             learner.step()
             progress.keep_between_epochs(session, learner, config)
 
@@ -101,26 +104,27 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     dropouts = find_dropouts(modules.values())
     progress = _Progress.begin(session, learner, config, len(split.train))
     while not progress.is_over:
-        for rows in progress.batches_left(session, split.train, config):
+        for batch, wanted in progress.batches_left(session, split.train, config, features, targets):
             session.next_step()
             learner.zero_gradients()
             reseed_dropout(dropouts, session.own_seed("dropout", session.step))
-            own = encoder(features[rows]) if encoder is not None and features is not None else None
+            own = encoder(batch) if encoder is not None else None
             cuts = [
-                peer.receive(CutActivations, values=(len(rows), width)).values.to(dtype).requires_grad_()
+                peer.receive(CutActivations, values=(len(wanted), width)).values.to(dtype).requires_grad_()
                 for peer, width in zip(peers, peer_widths, strict=True)
             ]
             # Our own encoder learns only after the gradients are on their way, so that the peers need not wait for it.
             own_cut = [] if own is None else [own.detach().requires_grad_()]
-            loss = supervised_loss(task, head(merge(config, [*own_cut, *cuts])), targets[rows], class_weights)
-            _check_finite(loss.item(), session)
+            loss = supervised_loss(task, head(merge(config, [*own_cut, *cuts])), wanted, class_weights)
+            loss_value = loss.item()
+            _check_finite(loss_value, session)
             loss.backward()  # type: ignore[no-untyped-call]
             for peer, cut in zip(peers, cuts, strict=True):
                 peer.send(CutGradient(_gradient_of(cut)))
             if own is not None:
                 own.backward(_gradient_of(own_cut[0]))
             learner.step()
-            progress.loss_so_far += loss.item() * len(rows)
+            progress.loss_so_far += loss_value * len(wanted)
             progress.keep_between_epochs(session, learner, config)
 
         learner.train(False)
@@ -167,11 +171,18 @@ class _Progress:
             progress = cls(steps_per_epoch, config.epochs, **document["progress"])
         return progress
 
-    def batches_left(self, session: Session, rows: Rows, config: SplitNN) -> Iterator[Rows]:
-        """Iterate over what is left of this epoch's batches, in the order all parties derive from the seed."""
+    def batches_left(
+        self, session: Session, rows: Rows, config: SplitNN, *columns: torch.Tensor | None
+    ) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Iterate over what is left of this epoch's batches, in the order all parties derive from the seed.
+
+        The rows are put in order once per epoch, so that every batch is a slice and not a search through memory.
+        """
+        order = np.concatenate(list(batches(rows, config.batch_size, session.seed("batches", self.epoch))))
+        shuffled = [None if one is None else one.index_select(0, torch.from_numpy(order)) for one in columns]
         done = session.step - self.epoch * self.steps_per_epoch
-        order = batches(rows, config.batch_size, session.seed("batches", self.epoch))
-        return (batch for position, batch in enumerate(order) if position >= done)
+        for start in range(done * config.batch_size, len(order), config.batch_size):
+            yield tuple(_NOTHING if one is None else one[start : start + config.batch_size] for one in shuffled)
 
     def judge(
         self, session: Session, config: SplitNN, training_loss: float, validation_loss: float | None
