@@ -189,14 +189,15 @@ KINDS = [
 ]
 
 
-def test_ten_thousand_edits_are_all_found(finished: Any) -> None:
-    rng = random.Random(7)
+@pytest.mark.parametrize("edits", [EDITS, pytest.param(20 * EDITS, marks=pytest.mark.slow)])
+def test_ten_thousand_edits_are_all_found(finished: Any, edits: int) -> None:
+    rng = random.Random(edits)
     originals = [ledger._content for ledger in finished.ledgers()]
     for content in originals:
         Ledger(content, "original").verify()
     tried: Counter[str] = Counter()
     accepted = []
-    while tried.total() < EDITS:
+    while tried.total() < edits:
         kind, content = rng.choice(KINDS), rng.choice(originals)
         edited = kind(rng, content)
         if edited == content:

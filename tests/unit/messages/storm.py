@@ -34,7 +34,9 @@ from colonnade.messages import declaration_of, decode_body, encode_body, open_fr
 from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
 from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
 
-WHOLE, BODIES = 50_000, 50_000
+# How many times the usual number of frames; more of them come from another seed.
+SCALE = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+WHOLE, BODIES = 100_000 * SCALE, 50_000 * SCALE
 
 CORPUS = [
     everything(),
