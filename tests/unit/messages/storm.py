@@ -34,9 +34,7 @@ from colonnade.messages import declaration_of, decode_body, encode_body, open_fr
 from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
 from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
 
-# How many times the usual number of frames; more of them come from another seed.
-SCALE = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-WHOLE, BODIES = 100_000 * SCALE, 50_000 * SCALE
+WHOLE, BODIES = 100_000, 50_000
 
 CORPUS = [
     everything(),
@@ -100,8 +98,8 @@ def mutate(rng: random.Random, frame: bytes, others: list[bytes]) -> bytearray:
     return changed
 
 
-def main() -> None:
-    rng = random.Random(20_260_101)
+def main(scale: int) -> None:
+    rng = random.Random(20_260_101 + scale)
     frames = [frame_of(one) for one in CORPUS]
     originals = set(frames)
     bodies = [body_of(one) for one in CORPUS]
@@ -131,7 +129,7 @@ def main() -> None:
     sys.addaudithook(listen)
     for frame in frames:
         assert decode(frame) is not None
-    while counts["whole"] < WHOLE:
+    while counts["whole"] < WHOLE * scale:
         mutated = mutate(rng, rng.choice(frames), frames)
         if bytes(mutated) in originals:
             continue
@@ -140,7 +138,7 @@ def main() -> None:
             counts["whole_accepted"] += decode(mutated) is not None
         except Exception as error:
             faults.append(f"{type(error).__name__} for the frame {mutated.hex()[:400]}")
-    while counts["bodies"] < BODIES:
+    while counts["bodies"] < BODIES * scale:
         which = rng.randrange(len(bodies))
         mutated = mutate(rng, bodies[which], bodies)
         if mutated == bodies[which]:
@@ -164,4 +162,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))
