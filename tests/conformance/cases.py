@@ -38,7 +38,7 @@ CASES = (
     ),
 )
 
-TRANSPORTS = ("memory",)
+TRANSPORTS = ("memory", "grpc")
 
 
 def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
@@ -74,7 +74,5 @@ def toy_tables(case: Case, *, rows: int = ROWS, with_label: bool = True) -> dict
 
 def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
     """Carry out a run of the case over a transport."""
-    if transport != "memory":
-        raise ValueError(f"unknown transport {transport}")
-    options = {"seed": 5, **options}
+    options = {"seed": 5, "transport": transport, **options}
     return cn.simulate(options.pop("config", case.config), toy_tables(case), roles=parties_of(case), **options)

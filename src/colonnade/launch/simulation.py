@@ -42,6 +42,7 @@ def simulate(
     compare: bool = False,
     keep_views: bool = False,
     observer: Observer | None = None,
+    transport: str = "memory",
 ) -> Run:
     """Train a model between parties that are threads of this process.
 
@@ -70,6 +71,7 @@ def simulate(
         compare=compare,
         keep_views=keep_views,
         observer=observer,
+        transport=transport,
     )
 
 
@@ -83,6 +85,7 @@ def simulate_plan(
     compare: bool = False,
     keep_views: bool = False,
     observer: Observer | None = None,
+    transport: str = "memory",
 ) -> Run:
     """Carry out an agreed plan; see `simulate`."""
     method = method_named(plan.method)
@@ -117,7 +120,14 @@ def simulate_plan(
     }
     views: dict[str, View] = {party: [] for party in plan.parties}
     outcome = play_in_threads(
-        method, plan, config, parties, holdings, observer=observer, views=views if keep_views else None
+        method,
+        plan,
+        config,
+        parties,
+        holdings,
+        observer=observer,
+        views=views if keep_views else None,
+        transport=transport,
     )
 
     evaluations = {"together": evaluation_of(outcome)}

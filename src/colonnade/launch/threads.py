@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from colonnade.errors import PeerFailed, PeerLost, RoleFailed
+from colonnade.errors import ConfigError, PeerFailed, PeerLost, RoleFailed, did_you_mean
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
 from colonnade.session import Holding, Method, Observer, Party, Result, RunPlan, Scores, Session, play
-from colonnade.transport import MemoryHub
+from colonnade.transport import MemoryHub, Network, Tap
 
 __all__ = ["Outcome", "View", "evaluation_of", "play_in_threads"]
 
@@ -49,10 +49,11 @@ def play_in_threads(
     *,
     observer: Observer | None = None,
     views: Mapping[str, View] | None = None,
+    transport: str = "memory",
 ) -> Outcome:
     """Play all roles of a stage, each party in its own thread, and raise the first error that was not an echo."""
     tap = None if views is None else lambda sender, receiver, frame: views[receiver].append((sender, frame))
-    hub = MemoryHub(plan.parties, tap=tap)
+    hub = _network(transport, plan.parties, tap)
     sessions = {
         name: Session(
             party,
@@ -104,6 +105,16 @@ def play_in_threads(
     if len(results) < len(sessions):
         raise RoleFailed("A party's thread ended without a result.")
     return Outcome(sessions, results, {name: session.ledger.read() for name, session in sessions.items()})
+
+
+def _network(transport: str, parties: tuple[str, ...], tap: Tap | None) -> Network:
+    if transport == "memory":
+        return MemoryHub(parties, tap=tap)
+    if transport == "grpc":
+        from colonnade.transport.grpc import LoopbackNetwork
+
+        return LoopbackNetwork(parties, tap=tap)
+    raise ConfigError(f"There is no transport '{transport}'. {did_you_mean(transport, ('memory', 'grpc'))}")
 
 
 @contextmanager

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from colonnade.errors import Deadlock, PeerLost
 from colonnade.messages import Part
+from colonnade.transport.link import Tap
 
 __all__ = ["MemoryHub", "MemoryLink"]
 
-Tap = Callable[[str, str, bytes], None]
-"""Called with sender, receiver and frame for every frame that arrives; lets tests and attacks read one party's view."""
-
 
 class MemoryHub:
-    """Connect named parties in one process."""
+    """Connect named parties in one process; a `Network`."""
 
     def __init__(self, parties: Iterable[str], *, silence_seconds: float = 900.0, tap: Tap | None = None) -> None:
         """Join the parties.

@@ -1,0 +1,129 @@
+"""Keys and certificates: who a party is on the wire.
+
+Every party makes its own key and signs its own certificate. There is no authority: partners exchange certificates
+once and pin them, so a certificate is accepted because it is exactly the one a partner gave us.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from colonnade.errors import ConfigError
+
+__all__ = ["Identity", "check_certificate", "fingerprint", "make_identity", "name_of", "server_name"]
+
+# P-256 with ECDSA: no RSA certificate can exist, which is what keeps TLS 1.2 out (see endpoint.py).
+_CURVE = ec.SECP256R1()
+_DAYS = 825
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A party's own key and certificate, as PEM."""
+
+    name: str
+    key: bytes
+    certificate: bytes
+
+    def __repr__(self) -> str:
+        return f"Identity({self.name!r}, {fingerprint(self.certificate)})"
+
+
+def make_identity(name: str, *, days: int = _DAYS, starts: datetime.datetime | None = None) -> Identity:
+    """Make a fresh key and a certificate signed by it."""
+    key = ec.generate_private_key(_CURVE)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    begin = starts or datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(server_name(name))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Identity(
+        name,
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+        certificate.public_bytes(serialization.Encoding.PEM),
+    )
+
+
+def server_name(name: str) -> str:
+    """Return the host name a certificate carries for a party; addresses change, this does not.
+
+    >>> server_name("Bank_1")
+    'bank-5f1.colonnade.invalid'
+    """
+    # Host names know neither case nor underscores: what is not a lower-case letter, digit or dash is spelt out.
+    letters = (one if one.isascii() and (one.isalnum() or one == "-") else f"-{ord(one):x}" for one in name.lower())
+    plain = "".join(letters)
+    return f"{plain}.colonnade.invalid"
+
+
+def fingerprint(certificate: bytes) -> str:
+    """Return the SHA-256 of a certificate in groups that two people can compare by telephone."""
+    digest = _parse(certificate).fingerprint(hashes.SHA256()).hex()
+    return " ".join(digest[start : start + 4] for start in range(0, len(digest), 4))
+
+
+def name_of(certificate: bytes) -> str:
+    """Return the party a certificate names."""
+    names = _parse(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    if len(names) != 1:
+        raise ConfigError("The certificate does not name one party. Ask your partner for the file colonnade made.")
+    return str(names[0].value)
+
+
+def check_certificate(certificate: bytes, name: str, *, now: datetime.datetime | None = None) -> None:
+    """Refuse a certificate that is not a party's own, has the wrong dates, a weak key or another name."""
+    parsed = _parse(certificate)
+    moment = now or datetime.datetime.now(datetime.UTC)
+    if name_of(certificate) != name:
+        raise ConfigError(f"The certificate is that of '{name_of(certificate)}', not of '{name}'. Pair again.")
+    if not isinstance(parsed.public_key(), ec.EllipticCurvePublicKey) or parsed.public_key().curve.name != _CURVE.name:  # type: ignore[union-attr]
+        raise ConfigError(f"The certificate of '{name}' has a key that is not P-256. Its party must make a new one.")
+    if moment < parsed.not_valid_before_utc:
+        raise ConfigError(f"The certificate of '{name}' is not valid yet. Check the clocks of both machines.")
+    if moment > parsed.not_valid_after_utc:
+        raise ConfigError(f"The certificate of '{name}' has expired. Its party must make a new one and pair again.")
+    try:
+        parsed.verify_directly_issued_by(parsed)
+    except (InvalidSignature, ValueError, TypeError):
+        raise ConfigError(f"The certificate of '{name}' is not signed by its own key. Pair again.") from None
+
+
+def read_certificate(path: Path) -> bytes:
+    """Read a certificate file."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The certificate {path} cannot be read ({error.strerror}).") from None
+    _parse(content)
+    return content
+
+
+def _parse(certificate: bytes) -> x509.Certificate:
+    # Exactly one block: TLS would trust a second certificate in the file, which no fingerprint shows.
+    if certificate.count(b"-----BEGIN") != 1:
+        raise ConfigError(
+            "A certificate file must hold one certificate and nothing else. Ask your partner for it again."
+        )
+    try:
+        return x509.load_pem_x509_certificate(certificate)
+    except ValueError:
+        raise ConfigError("A file that should hold a certificate does not. Ask your partner for it again.") from None

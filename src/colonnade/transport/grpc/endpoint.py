@@ -1,0 +1,169 @@
+"""A party's door: listens for partners, dials partners, and knows each by its pinned certificate only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.errors import ConfigError, FrameRefused, PeerLost
+from colonnade.transport.grpc.certificates import Identity, check_certificate, fingerprint, server_name
+from colonnade.transport.grpc.link import GrpcLink
+from colonnade.transport.grpc.tls import grpc
+
+__all__ = ["Endpoint", "Partner"]
+
+_METHOD = "/colonnade.Line/Exchange"
+_RETRY_SECONDS = 0.2
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", 2**20),
+    ("grpc.max_send_message_length", 2**20),
+    ("grpc.so_reuseport", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # also the time a handshake may take; a slow line needs it
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+@dataclass(frozen=True)
+class Partner:
+    """Another party, as we know it: its pinned certificate and, where we can reach it, its address."""
+
+    name: str
+    certificate: bytes
+    address: str | None = None
+
+
+class Endpoint:
+    """One party's end of all its lines."""
+
+    def __init__(self, identity: Identity, partners: Mapping[str, Partner], listen: str | None = None) -> None:
+        """Check all certificates; nothing is opened yet.
+
+        Of two parties that can both reach each other the one whose name comes first dials. A party that does not listen
+        always dials.
+        """
+        check_certificate(identity.certificate, identity.name)
+        for partner in partners.values():
+            check_certificate(partner.certificate, partner.name)
+        self._identity, self._partners, self._listen = identity, dict(partners), listen
+        self._by_fingerprint = {fingerprint(partner.certificate): name for name, partner in partners.items()}
+        self._links: dict[str, GrpcLink] = {}
+        self._lock = threading.Condition()
+        self._server: grpc.Server | None = None
+        self._is_closed = False
+        self.port: int | None = None
+        self.trouble: dict[str, str] = {}
+        """The last reason why a partner could not be reached, for status lines."""
+
+    def open(self) -> None:
+        """Begin to listen, if this party listens at all."""
+        if self._listen is None:
+            return
+        credentials = grpc.ssl_server_credentials(
+            [(self._identity.key, self._identity.certificate)],
+            root_certificates=b"".join(partner.certificate for partner in self._partners.values()),
+            require_client_auth=True,
+        )
+        pool = ThreadPoolExecutor(max_workers=2 * len(self._partners) + 2, thread_name_prefix="line")
+        self._server = grpc.server(pool, options=_OPTIONS)
+        handler = grpc.stream_stream_rpc_method_handler(self._answer)
+        service, method = _METHOD[1:].split("/")
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        try:
+            self.port = self._server.add_secure_port(self._listen, credentials)
+        except RuntimeError:
+            raise ConfigError(
+                f"'{self._identity.name}' cannot listen on {self._listen}: the address is taken or not this machine's. "
+                "Change listen in party.toml, or stop what uses it."
+            ) from None
+        self._server.start()
+
+    def link(self, peer: str) -> GrpcLink:
+        """Begin a new line to a partner; the line before it, if any, ends."""
+        partner = self._partners[peer]
+        link = GrpcLink(self._identity.name, peer)
+        with self._lock:
+            before = self._links.get(peer)
+            self._links[peer] = link
+            self._lock.notify_all()
+        if before is not None:
+            before.lose("A new attempt began.")
+        if partner.address is not None and (self._listen is None or self._identity.name < peer):
+            threading.Thread(target=self._dial, args=(partner, link), name=f"dial {peer}", daemon=True).start()
+        return link
+
+    def close(self) -> None:
+        """End all lines and stop listening."""
+        self._is_closed = True
+        for link in self._links.values():
+            link.lose(f"'{self._identity.name}' closed its door.")
+        if self._server is not None:
+            self._server.stop(grace=0.2).wait()
+
+    def _dial(self, partner: Partner, link: GrpcLink) -> None:
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=partner.certificate,
+            private_key=self._identity.key,
+            certificate_chain=self._identity.certificate,
+        )
+        options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(partner.name))]
+        with grpc.secure_channel(str(partner.address), credentials, options=options) as channel:
+            exchange = channel.stream_stream(_METHOD)
+            while not link.is_over and not self._is_closed:
+                stream = link.begin_stream()
+                call: Any = exchange(self._speak(link, stream, lambda: call.cancel()))
+                self._follow(link, stream, call)
+                link.check_alive()
+                time.sleep(_RETRY_SECONDS)
+
+    def _speak(self, link: GrpcLink, stream: int, cancel: Callable[[], object]) -> Iterator[bytes]:
+        yield from link.outgoing(stream)
+        # A silent peer would keep the listening half waiting long after the link is over. The last chunk gets a moment.
+        time.sleep(_RETRY_SECONDS)
+        cancel()
+
+    def _follow(self, link: GrpcLink, stream: int, chunks: Any) -> None:
+        try:
+            link.incoming(stream, chunks)
+        except FrameRefused as refused:
+            link.lose(str(refused))
+        except grpc.RpcError as error:
+            code = getattr(error, "code", lambda: None)()
+            self.trouble[link.peer] = code.name if code is not None else "broken"
+        finally:
+            if hasattr(chunks, "cancel"):
+                chunks.cancel()
+
+    def _answer(self, chunks: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        peer = self._name_of_caller(context)
+        if peer is None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "")
+        link = self._current_link(str(peer))
+        if link is None:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "")
+            raise PeerLost("unreachable")
+        stream = link.begin_stream()
+        reader = threading.Thread(target=self._follow, args=(link, stream, chunks), name=f"hear {peer}", daemon=True)
+        reader.start()
+        yield from link.outgoing(stream)
+
+    def _name_of_caller(self, context: grpc.ServicerContext) -> str | None:
+        """Return the partner whose pinned certificate the caller proved to own; nothing else counts."""
+        found = context.auth_context().get("x509_pem_cert", [])
+        return self._by_fingerprint.get(fingerprint(found[0])) if len(found) == 1 else None
+
+    def _current_link(self, peer: str) -> GrpcLink | None:
+        with self._lock:
+            return self._links.get(peer) if self._lock.wait_for(lambda: self._is_alive(peer), 3.0) else None
+
+    def _is_alive(self, peer: str) -> bool:
+        link = self._links.get(peer)
+        return link is not None and not link.is_over
