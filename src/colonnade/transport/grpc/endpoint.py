@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -119,16 +119,18 @@ class Endpoint:
             exchange = channel.stream_stream(_METHOD)
             while not link.is_over and not self._is_closed:
                 stream = link.begin_stream()
-                call: Any = exchange(self._speak(link, stream, lambda: call.cancel()))
-                self._follow(link, stream, call)
+                calls: list[Any] = []
+                calls.append(exchange(self._speak(link, stream, calls)))
+                self._follow(link, stream, calls[0])
                 link.check_alive()
                 time.sleep(_RETRY_SECONDS)
 
-    def _speak(self, link: GrpcLink, stream: int, cancel: Callable[[], object]) -> Iterator[bytes]:
+    def _speak(self, link: GrpcLink, stream: int, calls: Sequence[Any]) -> Iterator[bytes]:
         yield from link.outgoing(stream)
         # A silent peer would keep the listening half waiting long after the link is over. The last chunk gets a moment.
         time.sleep(_RETRY_SECONDS)
-        cancel()
+        for call in calls:
+            call.cancel()
 
     def _follow(self, link: GrpcLink, stream: int, chunks: Any) -> None:
         try:

@@ -106,7 +106,7 @@ class GrpcLink:
     def close(self) -> None:
         """Say goodbye once everything sent has been acknowledged, or give up when the peer is gone."""
         with self._changed:
-            # From here on what arrives is acknowledged and dropped: two parties with full inboxes must not wait forever.
+            # From here on what arrives is acknowledged and dropped: two full inboxes must not wait for each other.
             self._is_closing = True
             while self._unacknowledged and self._was_up and self._lost is None and not self._heard_bye:
                 self._wait()
