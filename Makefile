@@ -27,6 +27,7 @@ check: $(VENV)/dev.done ## Lint, type-check and check the layers
 bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must hold
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.startup
+	$(BIN)/python -m benchmarks.transport
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .

@@ -23,6 +23,18 @@ __all__ = ["Identity", "check_certificate", "fingerprint", "make_identity", "nam
 # P-256 with ECDSA: no RSA certificate can exist, which is what keeps TLS 1.2 out (see endpoint.py).
 _CURVE = ec.SECP256R1()
 _DAYS = 825
+# Without this TLS accepts whatever a pinned key has signed, although the certificate says that it is no authority.
+_SIGNS_HANDSHAKES_ONLY = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ def make_identity(name: str, *, days: int = _DAYS, starts: datetime.datetime | N
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(server_name(name))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(_SIGNS_HANDSHAKES_ONLY, critical=True)
         .sign(key, hashes.SHA256())
     )
     return Identity(

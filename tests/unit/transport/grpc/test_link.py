@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import queue
 import random
@@ -76,6 +77,8 @@ class Wire:
     def cut(self) -> None:
         for pipe in self.pipes:
             pipe.is_broken.set()
+        for link in (self.left, self.right):
+            link.begin_stream()  # wakes whoever speaks on the stream before
         for thread in self._threads:
             thread.join(5)
             assert not thread.is_alive(), "a stream's thread hangs"
@@ -337,10 +340,8 @@ def test_random_chunks_never_do_anything_but_get_refused() -> None:
     for _ in range(3000):
         link = GrpcLink("a", "b")
         chunk = bytes([dice.randrange(7)]) + dice.randbytes(dice.choice([0, 1, 8, 16, 17, 30, 41]))
-        try:
+        with contextlib.suppress(FrameRefused):
             open_by_hand(link, chunk)
-        except FrameRefused:
-            pass
         assert not link._inbox
 
 
@@ -479,7 +480,7 @@ def test_a_silent_peer_is_given_up(what: str, monkeypatch: pytest.MonkeyPatch) -
         link.close()
     else:
         action = link.receive if what == "receive" else lambda: link.send([bytes(3 * CHUNK_BYTES)])
-        with pytest.raises(PeerLost, match=r"not been heard for 0\.5 s"):
+        with pytest.raises(PeerLost, match=r"heard for 0\.5 s"):
             action()
     assert 0.4 < time.monotonic() - began < 2
 
