@@ -78,14 +78,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play the party that brings the labels."""
     peers = session.channels("feature_holder")
     _check_encoders(session, config)
-    split, positions = holding.split, holding.aligned.positions
-    if holding.table.labels is None:
-        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
-    labels = holding.table.labels[positions]
-    label_encoder = LabelEncoder.fit(labels[split.train], config.task)
-    task, dtype = label_encoder.task, dtype_of(config)
-    targets = torch.from_numpy(label_encoder.encode(labels))
-    targets = targets.long() if task == "multiclass" else targets.to(dtype)
+    split, dtype = holding.split, dtype_of(config)
+    labels, label_encoder, targets = _own_labels(session, holding, config)
+    task = label_encoder.task
     class_weights = _class_weights(config, label_encoder, targets[torch.from_numpy(split.train)])
 
     table_encoder, features = _own_features(session, holding, config)
@@ -255,6 +250,16 @@ def _check_encoders(session: Session, config: SplitNN) -> None:
 def _gradient_of(cut: torch.Tensor) -> torch.Tensor:
     # A head whose every unit is dead passes nothing back.
     return torch.zeros_like(cut) if cut.grad is None else cut.grad
+
+
+def _own_labels(session: Session, holding: Holding, config: SplitNN) -> tuple[Rows, LabelEncoder, torch.Tensor]:
+    """Return the labels of all shared rows, their encoder fitted on the training rows only, and the targets."""
+    if holding.table.labels is None:
+        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
+    labels = holding.table.labels[holding.aligned.positions]
+    encoder = LabelEncoder.fit(labels[holding.split.train], config.task)
+    targets = torch.from_numpy(encoder.encode(labels))
+    return labels, encoder, targets.long() if encoder.task == "multiclass" else targets.to(dtype_of(config))
 
 
 def _learner(modules: dict[str, nn.Module], config: SplitNN) -> Learner:

@@ -5,7 +5,7 @@
     OPEN   version, own incarnation, the peer's incarnation if known, next chunk expected from the peer
     DATA   number of the chunk, whether it begins a frame (then the frame's total size) or goes on, content
     ACK    next chunk expected: all before it have arrived
-    PING   nothing; says that the sender is alive
+    PING   for how many milliseconds the sender has not heard the peer; says that the sender is alive
     BYE    nothing; the sender has no more to say and has heard everything
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from colonnade.errors import FrameRefused
 
-__all__ = ["ACK", "BYE", "CHUNK_BYTES", "DATA", "NOBODY", "OPEN", "PING", "Opening", "ack", "data", "opening", "read"]
+__all__ = ["ACK", "BYE", "CHUNK_BYTES", "DATA", "NOBODY", "OPEN", "PING", "Opening", "ack", "data", "opening", "ping", "read"]
 
 OPEN, DATA, ACK, PING, BYE = range(1, 6)
 NOBODY = bytes(16)
@@ -28,6 +28,7 @@ _VERSION = 1
 _OPEN = struct.Struct("<BB16s16sQ")
 _DATA = struct.Struct("<BQQ")
 _ACK = struct.Struct("<BQ")
+_PING = struct.Struct("<BI")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ def ack(expected: int) -> bytes:
     return _ACK.pack(ACK, expected)
 
 
+def ping(silence_seconds: float) -> bytes:
+    """Return a sign of life that tells how long the peer has been silent."""
+    return _PING.pack(PING, min(int(silence_seconds * 1000), 2**32 - 1))
+
+
 def read(chunk: bytes) -> tuple[int, tuple[int, ...] | Opening, memoryview]:
     """Return a chunk's type, its numbers and its content."""
     try:
@@ -71,7 +77,9 @@ def read(chunk: bytes) -> tuple[int, tuple[int, ...] | Opening, memoryview]:
             return kind, (number, total), content
         if kind == ACK:
             return kind, _ACK.unpack(chunk)[1:], memoryview(b"")
-        if kind in (PING, BYE) and len(chunk) == 1:
+        if kind == PING:
+            return kind, _PING.unpack(chunk)[1:], memoryview(b"")
+        if kind == BYE and len(chunk) == 1:
             return kind, (), memoryview(b"")
     except (struct.error, IndexError):
         pass

@@ -30,6 +30,7 @@ from colonnade.transport.grpc.chunks import (
     ack,
     data,
     opening,
+    ping,
     read,
 )
 
@@ -55,7 +56,7 @@ class GrpcLink:
         self._changed = threading.Condition()
         self._lost: str | None = None
         self._stream = 0
-        self._heard = time.monotonic()
+        self._heard = self._was_heard = time.monotonic()  # when we heard the peer, and when it heard us
         self._was_up = False
         # Whether the peer has opened the current stream; before that we do not know what it has.
         self._is_open = False
@@ -158,15 +159,21 @@ class GrpcLink:
             self._acknowledged, self._taken_bytes = self._expected, 0  # an opening acknowledges too
         yield first
         says_bye = True
+        ping_at = time.monotonic() + _PING_SECONDS
         while True:
             with self._changed:
-                # Woken for many reasons, most of them none of ours: only a second of silence calls for a PING.
-                ping_at = time.monotonic() + _PING_SECONDS
-                while (chunk := self._next_chunk(stream, says_bye)) is None and self._is_current(stream):
-                    if (seconds := ping_at - time.monotonic()) <= 0:
-                        chunk = bytes([PING])
+                # Woken for many reasons, most of them none of ours: only a second gone by calls for a PING, and it goes out
+                # among data too, for it tells the peer whether it is heard.
+                while True:
+                    now = time.monotonic()
+                    if now >= ping_at and self._is_current(stream):
+                        chunk: bytes | None = ping(now - self._heard if self._is_open else 0.0)
+                        ping_at = now + _PING_SECONDS
                         break
-                    self._changed.wait(seconds)
+                    chunk = self._next_chunk(stream, says_bye)
+                    if chunk is not None or not self._is_current(stream):
+                        break
+                    self._changed.wait(ping_at - now)
             if chunk is None:
                 return
             yield chunk
@@ -193,6 +200,8 @@ class GrpcLink:
                     self._take(facts[0], facts[1], content)
                 elif kind == ACK:
                     self._release(facts[0])
+                elif kind == PING:
+                    self._was_heard = self._heard - facts[0] / 1000
                 elif kind == BYE:
                     self._heard_bye = True
                 self._changed.notify_all()
