@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faults.proxy import DOWN, UP, FaultProxy
 
 from colonnade.errors import PeerLost
 from colonnade.transport.grpc import Endpoint, GrpcLink, Identity, Partner, make_identity
-from tests.faults.proxy import DOWN, UP, FaultProxy
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -194,16 +194,16 @@ def test_writes_of_one_byte(line: Line) -> None:
 
 
 def test_a_narrow_line(line: Line) -> None:
-    """600 KiB at 200 KiB per second, both ways at once."""
+    """Longer than a peer may be silent: 2.2 MiB at 200 KiB per second, both ways at once."""
     line.proxy.bytes_per_second = 200 * 1024
-    frame = random.Random(2).randbytes(600 * 1024)
+    frame = random.Random(2).randbytes(2200 * 1024)
     line.a.send([frame])
     line.b.send([frame])
     began = time.monotonic()
     thread, results = begin(lambda: [line.b.receive(), line.a.receive()])
-    thread.join(20)
+    thread.join(40)
     assert results == [[frame, frame]]
-    assert time.monotonic() - began > 2
+    assert time.monotonic() - began > 9
     assert line.proxy.connections == 1
 
 

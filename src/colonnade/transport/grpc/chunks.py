@@ -16,7 +16,21 @@ from dataclasses import dataclass
 
 from colonnade.errors import FrameRefused
 
-__all__ = ["ACK", "BYE", "CHUNK_BYTES", "DATA", "NOBODY", "OPEN", "PING", "Opening", "ack", "data", "opening", "ping", "read"]
+__all__ = [
+    "ACK",
+    "BYE",
+    "CHUNK_BYTES",
+    "DATA",
+    "NOBODY",
+    "OPEN",
+    "PING",
+    "Opening",
+    "ack",
+    "data",
+    "opening",
+    "ping",
+    "read",
+]
 
 OPEN, DATA, ACK, PING, BYE = range(1, 6)
 NOBODY = bytes(16)

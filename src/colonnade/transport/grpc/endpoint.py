@@ -142,6 +142,8 @@ class Endpoint:
             self.trouble[link.peer] = code.name if code is not None else "broken"
         finally:
             if hasattr(chunks, "cancel"):
+                if link.is_over:
+                    time.sleep(_RETRY_SECONDS)  # a cancelled call throws away even a BYE that has already arrived
                 chunks.cancel()
 
     def _answer(self, chunks: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:

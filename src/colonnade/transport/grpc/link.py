@@ -162,7 +162,7 @@ class GrpcLink:
         ping_at = time.monotonic() + _PING_SECONDS
         while True:
             with self._changed:
-                # Woken for many reasons, most of them none of ours: only a second gone by calls for a PING, and it goes out
+                # Woken for many reasons, most of them none of ours: only a second gone by calls for a PING. It goes out
                 # among data too, for it tells the peer whether it is heard.
                 while True:
                     now = time.monotonic()
@@ -191,7 +191,7 @@ class GrpcLink:
             with self._changed:
                 if not self._is_current(stream):
                     return
-                self._heard = time.monotonic()
+                self._heard = self._was_heard = time.monotonic()
                 if isinstance(facts, Opening):
                     self._open(facts)
                 elif not self._is_open and kind != PING:
@@ -210,7 +210,8 @@ class GrpcLink:
 
     def check_alive(self) -> None:
         """End the link if the peer was there and has made no progress for too long."""
-        if self._was_up and time.monotonic() - self._heard > DEAD_SECONDS:
+        # Both ways count: on a line that carries one way only, who still hears must learn that it is not heard.
+        if self._was_up and time.monotonic() - min(self._heard, self._was_heard) > DEAD_SECONDS:
             self.lose(f"'{self.peer}' was not heard for {DEAD_SECONDS:g} s: it stopped, or the network is down.")
 
     def _is_current(self, stream: int) -> bool:

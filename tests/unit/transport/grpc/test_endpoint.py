@@ -425,6 +425,19 @@ def test_the_dialer_refuses_another_paired_party_at_the_address(doors: Doors, pa
     assert guest.trouble["b"] == "UNAVAILABLE"
 
 
+def test_the_dialer_refuses_a_paired_party_whose_certificate_carries_another_host_name(
+    doors: Doors, parties: dict[str, Identity]
+) -> None:
+    """Anyone may write any host name into a certificate of their own; only the pin of b opens a line to b."""
+    sly = certificate_of("c", host=server_name("b"))
+    other = doors.listen(sly, parties["a"])
+    link = other.link("a")
+    address = f"127.0.0.1:{other.port}"
+    partners = [Partner("b", parties["b"].certificate, address), Partner("c", sly.certificate, address)]
+    assert not doors.add(parties["a"], partners, None).link("b").wait_until_up(1.5)
+    assert not link.is_up
+
+
 def test_a_message_of_more_than_a_mebibyte_is_refused(host: Endpoint, parties: dict[str, Identity]) -> None:
     opening = struct.pack("<BB16s16sQ", 1, 1, b"i" * 16, bytes(16), 0)
     with pytest.raises(grpc.RpcError) as refused:

@@ -294,7 +294,8 @@ HOSTILE = {
     "chunk too large": chunks.data(0, CHUNK_BYTES + 1, bytes(CHUNK_BYTES + 1)),
     "short ack": bytes([chunks.ACK, 0]),
     "long ack": chunks.ack(0) + b"\0",
-    "long ping": bytes([chunks.PING, 0]),
+    "short ping": bytes([chunks.PING, 0]),
+    "long ping": chunks.ping(0) + b"\0",
     "long bye": bytes([chunks.BYE, 0]),
     "short opening": bytes([chunks.OPEN, 1]) + OTHER,
     "another version": bytes([chunks.OPEN, 2]) + OTHER + NOBODY + bytes(8),
@@ -497,6 +498,34 @@ def test_a_peer_that_only_pings_is_alive(wire: Wire, monkeypatch: pytest.MonkeyP
     assert results == [b"at last"]
 
 
+def test_a_peer_that_does_not_hear_us_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that carries one way only: the peer speaks, and says that it hears nothing."""
+    monkeypatch.setattr(link_module, "DEAD_SECONDS", 0.5)
+    link = GrpcLink("a", "b")
+    open_by_hand(link, chunks.ping(0.4))
+    link.check_alive()
+    assert not link.is_over
+    time.sleep(0.2)
+    link.check_alive()
+    assert link.is_over
+
+
+def test_a_peer_busy_with_data_need_not_ping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow line pings queue behind data for longer than a peer may be silent."""
+    monkeypatch.setattr(link_module, "DEAD_SECONDS", 0.5)
+    link = GrpcLink("a", "b")
+
+    def slowly() -> Iterator[bytes]:
+        yield chunks.opening(Opening(OTHER, NOBODY, 0))
+        for number in range(10):
+            time.sleep(0.1)
+            yield chunks.data(number, 1, b"x")
+            link.check_alive()
+
+    link.incoming(link.begin_stream(), slowly())
+    assert not link.is_over
+
+
 def test_a_peer_that_never_came_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link_module, "DEAD_SECONDS", 0.1)
     link = GrpcLink("a", "b")
@@ -536,8 +565,9 @@ def test_two_parties_that_close_part_at_once(wire: Wire) -> None:
 def test_close_waits_until_all_has_arrived(wire: Wire) -> None:
     for number in range(50):
         wire.left.send([content(CHUNK_BYTES // 2, number)])
-    thread, results = in_background(wire.left.close)
     wire.join(there=7)
+    assert wire.left.wait_until_up(5)
+    thread, results = in_background(wire.left.close)
     time.sleep(0.1)
     wire.join()
     for number in range(50):
