@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import colonnade as cn
 
@@ -38,7 +39,8 @@ CASES = (
     ),
 )
 
-TRANSPORTS = ("memory", "grpc")
+# Over real TLS the suite takes minutes, so `make test-slow` runs it.
+TRANSPORTS = ("memory", pytest.param("grpc", marks=pytest.mark.slow))
 
 
 def parties_of(case: Case) -> dict[str, tuple[str, ...]]:

@@ -21,7 +21,7 @@ from tests.faults.proxy import DOWN, UP, FaultProxy
 from colonnade.errors import PeerLost
 from colonnade.transport.grpc import Endpoint, GrpcLink, Identity, Partner, make_identity
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 # What issue and documentation promise.
 REPORTED_WITHIN = 10.0

@@ -17,7 +17,7 @@ from colonnade.transport.grpc import GrpcLink, chunks
 from colonnade.transport.grpc import link as link_module
 from colonnade.transport.grpc.chunks import CHUNK_BYTES, NOBODY, Opening
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
 OTHER = b"o" * 16
 DEPTH = 8
