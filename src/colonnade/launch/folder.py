@@ -73,8 +73,9 @@ class RunFolder:
             about = {"digest": holding.table.digest(), **holding.table.describe(), "shared_rows": len(holding.aligned)}
             if (folder / "plan.json").exists():
                 self._check_same(folder, plan, about)
-            write_json(folder / "plan.json", plan_to_json(plan))
+            # The plan makes a folder count as a run's, so it comes last.
             write_json(folder / "table.json", about)
+            write_json(folder / "plan.json", plan_to_json(plan))
 
     def finish(self, run: Run) -> None:
         """Keep model parts, evaluations and the facts of the simulation."""
@@ -211,6 +212,8 @@ class RunFolder:
                 )
         heads = read_json(self.path / "simulation.json")["heads"] if (self.path / "simulation.json").exists() else {}
         for party, head in heads.items():
+            if party not in found:
+                raise LedgerBroken(f"The ledger of '{party}' is missing from {self.path}. Do not rely on this run.")
             found[party].verify()
             if found[party].head != head:
                 raise LedgerBroken(
