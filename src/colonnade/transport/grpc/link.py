@@ -178,11 +178,7 @@ class GrpcLink:
                 return
             yield chunk
             if chunk[0] == BYE:
-                # The stream stays, so that the peer's own BYE can still come.
-                says_bye = False
-                with self._changed:
-                    self._said_bye = True
-                    self._changed.notify_all()
+                says_bye = False  # once; the stream stays, so that the peer's own BYE can still come
 
     def incoming(self, stream: int, chunks: Iterator[bytes]) -> None:
         """Take in what comes over a stream until it breaks or the link ends."""
@@ -229,6 +225,9 @@ class GrpcLink:
             self._acknowledged, self._taken_bytes = self._expected, 0
             return ack(self._expected)
         if self._says_bye and says_bye and not self._unacknowledged:
+            # Noted here: the peer may end the stream as soon as it has this, and then nobody comes back to note it.
+            self._said_bye = True
+            self._changed.notify_all()
             return bytes([BYE])
         return None
 
