@@ -3,8 +3,8 @@
 Two parties, 100,000 rows, 40 columns, batch 256, float32, ledger on (in memory and hash-chained). Both sides start
 from the same two data frames: the plain side joins them, standardises, and trains the two encoders and the head as
 one module with one optimiser. The plain side uses torch's defaults; colonnade asks for torch's fused optimisers and
-slices its batches once per epoch, so against plain code tuned in the same way the ratio is higher (about 2 when
-tried). The two are interleaved and the median of the ratios is reported. Peak memory is measured in fresh processes.
+slices its batches once per epoch, so against plain code tuned in the same way the ratio is higher.
+The two are interleaved and the median of the ratios is reported. Peak memory is measured in fresh processes.
 """
 
 from __future__ import annotations
