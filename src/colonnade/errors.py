@@ -124,9 +124,11 @@ class HandshakeRefused(ProtocolError):
 class PeerFailed(ProtocolError):
     """A peer stopped with an error and said so."""
 
-    def __init__(self, party: str, step: int, cause: str) -> None:
+    def __init__(self, party: str, step: int, cause: str, *, returns: bool = False) -> None:
         super().__init__(f"'{party}' stopped at step {step}: {cause}")
         self.party, self.step, self.cause = party, step, cause
+        self.returns = returns
+        """Whether the run can go on as soon as all parties are there again, with nothing changed."""
 
 
 class PeerLost(ProtocolError):

@@ -193,6 +193,23 @@ RUN_TOML = [
         "Adam refuses",
         "optimiser_options",
     ),
+    toml("optimiser Muon", "epochs = 2", 'epochs = 2\noptimiser = "Muon"', "Muon", "weight matrices only", "Use Adam"),
+    toml(
+        "optimiser option of another kind",
+        "epochs = 2",
+        'epochs = 2\noptimiser_options = { maximize = "a" }',
+        "optimiser_options.maximize",
+        "true or false",
+    ),
+    toml(
+        "optimiser option that cannot work",
+        "epochs = 2",
+        "epochs = 2\noptimiser_options = { differentiable = true }",
+        "optimiser_options.differentiable",
+        "Remove it",
+    ),
+    toml("hidden too wide", "hidden = [8]", "hidden = [100000000]", "config.hidden", "at most 65536"),
+    toml("hidden too many weights", "hidden = [8]", "hidden = [60000, 60000]", "weights", "at most 100,000,000"),
     toml(
         "unknown key of one encoder",
         "[evaluate]",
@@ -286,6 +303,13 @@ TABLES = [
         lambda p: p.frame(SHOP_TABLE, lambda t: t.assign(spent=1, visits=2)).frame(
             BANK_TABLE, lambda t: t.drop(columns=["age", "town"])
         ),
+    ),
+    table(
+        "a feature holder of ids only",
+        SHOP_TABLE,
+        lambda t: t[["customer"]],
+        "'shop' has no usable feature columns",
+        "leave this party out",
     ),
 ]
 

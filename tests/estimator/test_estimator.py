@@ -77,6 +77,22 @@ def test_missing_values_are_allowed_and_infinite_ones_are_not() -> None:
         ({"epochs": 0}, "at least 1"),
         ({"merge": "sum", "activation": "rely"}, "activation"),
         ({"parties": {"a/b": [0], "b": [1]}}, "name of a party"),
+        ({"parties": {}}, "parties must map the name of each party.*Got {} instead"),
+        ({"parties": [0, 1]}, r"parties must map .*Got \[0, 1\] instead"),
+        ({"parties": {3: [0]}}, "parties must map the name"),
+        ({"parties": {"a": 0}}, "columns of 'a' must be a list.*Got 0"),
+        ({"parties": {"a": "petal"}}, "columns of 'a' must be a list"),
+        ({"parties": {"a": [], "b": []}}, "Give one of them columns"),
+        ({"label_holder": 3}, "label_holder='3' is not one of the parties"),
+        ({"hidden": 5}, "setting hidden is wrong.*list.*Got 5"),
+        ({"hidden": "ab"}, "setting hidden is wrong.*list"),
+        ({"hidden": (5.5,)}, "setting hidden.0 is wrong.*whole number"),
+        ({"hidden": (100_000_000,)}, "^hidden must hold .* at most 65536"),
+        ({"head_hidden": None}, "setting head_hidden is wrong.*list"),
+        ({"cut_width": "a"}, "setting cut_width is wrong.*whole number"),
+        ({"dropout": "x"}, "setting dropout is wrong.*number"),
+        ({"validation_fraction": "a"}, "setting validation_fraction is wrong.*number"),
+        ({"validation_fraction": 1.5}, "^validation_fraction must be .* below 1"),
     ],
     ids=str,
 )
@@ -90,3 +106,43 @@ def test_early_stopping_is_used_when_rows_are_set_aside() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     model = VerticalClassifier(random_state=0, epochs=300, validation_fraction=0.2, patience=3).fit(X, y)
     assert len(model.run_.history["first"]) < 300
+
+
+def test_a_label_holder_needs_no_columns_of_its_own() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = VerticalClassifier({"bank": [], "shop": [0, 1, 2, 3]}, random_state=0).fit(X, y)
+    assert model.label_holder_ == "bank"
+    assert (model.predict(X) == y).mean() > 0.9
+
+
+def test_numbers_of_a_parameter_search_may_be_numpys() -> None:
+    X, y = load_iris(return_X_y=True)
+    settings = {"hidden": np.array([4, 5]), "cut_width": np.int64(3), "learning_rate": np.float32(0.01)}
+    model = VerticalClassifier(**settings, epochs=1, random_state=0).fit(X, y)
+    assert model.run_.plan.config["hidden"] == [4, 5]
+    assert model.run_.plan.config["cut_width"] == 3
+
+
+def test_a_class_that_is_never_trained_on_is_told_in_the_estimators_own_words() -> None:
+    X, y = load_iris(return_X_y=True)
+    y = y.copy()
+    y[0] = 7
+    said = set()
+    for random_state in range(6):
+        model = VerticalClassifier(random_state=random_state, epochs=1, validation_fraction=0.5)
+        try:
+            model.fit(X, y)
+        except ValueError as error:
+            said.add(str(error))
+    assert said == {
+        "The training rows have 3 of the 4 different labels; all rows of the others are held out. "
+        "Lower validation_fraction, choose another random_state, or leave out labels of so few rows."
+    }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_hundred_classes_are_scored_without_a_warning() -> None:
+    y = np.arange(480) % 120
+    X = np.random.default_rng(0).normal(size=(480, 3))
+    model = VerticalClassifier(random_state=0, epochs=1).fit(X, y)
+    assert model.predict_proba(X).shape == (480, 120)

@@ -20,6 +20,7 @@ from colonnade.cli.output import (
     shown_progress,
     words_by_party,
 )
+from colonnade.data import PartyTable
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
@@ -71,27 +72,29 @@ def run_file(file: Path, home: list[str], folder: Path | None, *, overwrite: boo
     plan = read_run_file(file)
     homes = find_homes(plan.parties, file.parent, home)
     target = folder or file.parent / "runs" / plan.name
-    RunFolder(target).check_place(overwrite=overwrite)
     agreed = file.read_bytes()
-    tables = {}
-    for party, where in homes.items():
-        tables[party] = where.read_table()
-        if not quiet:
-            count = len(tables[party].columns)
-            say(f"{party}: {tables[party].rows} rows, {count} columns{', label' if tables[party].has_label else ''}")
-    policies = {party: where.policy for party, where in homes.items()}
     try:
-        with RunFolder(target).replacing(overwrite=overwrite), shown_progress(_lead(plan), quiet) as observer:
-            finished = simulate_plan(plan, tables, policies=policies, folder=target, compare=compare, observer=observer)
+        with (
+            RunFolder(target, agreed).held(overwrite=overwrite) as run_folder,
+            shown_progress(_lead(plan), quiet) as observer,
+        ):
+            tables = {}
+            for party, where in homes.items():
+                tables[party] = where.read_table()
+                if not quiet:
+                    say(_shape(party, tables[party]))
+            policies = {party: where.policy for party, where in homes.items()}
+            return simulate_plan(plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer)
     except KeyboardInterrupt:
         without = ", without --overwrite" if overwrite else ""
         raise Interrupted(
             f"Interrupted; what was done is kept in {target}. "
             f"To go on from the last checkpoint, run the same command again{without}."
         ) from None
-    (target / "run.toml").write_bytes(agreed)
-    finished.report()
-    return finished
+
+
+def _shape(party: str, table: PartyTable) -> str:
+    return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 
 
 def find_homes(parties: tuple[str, ...], beside: Path, given: list[str]) -> dict[str, PartyHome]:

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
-from colonnade.data.readers import read_frame, read_table
-from colonnade.data.rows import AlignedRows, IdFormat, Split, align_by_equality, batches, order_ids, split_rows
+from colonnade.data.readers import read_frame
+from colonnade.data.rows import (
+    LETTERS,
+    AlignedRows,
+    IdFormat,
+    Split,
+    align_marks,
+    batches,
+    explain_nothing_shared,
+    id_marks,
+    rows_of_marks,
+    split_rows,
+)
 from colonnade.data.table import PartyTable, canonical_id_bytes
 
 __all__ = [
+    "LETTERS",
     "AlignedRows",
     "Column",
     "IdFormat",
@@ -21,11 +33,15 @@ __all__ = [
     "Split",
     "TableEncoder",
     "Task",
-    "align_by_equality",
+    "align_marks",
     "batches",
     "canonical_id_bytes",
-    "order_ids",
+    "explain_nothing_shared",
+    "id_marks",
     "read_frame",
     "read_table",
+    "rows_of_marks",
     "split_rows",
 ]
+
+read_table = PartyTable.read

@@ -187,9 +187,9 @@ class TableEncoder:
         for part in self.parts:
             column = columns.get(part.column)
             if column is None:
+                remedy = did_you_mean(part.column, columns) if columns else "Add the columns of the training table."
                 raise TableError(
-                    f"{table.name} lacks the column '{part.column}' that the encoder was fitted on. "
-                    f"{did_you_mean(part.column, columns)}"
+                    f"{table.name} lacks the column '{part.column}' that the encoder was fitted on. {remedy}"
                 )
             # A column of missing cells only has no kind of its own, so it fits any.
             if column.kind != part.kind and column.missing < table.rows:

@@ -10,20 +10,20 @@ import codecs
 import csv
 import gzip
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 
 from colonnade.data.columns import Kind
-from colonnade.data.table import PartyTable, canonical_whole_number
+from colonnade.data.table import canonical_whole_number
 from colonnade.errors import TableError, did_you_mean
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, TextClause
 
-__all__ = ["read_frame", "read_table"]
+__all__ = ["read_frame", "title_of"]
 
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 _CHUNK = 1 << 20
@@ -38,35 +38,6 @@ _MAGIC = {
 }
 
 
-def read_table(
-    source: str | Path,
-    *,
-    id: str,
-    label: str | None = None,
-    types: Mapping[str, Kind] | None = None,
-    drop: Iterable[str] = (),
-    query: str | None = None,
-    table: str | None = None,
-    name: str | None = None,
-    folder: str | Path | None = None,
-) -> PartyTable:
-    """Read a PartyTable from a file (.csv, .csv.gz, .tsv, .parquet) or an SQLAlchemy URL.
-
-    A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
-    CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose type
-    is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars, provided
-    that its header then contains the id column.
-    """
-    types = dict(types or {})
-    dropped = (drop,) if isinstance(drop, str) else tuple(drop)
-    frame = read_frame(source, id=id, types=types, query=query, table=table, folder=folder)
-    if "://" in str(source):
-        title = f"database table '{table}'" if table else "the query's result"
-    else:
-        title = Path(source).name
-    return PartyTable(frame, id=id, label=label, types=types, drop=dropped, name=name or title)
-
-
 def read_frame(
     source: str | Path,
     *,
@@ -76,7 +47,7 @@ def read_frame(
     table: str | None = None,
     folder: str | Path | None = None,
 ) -> pd.DataFrame:
-    """Read the frame behind a PartyTable, for callers that choose columns before building it; see `read_table`."""
+    """Read the frame behind a PartyTable, for callers that choose columns before building it; see `PartyTable.read`."""
     if "://" in str(source):
         return _read_database(str(source), query=query, table=table, folder=folder)
     path = Path(folder or ".") / Path(source).expanduser()
@@ -86,6 +57,13 @@ def read_frame(
             f"Remove the setting, or give a database URL."
         )
     return _read_file(path, id=id, types=dict(types or {}))
+
+
+def title_of(source: str | Path, table: str | None) -> str:
+    """Return what errors call a source that was given no name; a URL is not shown, as it may hold a password."""
+    if "://" not in str(source):
+        return Path(source).name
+    return f"database table '{table}'" if table else "the query's result"
 
 
 # Files

@@ -5,16 +5,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
-from colonnade.data.table import PartyTable, canonical_id_bytes
+from colonnade.data.table import canonical_id_bytes
 from colonnade.errors import AlignmentError, ConfigError
 
-__all__ = ["AlignedRows", "IdFormat", "Split", "align_by_equality", "batches", "order_ids", "split_rows"]
+__all__ = [
+    "LETTERS",
+    "AlignedRows",
+    "IdFormat",
+    "Split",
+    "align_marks",
+    "batches",
+    "explain_nothing_shared",
+    "id_marks",
+    "rows_of_marks",
+    "split_rows",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +51,10 @@ class Split:
     test: npt.NDArray[np.int64]
 
 
+LETTERS = ("none", "upper", "lower", "mixed")
+"""The cases of letters that ids may be written in."""
+
+
 @dataclass(frozen=True)
 class IdFormat:
     """Summarise what a party's ids look like, without any of them.
@@ -64,7 +77,7 @@ class IdFormat:
         texts = [str(identifier) for identifier in ids]
         has_upper = any(text != text.lower() for text in texts)
         has_lower = any(text != text.upper() for text in texts)
-        letters = {(True, True): "mixed", (True, False): "upper", (False, True): "lower"}.get((has_upper, has_lower))
+        letters = LETTERS[has_upper + 2 * has_lower]
         return cls(
             is_text=any(isinstance(identifier, str) for identifier in ids),
             is_digits=all(text.isdecimal() for text in texts),
@@ -72,7 +85,7 @@ class IdFormat:
             longest=max(map(len, texts), default=0),
             has_leading_zeros=any(len(text) > 1 and text[0] == "0" for text in texts),
             has_spaces=any(text != text.strip() for text in texts),
-            letters=letters or "none",
+            letters=letters,
         )
 
     def __str__(self) -> str:
@@ -89,42 +102,45 @@ class IdFormat:
         return ", ".join(parts)
 
 
-def align_by_equality(tables: Mapping[str, PartyTable], seed: int) -> dict[str, AlignedRows]:
-    """Find the shared rows by comparing ids in the open, which only a simulation may do.
+def align_marks(marks: Mapping[str, npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
+    """Return the marks that all parties hold, in the agreed order: that of the marks, which the seed has mixed."""
+    first, *others = marks.values()
+    shared = np.sort(first)
+    for other in others:
+        shared = np.intersect1d(shared, other, assume_unique=True)
+    return shared
 
-    The agreed order depends on the seed and the shared ids, not on the order of any table's rows.
+
+def rows_of_marks(
+    own: npt.NDArray[np.uint64], shared: npt.NDArray[np.uint64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return a party's rows of the shared marks, in their order, and its other rows in its own."""
+    order = np.argsort(own, kind="stable")
+    places = np.searchsorted(own, shared, sorter=order)
+    positions = order[np.minimum(places, len(own) - 1)] if len(own) else np.empty(0, np.int64)
+    if (len(own) == 0 and len(shared)) or not np.array_equal(own[positions], shared):
+        raise AlignmentError("Shared rows were announced that this party does not have. Start the run again.")
+    is_rest = np.ones(len(own), dtype=bool)
+    is_rest[positions] = False
+    return positions, np.flatnonzero(is_rest)
+
+
+def id_marks(ids: npt.NDArray[np.object_], seed: int) -> npt.NDArray[np.uint64]:
+    """Return a 64-bit mark for every id, the same at every party that knows the seed. It hides no id from such a party.
+
+    Whole numbers of 64 bits are mixed by a keyed permutation, all at once. Other ids get the first bytes of the SHA-256
+    of the seed and their canonical bytes, one by one.
     """
-    if len(tables) < 2:
-        raise AlignmentError(f"Alignment needs at least two tables and got {len(tables)}. Add the partner's table.")
-    indexes = {party: pd.Index(table.ids, dtype=object) for party, table in tables.items()}
-    shared = reduce(lambda left, right: left[right.get_indexer(left) >= 0], indexes.values()).to_numpy()
-    if not len(shared):
-        raise AlignmentError(_nothing_shared({party: IdFormat.of(table.ids) for party, table in tables.items()}))
-
-    agreed = pd.Index(shared[order_ids(shared, seed)], dtype=object)
-    aligned = {}
-    for party, index in indexes.items():
-        positions = index.get_indexer(agreed).astype(np.int64)
-        is_rest = np.ones(len(index), dtype=bool)
-        is_rest[positions] = False
-        aligned[party] = AlignedRows(positions, np.flatnonzero(is_rest), protocol="plain equality (simulation only)")
-    return aligned
-
-
-def order_ids(ids: npt.NDArray[np.object_], seed: int) -> npt.NDArray[np.int64]:
-    """Return the places of ids in the agreed order, which depends on the seed and the ids and on nothing else.
-
-    Whole numbers of 64 bits are ordered by a keyed mixing of their bits, all at once. Other ids are ordered by the
-    SHA-256 of the seed and the id's canonical bytes, one by one. Both orders are total, since no two ids are equal.
-    """
-    if len(ids) and all(type(identifier) is int for identifier in ids):
-        try:
-            return np.argsort(_mixed(np.array(ids, dtype=np.int64), seed), kind="stable")
-        except OverflowError:
-            pass
+    is_number = np.fromiter((type(one) is int and -(2**63) <= one < 2**63 for one in ids), bool, len(ids))
+    marks = np.empty(len(ids), np.uint64)
+    marks[is_number] = _mixed(ids[is_number].astype(np.int64), seed)
     start = b"%d\x00" % seed
-    digests = [hashlib.sha256(start + canonical_id_bytes(identifier)).digest() for identifier in ids]
-    return np.array(sorted(range(len(digests)), key=digests.__getitem__), dtype=np.int64)
+    for place in np.flatnonzero(~is_number):
+        digest = hashlib.sha256(start + canonical_id_bytes(ids[place])).digest()
+        marks[place] = int.from_bytes(digest[:8], "big")
+    if len(np.unique(marks)) != len(marks):
+        raise AlignmentError("Two different ids of one table have the same mark. Choose another seed for this run.")
+    return marks
 
 
 def _mixed(numbers: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.uint64]:
@@ -176,7 +192,7 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def _nothing_shared(formats: Mapping[str, IdFormat]) -> str:
+def explain_nothing_shared(formats: Mapping[str, IdFormat]) -> str:
     """Explain an empty alignment from the formats of the ids alone."""
     described = "; ".join(f"{party}: {summary}" for party, summary in formats.items())
     seen = list(formats.values())

@@ -31,7 +31,8 @@ class PartyTable:
 
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For the id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
-    ignore, `name` stands for the table in errors.
+    ignore, `name` stands for the table in errors. A table may hold ids alone, which is all that a label holder without
+    columns needs in order to have rows scored; a role that needs more says so.
 
     The table copies what it needs, and its arrays are read-only.
 
@@ -77,11 +78,6 @@ class PartyTable:
             self.labels = _read_labels(series_by_name[label], name=name, column=label, override=types.get(label))
 
         features = [column for column in series_by_name if column not in {id, label} | dropped]
-        if not features and label is None:
-            raise TableError(
-                f"{name} has no feature column and no label, so it could add nothing to a model. "
-                f"Add columns, or name its label column."
-            )
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
         for column in features:
@@ -106,12 +102,17 @@ class PartyTable:
         name: str | None = None,
         folder: str | Path | None = None,
     ) -> PartyTable:
-        """Read a table from a CSV, TSV or Parquet file or from a database; see `read_table`."""
-        from colonnade.data.readers import read_table
+        """Read a table from a file (.csv, .csv.gz, .tsv, .parquet) or from a database, given by its SQLAlchemy URL.
 
-        return read_table(
-            source, id=id, label=label, types=types, drop=drop, query=query, table=table, name=name, folder=folder
-        )
+        A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
+        CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose
+        type is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars,
+        provided that its header then contains the id column.
+        """
+        from colonnade.data.readers import read_frame, title_of
+
+        frame = read_frame(source, id=id, types=types, query=query, table=table, folder=folder)
+        return cls(frame, id=id, label=label, types=types, drop=drop, name=name or title_of(source, table))
 
     @property
     def rows(self) -> int:

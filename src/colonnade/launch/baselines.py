@@ -2,51 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from colonnade.data import AlignedRows, PartyTable
+from colonnade.alignment import align_in_one_place
+from colonnade.data import AlignedRows, PartyTable, Split, split_rows
 from colonnade.metrics import Evaluation
-from colonnade.session import Holding, Method, RunPlan
+from colonnade.metrics import evaluate as evaluate_scores
+from colonnade.session import Holding, Method, Observer, Party, RunPlan, Scores, Session, derive_seed, play
 
-__all__ = ["compare_with_baselines", "join_tables"]
-
-PlayAlone = Callable[[Method, RunPlan, Any, str, Holding], Evaluation | None]
+__all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
 
 
-def compare_with_baselines(
-    method: Method, plan: RunPlan, config: Any, holdings: Mapping[str, Holding], play_alone: PlayAlone
-) -> dict[str, Evaluation | None]:
-    """Train on the same rows with the label holder's columns only, and with all columns in one table.
+def judge_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Evaluation | None:
+    """Judge the same model trained on the same rows by the label holder alone, if it has partners to do without."""
+    if session.role != session.method.lead or not session.all_channels or not holding.table.columns:
+        return None
+    return _play_alone(session.method, session.plan, config, holding, observer)
 
-    Only methods whose lead can play without partners have these.
-    """
-    others_may_be_absent = all(role.at_least == 0 for role in method.roles if role.name != method.lead)
-    (lead,) = plan.roles[method.lead]
-    if not others_may_be_absent or len(holdings) < 2:
+
+def ceiling(
+    method: Method, plan: RunPlan, config: Any, tables: Mapping[str, PartyTable], observer: Observer | None
+) -> dict[str, Evaluation]:
+    """Judge the same model trained with all columns in one place: only where all tables are on one machine."""
+    if len(plan.parties) < 2:
         return {}
-    found: dict[str, Evaluation | None] = {}
-    if holdings[lead].table.columns:
-        found["alone"] = play_alone(method, plan, config, lead, holdings[lead])
-    found["central"] = play_alone(method, plan, config, lead, join_tables(lead, holdings))
-    return found
+    found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
+    return {} if found is None else {"central": found}
 
 
-def join_tables(lead: str, holdings: Mapping[str, Holding]) -> Holding:
-    """Put all parties' columns of the shared rows into one table. Only a simulation can."""
-    own = holdings[lead]
-    count = len(own.aligned)
+def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
+    """Put all parties' columns of the shared rows into one table."""
+    (lead,) = plan.roles[method.lead]
+    aligned = align_in_one_place({party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment"))
+    count = len(aligned[lead])
     columns: dict[str, Any] = {"id": np.arange(count)}
     types = {}
-    for party, holding in holdings.items():
-        for column in holding.table.columns:
+    for party, rows in aligned.items():
+        for column in tables[party].columns:
             name = f"{party}: {column.name}"
-            columns[name] = holding.table.values(column.name)[holding.aligned.positions]
+            columns[name] = tables[party].values(column.name)[rows.positions]
             types[name] = column.kind
-    if own.table.labels is not None:
-        columns["label"] = own.table.labels[own.aligned.positions]
+    labels = tables[lead].labels
+    if labels is not None:
+        columns["label"] = labels[aligned[lead].positions]
     table = PartyTable(pd.DataFrame(columns), id="id", label="label", types=types, name="all columns in one place")
-    return Holding(table, AlignedRows(np.arange(count), np.empty(0, np.int64), "already in one place"), own.split)
+    rows = AlignedRows(np.arange(count), np.empty(0, np.int64), "already in one place")
+    return Holding(table, rows, agreed_split(plan, count))
+
+
+def agreed_split(plan: RunPlan, count: int) -> Split:
+    """Divide the shared rows as every party of a run does."""
+    fractions = plan.evaluate
+    return split_rows(
+        count,
+        validation_fraction=fractions.validation_fraction,
+        test_fraction=fractions.test_fraction,
+        seed=derive_seed(plan.seed, "split"),
+    )
+
+
+def evaluation_of(scores: Scores | None) -> Evaluation | None:
+    """Judge held-out scores, where there are any."""
+    if scores is None or scores.truth is None or not len(scores.truth):
+        return None
+    return evaluate_scores(scores.task, scores.truth, scores.values, scores.classes)
+
+
+def _play_alone(
+    method: Method, plan: RunPlan, config: Any, holding: Holding, observer: Observer | None
+) -> Evaluation | None:
+    """Train as the only party, where the method's lead can; nothing crosses."""
+    if any(role.at_least > 0 for role in method.roles if role.name != method.lead):
+        return None
+    (lead,) = plan.roles[method.lead]
+    solo = replace(plan, roles={method.lead: (lead,)})
+    # Shown as what it is: not the run itself, and not to be taken for its start.
+    relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
+    result = play(Session(Party(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+    return evaluation_of(result.scores)

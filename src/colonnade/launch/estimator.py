@@ -6,7 +6,8 @@ cross-validation or a grid search measures what the federation would learn.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from reprlib import repr as short
 from typing import Any, Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from colonnade.data import Kind, PartyTable
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.run import Run
+from colonnade.launch.settings import validated
 from colonnade.launch.simulation import simulate
 from colonnade.methods.splitnn import SplitNN
 from colonnade.session import Evaluate
@@ -26,6 +28,9 @@ from colonnade.session import Evaluate
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 
 _Matrix = np.ndarray[Any, Any]
+
+# What an error of the run calls a setting, and what the estimator does.
+_NAMES_HERE = {"config.": "", "evaluate.": "", "run.seed": "random_state"}
 
 
 class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
@@ -75,7 +80,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
     def _train(self, matrix: _Matrix, labels: _Matrix, **settings: Any) -> None:
         """Give every party its columns, and train."""
         self.columns_ = self._assigned_columns()
-        self.label_holder_ = next(iter(self.columns_)) if self.label_holder is None else self.label_holder
+        self.label_holder_ = next(iter(self.columns_)) if self.label_holder is None else str(self.label_holder)
         if self.label_holder_ not in self.columns_:
             raise ValueError(
                 f"label_holder='{self.label_holder_}' is not one of the parties. "
@@ -89,34 +94,43 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             if party == self.label_holder_ or any(column.distinct > 1 for column in table.columns)
         }
         try:
-            config = SplitNN(
-                hidden=tuple(self.hidden),
-                cut_width=self.cut_width,
-                head_hidden=tuple(self.head_hidden),
-                merge=self.merge,  # type: ignore[arg-type]
-                activation=self.activation,  # type: ignore[arg-type]
-                dropout=self.dropout,
-                optimiser=self.optimiser,
-                learning_rate=self.learning_rate,
-                epochs=self.epochs,
-                batch_size=self.batch_size,
-                patience=self.patience if self.validation_fraction else 0,
-                precision="float64",
-                **settings,
-            )
-            rows = Evaluate(test_fraction=0.0, validation_fraction=self.validation_fraction)
+            config = validated(SplitNN, self._settings() | settings, "config")
+            fractions = {"test_fraction": 0.0, "validation_fraction": _plain(self.validation_fraction)}
+            rows: Evaluate = validated(Evaluate, fractions, "evaluate")
             seed = int(check_random_state(self.random_state).randint(2**31))
             self.run_: Run = simulate(config, useful, seed=seed, name=type(self).__name__, evaluate=rows)
         except UsageError as error:
+            message = str(error)
+            for there, here in _NAMES_HERE.items():
+                message = message.replace(there, here)
             # scikit-learn's tools know ValueError as the sign of bad input.
-            raise ValueError(str(error)) from error
+            raise ValueError(message) from error
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the method's settings as given, for the same checks that a run file goes through."""
+        given = {
+            "hidden": self.hidden,
+            "cut_width": self.cut_width,
+            "head_hidden": self.head_hidden,
+            "merge": self.merge,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "optimiser": self.optimiser,
+            "learning_rate": self.learning_rate,
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "patience": self.patience if self.validation_fraction else 0,
+            "precision": "float64",
+        }
+        return {name: _plain(value) for name, value in given.items()}
 
     def _score(self, matrix: Any) -> pd.DataFrame:
         """Return the run's scores, in the order of the matrix's rows."""
         check_is_fitted(self)
         values = validate_data(self, matrix, reset=False, dtype=np.float64, ensure_all_finite="allow-nan")
-        tables = {party: self._tables(values)[party] for party in self.run_.plan.parties}
-        return self.run_.predict(tables).set_index("row").sort_index()
+        tables = self._tables(values)
+        trained = {party: tables[party] for party in self.run_.plan.parties}
+        return self.run_.predict(trained).set_index("row").sort_index()
 
     def _assigned_columns(self) -> dict[str, list[int]]:
         """Return column positions by party; without an assignment, halves of the matrix."""
@@ -125,6 +139,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             half = (count + 1) // 2
             halves = {"first": list(range(half)), "second": list(range(half, count))}
             return {party: columns for party, columns in halves.items() if columns}
+        _check_parties(self.parties)
         names = list(getattr(self, "feature_names_in_", []))
         assigned = {party: [_position(one, names, count) for one in columns] for party, columns in self.parties.items()}
         flat = [column for columns in assigned.values() for column in columns]
@@ -142,9 +157,29 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             if labels is not None and party == self.label_holder_:
                 frame["label"] = labels
                 label = "label"
-            if len(frame.columns) > 1:
-                tables[party] = PartyTable(frame, id="row", label=label, types=types, name=party)
+            tables[party] = PartyTable(frame, id="row", label=label, types=types, name=party)
         return tables
+
+
+def _check_parties(parties: Any) -> None:
+    if not isinstance(parties, Mapping) or not parties or not all(isinstance(party, str) for party in parties):
+        raise ValueError(
+            f"parties must map the name of each party to its columns, such as {{'bank': [0, 1], 'shop': [2]}}. "
+            f"Got {short(parties)} instead."
+        )
+    for party, columns in parties.items():
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            raise ValueError(
+                f"The columns of '{party}' must be a list of names or positions, such as [0, 1]. "
+                f"Got {short(columns)} instead."
+            )
+
+
+def _plain(value: Any) -> Any:
+    """Return numpy's numbers and arrays, which a parameter search may draw, as Python's own."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _position(column: Hashable, names: list[str], count: int) -> int:

@@ -71,6 +71,10 @@ class PartyHome:
     folder: Path
     policy: Policy
     _table: _PartyTableTable
+    listen: str | None = None
+    """Where partners reach this party, as HOST:PORT; None when it only dials."""
+    partners: Mapping[str, str] = field(default_factory=dict)
+    """Where this party reaches its partners."""
 
     def read_table(self) -> PartyTable:
         """Read the party's own table."""
@@ -95,13 +99,12 @@ class PartyHome:
         about = self._table
         frame = read_frame(source, id=about.id, types=types)
         ignored = [name for name in (*about.drop, about.label) if name is not None and name in frame.columns]
+        if not types:
+            # The model uses none of this party's columns, so a fault in one of them must not matter.
+            ignored = [str(name) for name in frame.columns if name != about.id]
         known = {name: kind for name, kind in types.items() if name in frame.columns}
         if about.id in about.types:
             known[about.id] = about.types[about.id]
-        if not types and about.id in frame.columns:
-            # A label holder may bring no columns of its own, but a table must have one.
-            frame = frame[[about.id]].assign(**{f"{about.id} is known": 1})
-            ignored = []
         return PartyTable(frame, id=about.id, types=known, drop=ignored, name=self.name)
 
 
@@ -154,8 +157,10 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
             f"This home belongs to '{about.name}', but run.toml looks there for '{expected}'. "
             f"Correct the name, or say where the home is with --home {expected}=FOLDER."
         )
-    for partner, content in document.get("partners", {}).items():
-        validated(_PartnerTable, content, f"partners.{partner}")
+    partners = {
+        partner: validated(_PartnerTable, content, f"partners.{partner}").address
+        for partner, content in document.get("partners", {}).items()
+    }
     table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table"), "table")
     rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
     policy = Policy(
@@ -167,7 +172,7 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         file=str(path),
         lines=_lines_of(path, "policy"),
     )
-    return PartyHome(about.name, path.parent, policy, table)
+    return PartyHome(about.name, path.parent, policy, table, about.listen, partners)
 
 
 @contextmanager

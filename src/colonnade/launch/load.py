@@ -6,12 +6,10 @@ from pathlib import Path
 
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
-from colonnade.methods import method_named
 
 __all__ = ["load_run"]
 
 
 def load_run(folder: str | Path) -> Run:
     """Return the run a folder holds; raise RunFolderError if it holds no finished one."""
-    found = RunFolder(Path(folder)).load()
-    return Run(method=method_named(found["plan"].method), **found)
+    return RunFolder(Path(folder)).load()

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data import PartyTable, Split
+from colonnade.data import PartyTable
 from colonnade.errors import ConfigError
-from colonnade.launch.align import align_in_the_open
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.party import Seat, Taken
+from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.threads import play_in_threads
-from colonnade.session import Holding, Party, Policy, Scores, derive_seed
+from colonnade.session import Policy
 
 if TYPE_CHECKING:
+    import pandas as pd
     from torch import nn
 
     from colonnade.launch.run import Run
 
-__all__ = ["predict_in_threads"]
+__all__ = ["predict_in_threads", "scored"]
 
 
 def predict_in_threads(
@@ -29,8 +30,8 @@ def predict_in_threads(
     tables: Mapping[str, PartyTable],
     modules: Mapping[str, nn.Module] | None,
     policies: Mapping[str, Policy] | None,
-) -> tuple[Scores, PartyTable]:
-    """Score new rows with a trained run; return the scores and the table of the party that learns them."""
+) -> pd.DataFrame:
+    """Score new rows with a trained run, as the party that may know the scores gets them."""
     plan = replace(run.plan, stage="predict")
     config = config_from_json(run.method, plan.config)
     missing = sorted(set(plan.parties) ^ set(tables))
@@ -38,26 +39,41 @@ def predict_in_threads(
         raise ConfigError(f"Prediction needs one table per party of the run; check {', '.join(missing)}.")
     plan.check_parties("module", modules or ())
     plan.check_parties("policy", policies or ())
-    aligned = align_in_the_open({party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment"))
-    nothing = np.empty(0, np.int64)
-    holdings = {
-        party: Holding(
+    folder = None if run.folder is None else next_prediction(run.folder)
+    seats = {
+        party: Seat(
+            party,
             tables[party],
-            aligned[party],
-            Split(nothing, nothing, nothing),
-            part=run.parts[party],
+            (policies or {}).get(party, Policy()),
+            None if folder is None else PartyFolder(folder / party),
             module=(modules or {}).get(party),
+            part=run.parts[party],
         )
         for party in plan.parties
     }
-    folder = None if run.folder is None else RunFolder(run.folder).next_prediction()
-    parties = {
-        party: Party(party, (policies or {}).get(party, Policy()), None if folder is None else folder / party)
-        for party in plan.parties
-    }
-    outcome = play_in_threads(run.method, plan, config, parties, holdings)
-    party, scores = next((name, found.scores) for name, found in outcome.results.items() if found.scores is not None)
-    # In the order of the label holder's own table, as people expect; the agreed order looks random to them.
-    order = np.argsort(aligned[party].positions)
-    values = replace(scores, rows=scores.rows[order], values=scores.values[order])
-    return values, tables[party].take(aligned[party].positions[order])
+    taken = play_in_threads(run.method, plan, config, seats)
+    return next(frame for frame in map(scored, taken.values()) if frame is not None)
+
+
+def scored(taken: Taken) -> pd.DataFrame | None:
+    """Return ids, scores and predictions as a table, if this party is the one that gets them."""
+    import pandas as pd
+
+    if taken.scores is None:
+        return None
+    # In the order of the party's own table, as people expect; the agreed order looks random to them.
+    order = np.argsort(taken.holding.aligned.positions)
+    table = taken.holding.table.take(taken.holding.aligned.positions[order])
+    scores = replace(taken.scores, rows=taken.scores.rows[order], values=taken.scores.values[order])
+    columns: dict[str, Any] = {table.id_column: table.ids}
+    classes = pd.Series(list(scores.classes))
+    if scores.task == "regression":
+        columns["prediction"] = scores.values
+    elif scores.task == "binary":
+        columns["score"] = scores.values
+        columns["prediction"] = classes[(scores.values >= 0.5).astype(int)].to_numpy()
+    else:
+        columns |= {f"score of {name}": scores.values[:, place] for place, name in enumerate(scores.classes)}
+        columns["prediction"] = classes[scores.values.argmax(axis=1)].to_numpy()
+    # In one go: pandas warns of frames that grew by a hundred columns one by one.
+    return pd.DataFrame(columns)

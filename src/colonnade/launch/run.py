@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
+from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.predict import predict_in_threads
 from colonnade.launch.record import record_of
 from colonnade.ledger import Ledger, compare
+from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
 from colonnade.session import Method, ModelPart, Policy, RunPlan
 
@@ -44,6 +46,41 @@ class Run:
     folder: Path | None = None
     views: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict, repr=False)
 
+    @classmethod
+    def of(
+        cls,
+        plan: RunPlan,
+        ends: Mapping[str, PartyEnd],
+        *,
+        launch: str,
+        started: str | None = None,
+        seconds: float | None = None,
+        evaluations: Mapping[str, Evaluation] | None = None,
+        folder: Path | None = None,
+        views: dict[str, list[tuple[str, bytes]]] | None = None,
+    ) -> Run:
+        """Put together what parties ended with: all of them in a simulation, or the one party in its own building."""
+        records = {party: end.record for party, end in ends.items()}
+        found = {name: one for record in records.values() for name, one in record.evaluations.items()}
+        found |= evaluations or {}
+        first = next(iter(records.values()))
+        return cls(
+            plan=plan,
+            method=method_named(plan.method),
+            started=first.started if started is None else started,
+            seconds=first.seconds if seconds is None else seconds,
+            launch=launch,
+            alignment=first.alignment,
+            rows=first.rows,
+            tables={party: record.table for party, record in records.items()},
+            evaluations={name: found[name] for name in ("together", "alone", "central") if name in found},
+            history={party: end.history for party, end in ends.items()},
+            ledgers={party: end.ledger for party, end in ends.items()},
+            parts={party: record.part for party, record in records.items() if record.part is not None},
+            folder=folder,
+            views=views or {},
+        )
+
     @property
     def metrics(self) -> dict[str, float]:
         """Return the federated model's metrics on held-out rows."""
@@ -75,22 +112,7 @@ class Run:
 
         Every party's policy holds here as it does in training.
         """
-        import pandas as pd
-
-        scores, table = predict_in_threads(self, tables, modules, policies)
-        frame = pd.DataFrame({table.id_column: table.ids})
-        if scores.task == "regression":
-            frame["prediction"] = scores.values
-            return frame
-        classes = pd.Series(list(scores.classes))
-        if scores.task == "binary":
-            frame["score"] = scores.values
-            frame["prediction"] = classes[(scores.values >= 0.5).astype(int)].to_numpy()
-            return frame
-        for position, name in enumerate(scores.classes):
-            frame[f"score of {name}"] = scores.values[:, position]
-        frame["prediction"] = classes[scores.values.argmax(axis=1)].to_numpy()
-        return frame
+        return predict_in_threads(self, tables, modules, policies)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.data import PartyTable, split_rows
+from colonnade.data import PartyTable
 from colonnade.errors import ConfigError
-from colonnade.launch.align import align_in_the_open
-from colonnade.launch.baselines import compare_with_baselines
+from colonnade.launch.baselines import ceiling
 from colonnade.launch.folder import RunFolder
+from colonnade.launch.party import Seat
 from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
-from colonnade.launch.threads import View, evaluation_of, play_in_threads
+from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
-from colonnade.metrics import Evaluation
-from colonnade.session import Evaluate, Holding, Method, Observer, Party, Policy, RunPlan, derive_seed
+from colonnade.session import Evaluate, Method, Observer, Policy, RunPlan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -46,12 +44,11 @@ def simulate(
 ) -> Run:
     """Train a model between parties that are threads of this process.
 
-    The parties exchange the same declared, recorded messages as in a real run; only the transport and the alignment
-    (plain equality of ids) differ. ``config`` holds a method's settings and so chooses the method. ``roles`` may be
-    left out when exactly one table has a label. With a ``folder`` the ledgers, checkpoints and model parts are kept
-    there and an interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the
-    label holder's columns only and with all columns in one place. ``keep_views`` keeps every frame each party
-    received, for attacks and tests.
+    The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
+    holds a method's settings and so chooses the method. ``roles`` may be left out when exactly one table has a label.
+    With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes
+    on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with
+    all columns in one place. ``keep_views`` keeps every frame each party received, for attacks and tests.
     """
     method = method_for(config)
     plan = RunPlan(
@@ -62,17 +59,21 @@ def simulate(
         config=config_to_json(config),
         evaluate=evaluate or Evaluate(),
     )
-    return simulate_plan(
+    carry_out = partial(
+        simulate_plan,
         plan,
         tables,
         policies=policies,
         modules=modules,
-        folder=folder,
         compare=compare,
         keep_views=keep_views,
         observer=observer,
         transport=transport,
     )
+    if folder is None:
+        return carry_out()
+    with RunFolder(Path(folder)).held() as run_folder:
+        return carry_out(folder=run_folder)
 
 
 def simulate_plan(
@@ -81,13 +82,13 @@ def simulate_plan(
     *,
     policies: Mapping[str, Policy] | None = None,
     modules: Mapping[str, nn.Module] | None = None,
-    folder: str | Path | None = None,
+    folder: RunFolder | None = None,
     compare: bool = False,
     keep_views: bool = False,
     observer: Observer | None = None,
     transport: str = "memory",
 ) -> Run:
-    """Carry out an agreed plan; see `simulate`."""
+    """Carry out an agreed plan, in a folder that is held already; see `simulate`."""
     method = method_named(plan.method)
     method.check_roles(plan)
     config = config_from_json(method, plan.config)
@@ -95,62 +96,43 @@ def simulate_plan(
     plan.check_parties("policy", policies or ())
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
-    aligned = align_in_the_open({party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment"))
-    split = split_rows(
-        len(next(iter(aligned.values()))),
-        validation_fraction=plan.evaluate.validation_fraction,
-        test_fraction=plan.evaluate.test_fraction,
-        seed=derive_seed(plan.seed, "split"),
-    )
-    holdings = {
-        party: Holding(tables[party], aligned[party], split, module=(modules or {}).get(party))
-        for party in plan.parties
-    }
-    run_folder = None if folder is None else RunFolder(Path(folder))
-    if run_folder is not None:
-        run_folder.begin(plan, holdings)
-    parties = {
-        party: Party(
+    seats = {
+        party: Seat(
             party,
+            tables[party],
             (policies or {}).get(party, Policy()),
-            None if run_folder is None else run_folder.party(party),
-            0 if run_folder is None else run_folder.earlier_runs(party),
+            None if folder is None else folder.party(party),
+            0 if folder is None else folder.earlier_runs(party),
+            module=(modules or {}).get(party),
         )
         for party in plan.parties
     }
+    for seat in seats.values():
+        if seat.folder is not None:
+            seat.folder.begin(plan, seat.table)
     views: dict[str, View] = {party: [] for party in plan.parties}
-    outcome = play_in_threads(
+    taken = play_in_threads(
         method,
         plan,
         config,
-        parties,
-        holdings,
+        seats,
         observer=observer,
+        compare=compare,
         views=views if keep_views else None,
         transport=transport,
     )
-
-    evaluations = {"together": evaluation_of(outcome)}
-    if compare:
-        evaluations |= compare_with_baselines(method, plan, config, holdings, partial(_play_alone, observer))
-    run = Run(
-        plan=plan,
-        method=method,
+    run = Run.of(
+        plan,
+        {party: one.end for party, one in taken.items()},
+        launch="simulation: all parties in one process",
         started=started,
         seconds=time.monotonic() - clock,
-        launch="simulation: all parties in one process",
-        alignment=next(iter(aligned.values())).protocol,
-        rows={"train": len(split.train), "validation": len(split.validation), "test": len(split.test)},
-        tables={party: _described(holding) for party, holding in holdings.items()},
-        evaluations={name: found for name, found in evaluations.items() if found is not None},
-        history={party: session.metrics.lines for party, session in outcome.sessions.items()},
-        ledgers=outcome.ledgers,
-        parts={party: result.part for party, result in outcome.results.items() if result.part is not None},
-        folder=None if run_folder is None else run_folder.path,
-        views=views if keep_views else {},
+        evaluations=ceiling(method, plan, config, tables, observer) if compare else None,
+        folder=None if folder is None else folder.path,
+        views=views if keep_views else None,
     )
-    if run_folder is not None:
-        run_folder.finish(run)
+    if folder is not None:
+        folder.finish(run)
     return run
 
 
@@ -177,18 +159,3 @@ def _plain_roles(
         odd = sorted(named ^ set(tables))
         raise ConfigError(f"Roles and tables do not name the same parties; they differ in {', '.join(odd)}.")
     return plain
-
-
-def _described(holding: Holding) -> dict[str, Any]:
-    return holding.table.describe() | {"shared_rows": len(holding.aligned)}
-
-
-def _play_alone(
-    observer: Observer | None, method: Method, plan: RunPlan, config: Any, party: str, holding: Holding
-) -> Evaluation | None:
-    """Train with one party only; nothing crosses."""
-    solo = replace(plan, roles={method.lead: (party,)})
-    # Shown as what it is: not the run itself, and not to be taken for its start.
-    relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
-    played = play_in_threads(method, solo, config, {party: Party(party)}, {party: holding}, observer=relabelled)
-    return evaluation_of(played)

@@ -1,7 +1,8 @@
 """The hash-chained record of everything that crossed."""
 
 from colonnade.ledger.entries import GENESIS, Entry
-from colonnade.ledger.reader import Ledger, MessageTotal, compare
+from colonnade.ledger.overview import MessageTotal
+from colonnade.ledger.reader import Ledger, compare
 from colonnade.ledger.writer import LedgerWriter
 
 __all__ = ["GENESIS", "Entry", "Ledger", "LedgerWriter", "MessageTotal", "compare"]

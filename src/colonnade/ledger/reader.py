@@ -1,35 +1,24 @@
-"""Read, verify, compare and summarise ledgers."""
+"""Read, verify, compare and summarise ledgers, line by line: a long run's ledger need not fit into memory."""
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any, BinaryIO, overload
 
 from colonnade.errors import LedgerBroken, LedgersDisagree, LedgerUnfinished, RunFolderError
-from colonnade.ledger.entries import GENESIS, Entry, parse_line
+from colonnade.ledger.entries import GENESIS, Direction, Entry, parse_line
+from colonnade.ledger.overview import Attempt, MessageTotal, Overview, attempt_of, fact_of
 
-__all__ = ["Ledger", "MessageTotal", "compare"]
+__all__ = ["Ledger", "compare"]
 
 # A run that came to its end has this as its last mark. A failed run may be resumed, so a failure mark closes nothing:
 # otherwise the part after it could be cut off unnoticed.
 _CLOSING = "closed"
-
-
-@dataclass(frozen=True)
-class MessageTotal:
-    """How often and how much of one message crossed in one direction."""
-
-    direction: str
-    peer: str
-    message: str
-    protection: str
-    count: int
-    bytes: int
-    shapes: dict[str, list[int]]
-    """The largest shapes seen, by field."""
 
 
 class Ledger:
@@ -43,59 +32,50 @@ class Ledger:
     """
 
     def __init__(self, content: bytes, name: str) -> None:
-        self._content = content
+        self._content: bytes | Path = content
+        self._size = len(content)
         self.name = name
 
     @classmethod
     def read(cls, path: Path) -> Ledger:
         """Read a ledger file, without judging it yet."""
-        try:
-            return cls(path.read_bytes(), str(path))
-        except OSError as error:
-            raise RunFolderError(
-                f"The ledger {path} cannot be read ({error.strerror}). Check the run folder."
-            ) from None
+        # What a running party adds from here on is not part of what was read.
+        with _open(path) as file:
+            return cls._of_file(path, file.seek(0, io.SEEK_END))
 
-    @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """Return all entries; raise LedgerBroken at the first that does not follow from the one before."""
-        *lines, rest = self._content.split(b"\n")
-        if rest:
-            raise LedgerBroken(
-                f"The last line of {self.name} is cut off. The file was changed, or the machine stopped while writing; "
-                "run the same command again to resume, or do not rely on this run's report."
-            )
-        entries: list[Entry] = []
-        previous = GENESIS
-        for index, line in enumerate(lines):
-            try:
-                entry = parse_line(line, index, previous)
-            except LedgerBroken as error:
-                raise LedgerBroken(f"{self.name}: {error}") from None
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise LedgerBroken(f"Entry {index} of {self.name} is not a ledger line.") from None
-            entries.append(entry)
-            previous = entry.hash
-        return tuple(entries)
+    @classmethod
+    def _of_file(cls, path: Path, size: int) -> Ledger:
+        ledger = cls(b"", str(path))
+        ledger._content, ledger._size = path, size
+        return ledger
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """Return all entries; raise LedgerBroken at the first that does not follow from the one before.
+
+        They are read anew each time one goes through them. The first, the last and their number are at hand.
+        """
+        return _Entries(self, self._overview)
 
     @property
     def head(self) -> str:
         """Return the hash of the last entry, which stands for the whole ledger."""
-        return self.entries[-1].hash if self.entries else GENESIS
+        return self._overview.head
 
     def verify_chain(self) -> None:
         """Raise LedgerBroken unless every entry follows from the one before."""
-        _ = self.entries
+        _ = self._overview
 
     def verify(self) -> None:
         """Raise LedgerBroken for any edit, deletion or reordering, LedgerUnfinished if the closing mark is missing."""
-        if not self.entries:
+        first, last = self._overview.first, self._overview.last
+        if first is None or last is None:
             raise LedgerBroken(f"The ledger {self.name} is empty. Its entries were removed.")
-        if self.entries[0].kind != "opened":
+        if first.kind != "opened":
             raise LedgerBroken(f"The ledger {self.name} does not begin with an opening mark. Its front was cut off.")
-        if self.entries[-1].kind != _CLOSING:
+        if last.kind != _CLOSING:
             raise LedgerUnfinished(
-                f"The ledger {self.name} is intact up to entry {len(self.entries) - 1} but was never closed: the run "
+                f"The ledger {self.name} is intact up to entry {last.index} but was never closed: the run "
                 "is still going, failed, was interrupted, or the end of the file was cut off. Resume the run, then "
                 "verify again."
             )
@@ -106,14 +86,7 @@ class Ledger:
 
     def summary(self) -> tuple[MessageTotal, ...]:
         """Return totals by direction, peer and message, in order of first appearance."""
-        groups: dict[tuple[str, str, str, str], list[Entry]] = defaultdict(list)
-        for entry in self.messages():
-            about = entry.content
-            groups[entry.kind, about["peer"], about["message"], about["protection"]].append(entry)
-        return tuple(
-            MessageTotal(*key, len(found), sum(entry.content["bytes"] for entry in found), _largest_shapes(found))
-            for key, found in groups.items()
-        )
+        return self._overview.totals()
 
     def bytes_sent(self) -> dict[str, int]:
         """Return the bytes of all sent messages by protection."""
@@ -123,22 +96,88 @@ class Ledger:
                 totals[total.protection] += total.bytes
         return dict(totals)
 
+    @cached_property
+    def _overview(self) -> Overview:
+        overview = Overview()
+        for entry in self._walk():
+            try:
+                overview.add(entry)
+            except (TypeError, RecursionError):
+                raise LedgerBroken(f"Entry {entry.index} of {self.name} is not a ledger line.") from None
+        return overview
 
-def _largest_shapes(entries: list[Entry]) -> dict[str, list[int]]:
-    largest: dict[str, list[int]] = {}
-    for entry in entries:
-        for name, shape in entry.content["shapes"].items():
-            known = largest.get(name)
-            if known is None or _volume(shape) > _volume(known):
-                largest[name] = shape
-    return largest
+    def _walk(self) -> Iterator[Entry]:
+        """Check the chain and give each entry, holding no more than one."""
+        previous = GENESIS
+        for index, line in enumerate(self._lines()):
+            if not line.endswith(b"\n"):
+                raise LedgerBroken(
+                    f"The last line of {self.name} is cut off. The file was changed, or the machine stopped while "
+                    "writing; run the same command again to resume, or do not rely on this run's report."
+                )
+            try:
+                entry = parse_line(line[:-1], index, previous)
+            except LedgerBroken as error:
+                raise LedgerBroken(f"{self.name}: {error}") from None
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise LedgerBroken(f"Entry {index} of {self.name} is not a ledger line.") from None
+            yield entry
+            previous = entry.hash
+
+    def _lines(self) -> Iterator[bytes]:
+        left = self._size
+        with io.BytesIO(self._content) if isinstance(self._content, bytes) else _open(self._content) as file:
+            while left > 0:
+                line = file.readline(left)
+                if not line:
+                    raise self._changed()
+                left -= len(line)
+                yield line
+
+    def _changed(self) -> LedgerBroken:
+        return LedgerBroken(
+            f"The ledger {self.name} changed while it was read. Only its own run may write to it, and only at its end; "
+            "verify it again."
+        )
 
 
-def _volume(shape: list[int]) -> int:
-    volume = 1
-    for extent in shape:
-        volume *= extent
-    return volume
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise RunFolderError(f"The ledger {path} cannot be read ({error.strerror}). Check the run folder.") from None
+
+
+class _Entries(Sequence[Entry]):
+    """A verified ledger's entries, read from the ledger when they are asked for."""
+
+    def __init__(self, ledger: Ledger, overview: Overview) -> None:
+        self._ledger, self._overview = ledger, overview
+
+    def __len__(self) -> int:
+        return self._overview.count
+
+    def __iter__(self) -> Iterator[Entry]:
+        last = GENESIS
+        for entry in self._ledger._walk():
+            yield entry
+            last = entry.hash
+        if last != self._overview.head:
+            raise self._ledger._changed()
+
+    def __reversed__(self) -> Iterator[Entry]:
+        return reversed(tuple(self))
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        if isinstance(index, slice):
+            return tuple(self)[index]
+        place = range(len(self))[index]
+        ends = {0: self._overview.first, len(self) - 1: self._overview.last}
+        return ends.get(place) or next(islice(self, place, None))
 
 
 def compare(first: Ledger, second: Ledger) -> None:
@@ -150,82 +189,90 @@ def compare(first: Ledger, second: Ledger) -> None:
     """
     openings = []
     for ledger in (first, second):
-        ledger.verify_chain()
-        if not ledger.entries or ledger.entries[0].kind != "opened":
+        opening = ledger._overview.first
+        if opening is None or opening.kind != "opened":
             raise LedgerBroken(f"The ledger {ledger.name} does not begin with an opening mark.")
-        openings.append(ledger.entries[0].content)
+        openings.append(opening.content)
     if openings[0]["digest"] != openings[1]["digest"]:
         raise LedgersDisagree(f"{first.name} and {second.name} are ledgers of different runs.")
     names = [opening["party"] for opening in openings]
     if names[0] == names[1]:
         raise LedgersDisagree(f"{first.name} and {second.name} are both ledgers of '{names[0]}'.")
-    closed = _closed_connections(first, names[1]) & _closed_connections(second, names[0])
-    if first.entries[-1].kind == second.entries[-1].kind == _CLOSING:
-        closed |= _last_connections(first, names[1]) | _last_connections(second, names[0])
-    for sender, receiver, to, sent_by in ((first, second, names[1], names[0]), (second, first, names[0], names[1])):
-        _compare_direction(_crossed(sender, "sent", to), _crossed(receiver, "received", sent_by), closed, sent_by, to)
+    closed = _closed_by_both(first._overview, second._overview, names)
+    _Crossing(first, second, names[0], names[1]).check(closed)
+    _Crossing(second, first, names[1], names[0]).check(closed)
 
 
-_Fact = tuple[object, ...]
+def _closed_by_both(first: Overview, second: Overview, names: list[str]) -> set[str]:
+    closed = first.ended[names[1]] & second.ended[names[0]]
+    if first.last and second.last and first.last.kind == second.last.kind == _CLOSING:
+        closed |= first.latest[names[1]] | second.latest[names[0]]
+    return closed
 
 
-def _crossed(ledger: Ledger, direction: str, peer: str) -> dict[str, list[list[_Fact]]]:
-    """Return what crossed, by connection and attempt; only the greeting's context serves more than one attempt."""
-    by_connection: dict[str, list[list[_Fact]]] = defaultdict(list)
-    for entry in ledger.messages():
-        about = entry.content
-        if entry.kind == direction and about["peer"] == peer:
-            fact = (about["sequence"], about["message"], about["protection"], about["step"], about["bytes"])
-            attempts = by_connection[about["connection"]]
-            if about["sequence"] == 0 or not attempts:
-                attempts.append([])
-            attempts[-1].append((*fact, about["payload"], str(about["shapes"])))
-    return by_connection
+class _Crossing:
+    """What one party recorded sending to another, beside what the other recorded receiving."""
 
+    def __init__(self, sender: Ledger, receiver: Ledger, sent_by: str, to: str) -> None:
+        self._sender, self._receiver, self._sent_by, self._to = sender, receiver, sent_by, to
 
-def _closed_connections(ledger: Ledger, peer: str) -> set[str]:
-    return {
-        str(connection)
-        for entry in ledger.entries
-        if entry.kind == "disconnected" and entry.content["peer"] == peer
-        for connection in entry.content["connections"]
-    }
+    def check(self, closed: set[str]) -> None:
+        """Compare connection by connection; on those in ``closed`` everything must have arrived."""
+        sent = self._sender._overview.crossed("sent", self._to)
+        received = self._receiver._overview.crossed("received", self._sent_by)
+        # Equal digests settle most connections; the others need another look into the sender's ledger.
+        unequal = [name for name in sent | received if sent.get(name) != received.get(name)]
+        prefixes = self._prefixes({name: received[name] for name in unequal if name in received})
+        for connection in unequal:
+            tried, arrived = sent.get(connection, []), received.get(connection, [])
+            if len(tried) > 1:
+                # Whole attempts may have gone unheard, such as when the peer's policy refused to begin.
+                left = iter(range(len(tried)))
+                if not all(any(prefixes.get((connection, n, c.count)) == c.digest for n in left) for c in arrived):
+                    raise self._more_arrived()
+                continue
+            if len(arrived) > 1 or any(prefixes.get((connection, 0, c.count)) != c.digest for c in arrived):
+                raise self._disagreement(connection)
+            if connection in closed:
+                raise LedgersDisagree(
+                    f"'{self._sent_by}' recorded messages that '{self._to}' did not record receiving."
+                )
 
+    def _prefixes(self, arrived: dict[str, list[Attempt]]) -> dict[tuple[str, int, int], bytes]:
+        """Return digests of the first messages sent, by connection, attempt and how many of them arrived."""
+        found: dict[tuple[str, int, int], bytes] = {}
+        lengths = {name: {attempt.count for attempt in attempts} for name, attempts in arrived.items()}
+        tried: dict[str, list[Attempt]] = defaultdict(list)
+        for about in _crossed(self._sender, "sent", self._to) if lengths else ():
+            connection = about["connection"]
+            if connection in lengths:
+                attempt = attempt_of(tried[connection], about)
+                attempt.add(fact_of(about))
+                if attempt.count in lengths[connection]:
+                    found[connection, len(tried[connection]) - 1, attempt.count] = attempt.digest
+        return found
 
-def _last_connections(ledger: Ledger, peer: str) -> set[str]:
-    found: set[str] = set()
-    for entry in reversed(ledger.entries):
-        if entry.kind == "opened":
-            break
-        if entry.is_message and entry.content["peer"] == peer:
-            found.add(entry.content["connection"])
-    return found
-
-
-def _compare_direction(
-    sent: dict[str, list[list[_Fact]]],
-    received: dict[str, list[list[_Fact]]],
-    closed: set[str],
-    sender: str,
-    receiver: str,
-) -> None:
-    for connection in sent.keys() | received.keys():
-        tried, arrived = sent.get(connection, []), received.get(connection, [])
-        if len(tried) > 1:
-            # Whole attempts may have gone unheard, such as when the peer's policy refused to begin.
-            left = iter(tried)
-            if not all(any(out[: len(came)] == came for out in left) for came in arrived):
-                raise LedgersDisagree(f"'{receiver}' recorded messages that '{sender}' did not record sending.")
-            continue
-        out, came = [one for attempt in tried for one in attempt], [one for attempt in arrived for one in attempt]
-        position = next((i for i, (a, b) in enumerate(zip(out, came, strict=False)) if a != b), None)
-        if position is not None:
-            what = out[position][1]
-            raise LedgersDisagree(
-                f"'{sender}' recorded sending {what} as message {position} of connection {connection[:8]}, but "
-                f"'{receiver}' recorded something else. One of the two ledgers was rewritten."
+    def _disagreement(self, connection: str) -> LedgersDisagree:
+        out, came = (
+            (fact_of(about) for about in crossed if about["connection"] == connection)
+            for crossed in (
+                _crossed(self._sender, "sent", self._to),
+                _crossed(self._receiver, "received", self._sent_by),
             )
-        if len(came) > len(out):
-            raise LedgersDisagree(f"'{receiver}' recorded messages that '{sender}' did not record sending.")
-        if connection in closed and len(came) < len(out):
-            raise LedgersDisagree(f"'{sender}' recorded messages that '{receiver}' did not record receiving.")
+        )
+        for position, (fact, other) in enumerate(zip(out, came, strict=False)):
+            if fact != other:
+                return LedgersDisagree(
+                    f"'{self._sent_by}' recorded sending {fact[1]} as message {position} of connection "
+                    f"{connection[:8]}, but '{self._to}' recorded something else. One of the two ledgers was rewritten."
+                )
+        return self._more_arrived()
+
+    def _more_arrived(self) -> LedgersDisagree:
+        return LedgersDisagree(f"'{self._to}' recorded messages that '{self._sent_by}' did not record sending.")
+
+
+def _crossed(ledger: Ledger, direction: Direction, peer: str) -> Iterator[dict[str, Any]]:
+    for entry in ledger.messages():
+        if entry.kind == direction and entry.content["peer"] == peer:
+            yield entry.content

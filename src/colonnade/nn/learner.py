@@ -13,9 +13,11 @@ from colonnade.errors import ConfigError, did_you_mean
 
 __all__ = ["Learner", "make_optimiser"]
 
-# LBFGS evaluates the loss several times per step, which would need as many exchanges with the peers;
-# SparseAdam wants sparse gradients, which no layer here makes.
-_UNFIT = ("LBFGS", "SparseAdam")
+_UNFIT = {
+    "LBFGS": "evaluates the loss several times per step, which would need as many exchanges with the peers",
+    "Muon": "takes weight matrices only, and our layers have biases too",
+    "SparseAdam": "wants sparse gradients, which no layer here makes",
+}
 # torch takes the slow path on CPUs unless told otherwise; a user's own choice among these stands.
 _KINDS_OF_STEP = {"fused", "foreach", "differentiable"}
 
@@ -32,16 +34,48 @@ def make_optimiser(
     if name not in known:
         raise ConfigError(f"There is no optimiser '{name}' in torch.optim. {did_you_mean(name, known)}")
     if name in _UNFIT:
-        raise ConfigError(f"The optimiser {name} does not fit federated steps. Use Adam, AdamW or SGD.")
-    accepted = set(inspect.signature(known[name]).parameters) - {"params", "lr"}
-    for option in options:
+        raise ConfigError(f"The optimiser {name} does not fit here: it {_UNFIT[name]}. Use Adam, AdamW or SGD.")
+    accepted = {
+        option: parameter.default
+        for option, parameter in inspect.signature(known[name]).parameters.items()
+        if option not in ("params", "lr")
+    }
+    for option, value in options.items():
         if option not in accepted:
             raise ConfigError(f"The optimiser {name} has no option '{option}'. {did_you_mean(option, accepted)}")
+        _check_option(option, value, accepted[option])
     fast = {"fused": True} if "fused" in accepted and not _KINDS_OF_STEP & options.keys() else {}
+    arguments = {"lr": learning_rate, **fast, **options}
     try:
-        return known[name](parameters, **{"lr": learning_rate, **fast, **options})
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"The optimiser {name} refuses its options: {error}. Correct optimiser_options.") from None
+        # Some options are refused by the first step only, where it would look like a fault of ours.
+        trial = nn.Parameter(torch.ones(2, 2, dtype=parameters[0].dtype))
+        trial.grad = torch.ones_like(trial)
+        known[name]([trial], **arguments).step()
+        return known[name](parameters, **arguments)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(f"The optimiser {name} refuses its options: {said}. Correct optimiser_options.") from None
+
+
+def _check_option(option: str, value: Any, default: Any) -> None:
+    """Refuse a value of another kind than the default; torch would take any text for true."""
+    if option == "differentiable" and value is True:
+        raise ConfigError("optimiser_options.differentiable serves no method here. Remove it.")
+    if value is None and default is None:
+        return
+    if isinstance(default, bool) or option in _KINDS_OF_STEP:
+        wanted, fits = "true or false", isinstance(value, bool)
+    elif isinstance(default, tuple):
+        wanted = f"a list of {len(default)} numbers"
+        fits = isinstance(value, list | tuple) and len(value) == len(default) and all(map(_fits_number, value, default))
+    else:
+        wanted, fits = "a number", _fits_number(value, default)
+    if not fits:
+        raise ConfigError(f"optimiser_options.{option} must be {wanted}. Got {repr(value)[:80]} instead.")
+
+
+def _fits_number(value: Any, default: Any) -> bool:
+    return (value is None and default is None) or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 class Learner:

@@ -8,7 +8,7 @@ from colonnade.session.method import Holding, Method, Result, Role, RoleFunction
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import Evaluate, RunPlan, check_name
-from colonnade.session.play import play
+from colonnade.session.play import Keep, Prepare, play
 from colonnade.session.policy import Policy
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
@@ -20,12 +20,14 @@ __all__ = [
     "CheckpointStore",
     "Evaluate",
     "Holding",
+    "Keep",
     "Method",
     "MetricsLog",
     "ModelPart",
     "Observer",
     "Party",
     "Policy",
+    "Prepare",
     "Progress",
     "Result",
     "Role",

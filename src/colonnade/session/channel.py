@@ -34,6 +34,7 @@ M = TypeVar("M")
 # Greetings carry the same context everywhere, so that parties that disagree can still read what they disagree on.
 _GREETING = hashlib.sha256(b"colonnade greeting" + bytes([WIRE_VERSION])).digest()[:CONTEXT_BYTES]
 _FAILED = declaration_of(Failed).schema
+_CONTROL = frozenset(declaration_of(cls).schema for cls in CONTROL)
 _LARGEST_STEP = 2**63 - 1
 
 
@@ -82,7 +83,8 @@ class Channel:
                 f"{self.role} '{self.party}' may not send {declaration.name} to {self.peer_role} '{self.peer}': it is "
                 f"declared from {declaration.sender} to {declaration.receiver}, or not declared by this method at all."
             )
-        self._policy.check_send(self.party, declaration)
+        if declaration.schema not in _CONTROL:
+            self._policy.check_send(self.party, declaration)
         header, parts = seal(declaration, message, context=self._outgoing, sequence=self._sent_count, step=self._step())
         self._ledger.message("sent", self.peer, declaration, header, declaration.shapes(message))
         # Recorded as sent, so its number is used up even if it does not get through.
@@ -165,7 +167,7 @@ class Channel:
 
     def _last_words(self, failed: Failed) -> PeerFailed:
         step = min(max(failed.step, 0), _LARGEST_STEP)
-        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause))
+        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause), returns=failed.returns)
 
     def _explain(self, lost: PeerLost) -> Exception:
         """Prefer the peer's own last words over the bare fact that it left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from colonnade.messages import ANYONE, PLAIN, message, record
 
-__all__ = ["CONTROL", "AgreedField", "Failed", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom", "shown"]
+__all__ = ["CONTROL", "AgreedField", "Failed", "Finished", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom", "shown"]
 
 
 @record
@@ -53,6 +53,13 @@ class Failed:
     party: str
     step: int
     cause: str
+    returns: bool
+    """Whether nothing needs to change before the run goes on: a party was killed, interrupted or cut off."""
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
+class Finished:
+    """The sender keeps its result on disk and needs no one any more. Reveals: that."""
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
@@ -77,4 +84,4 @@ def shown(words: str, longest: int = _LONGEST_SHOWN) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
 
 
-CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Goodbye)
+CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Finished, Goodbye)

@@ -8,13 +8,13 @@ import secrets
 
 from colonnade import __version__
 from colonnade.errors import (
-    AlignmentError,
     CheckpointBroken,
     ColonnadeError,
     HandshakeRefused,
     LedgerBroken,
     LedgersDisagree,
     PeerFailed,
+    PeerLost,
     PolicyRefused,
     RunFolderError,
     TableError,
@@ -22,13 +22,23 @@ from colonnade.errors import (
 from colonnade.messages import WIRE_VERSION, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import highest_common
-from colonnade.session.control import CONTROL, AgreedField, Failed, Goodbye, HeldCheckpoints, Hello, ResumeFrom, shown
+from colonnade.session.control import (
+    CONTROL,
+    AgreedField,
+    Failed,
+    Finished,
+    Goodbye,
+    HeldCheckpoints,
+    Hello,
+    ResumeFrom,
+    shown,
+)
 from colonnade.session.session import Session
 
 __all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
 
 # Errors whose sentences may hold column names or paths, which are nobody else's business.
-_LOCAL = (AlignmentError, CheckpointBroken, LedgerBroken, RunFolderError, TableError)
+_LOCAL = (CheckpointBroken, LedgerBroken, RunFolderError, TableError)
 # How many differing settings an error names; a run.toml that differs in more is another run altogether.
 _NAMED = 20
 
@@ -69,12 +79,31 @@ def agree_on_resume(session: Session) -> None:
 
 
 def say_goodbye(session: Session) -> None:
-    """Make sure that both ends of every channel saw the same messages, then close the ledger."""
-    transcripts = {channel.peer: channel.transcript() for channel in session.all_channels}
-    for channel in session.all_channels:
-        channel.send(Goodbye(*transcripts[channel.peer]))
-    for channel in session.all_channels:
-        theirs = channel.receive(Goodbye)
+    """Leave when every party keeps its result, after both ends of every channel compared what they saw.
+
+    A party that was killed before its result was on disk needs all others once more. So each tells the lead that it has
+    finished, and the lead's goodbye says that all have: from then on nobody needs anybody, and a peer that is suddenly
+    gone is no longer a failure.
+    """
+    channels, heard = session.all_channels, {}
+    if session.role == session.method.lead:
+        for channel in channels:
+            channel.receive(Finished)
+        transcripts = {channel.peer: channel.transcript() for channel in channels}
+    else:
+        lead = session.channel(session.method.lead)
+        lead.send(Finished())
+        transcripts = {channel.peer: channel.transcript() for channel in channels}
+        heard[lead.peer] = lead.receive(Goodbye)
+    session.ledger.mark("complete", step=session.step)
+    for channel in channels:
+        with contextlib.suppress(PeerLost):
+            channel.send(Goodbye(*transcripts[channel.peer]))
+    for channel in channels:
+        theirs = heard.get(channel.peer) or _last_goodbye(channel)
+        if theirs is None:
+            session.ledger.mark("unconfirmed", peer=channel.peer)
+            continue
         if (theirs.received, theirs.sent) != transcripts[channel.peer]:
             raise LedgersDisagree(
                 f"'{session.party}' and '{channel.peer}' did not see the same messages. Do not rely on this run."
@@ -83,16 +112,25 @@ def say_goodbye(session: Session) -> None:
     session.ledger.mark("closed", step=session.step)
 
 
+def _last_goodbye(channel: Channel) -> Goodbye | None:
+    try:
+        return channel.receive(Goodbye)
+    except PeerLost:
+        return None
+
+
 def say_failed(session: Session, error: BaseException) -> None:
     """Tell every peer why this party stops, as far as they can still hear it."""
     if isinstance(error, PeerFailed):
         # Pass on who stopped first, so that parties without a channel to it learn the true cause.
-        origin, step, cause = error.party, error.step, error.cause
+        origin, step, cause, returns = error.party, error.step, error.cause, error.returns
     else:
         origin, step, cause = session.party, session.step, _cause(error)
+        # Interrupted, cut off, or short of space: the same command at the same party goes on.
+        returns = isinstance(error, PeerLost | OSError) or not isinstance(error, Exception)
     for channel in session.all_channels:
         try:
-            channel.send(Failed(origin, step, cause))
+            channel.send(Failed(origin, step, cause, returns))
         except ColonnadeError:
             continue
     # What stopped this party may be the ledger itself; the error that is about to be raised matters more than its mark.
@@ -101,6 +139,10 @@ def say_failed(session: Session, error: BaseException) -> None:
 
 
 def _cause(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return "its operator interrupted the run."
+    if isinstance(error, OSError):
+        return "it could not write to its run folder."
     # An unforeseen error's text may hold values from the table, so only its type leaves the party.
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
@@ -116,7 +158,7 @@ def _hello(session: Session) -> Hello:
         AgreedField(name, hashlib.sha256(value.encode()).digest()[:16])
         for name, value in sorted(session.plan.fields().items())
     )
-    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.method.messages)))
+    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.messages)))
     return Hello(
         version=f"{__version__}/{WIRE_VERSION}",
         party=session.party,

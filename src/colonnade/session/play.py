@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError
+from colonnade.messages import ANYONE, declaration_of
 from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.session import Session
 
-__all__ = ["play"]
+__all__ = ["Keep", "Prepare", "play"]
 
 
-def play(session: Session, holding: Holding, config: Any) -> Result:
+Prepare = Callable[[Session], Holding]
+"""Finds the shared rows with the peers, by declared messages, and returns what this party brings."""
+Keep = Callable[[Session, Holding, Result], None]
+"""Puts the result where a crash cannot reach it."""
+
+
+def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = None) -> Result:
     """Run this party's role function within a recorded session.
+
+    The result is kept before the goodbye: a party that has said it needs no one any more must not need anyone.
 
     When anything goes wrong here, the peers are told which party stopped, at which step and why; then the error is
     raised.
@@ -33,10 +43,14 @@ def play(session: Session, holding: Holding, config: Any) -> Result:
         )
         if stage not in method.stages:
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
-        _check_policy(session, holding)
+        _check_policy(session)
         greet(session)
+        holding = prepare(session)
+        _check_rows(session, holding)
         agree_on_resume(session)
         result = method.stages[stage][session.role](session, holding, config)
+        if keep is not None:
+            keep(session, holding, result)
         say_goodbye(session)
         return result
     except ColonnadeError as error:
@@ -61,12 +75,19 @@ def play(session: Session, holding: Holding, config: Any) -> Result:
         session.ledger.close()
 
 
-def _check_policy(session: Session, holding: Holding) -> None:
-    policy, party = session.policy, session.party
-    peers = {channel.peer_role for channel in session.all_channels}
-    sends = [one for one in session.method.declarations if one.sender == session.role and one.receiver in peers]
-    policy.check_run(party, session.method.name, (channel.peer for channel in session.all_channels), sends)
+def _check_policy(session: Session) -> None:
+    roles = {channel.peer_role for channel in session.all_channels}
+    sends = [
+        one
+        for one in map(declaration_of, session.messages)
+        if one.sender in (session.role, ANYONE) and (one.receiver in roles or (one.receiver == ANYONE and roles))
+    ]
+    peers = (channel.peer for channel in session.all_channels)
+    session.policy.check_run(session.party, session.method.name, peers, sends)
+
+
+def _check_rows(session: Session, holding: Holding) -> None:
     if len(holding.split.train):
         # Scoring one new row is no run in the sense of these two rules; learning from few rows is.
-        policy.check_shared_rows(party, len(holding.aligned))
-        policy.check_earlier_runs(party, session.earlier_runs)
+        session.policy.check_shared_rows(session.party, len(holding.aligned))
+        session.policy.check_earlier_runs(session.party, session.earlier_runs)

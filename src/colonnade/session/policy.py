@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
-from colonnade.messages import ANYONE, Declaration, Protection
+from colonnade.messages import Declaration, Protection
 
 __all__ = ["Policy"]
 
@@ -49,7 +49,7 @@ class Policy:
 
     def check_send(self, party: str, declaration: Declaration) -> None:
         """Refuse a message whose protection must never leave this party."""
-        if self.never_send and declaration.protection in self.never_send and declaration.sender != ANYONE:
+        if self.never_send and declaration.protection in self.never_send:
             self._refuse("never_send", party, f"the message {declaration.name} is {declaration.protection}")
 
     def check_shared_rows(self, party: str, count: int) -> None:

@@ -64,11 +64,14 @@ class Session:
         plan: RunPlan,
         links: Mapping[str, Link],
         *,
+        messages: tuple[type, ...] = (),
         observer: Observer | None = None,
         resume: bool = True,
     ) -> None:
+        """Open ledger and metrics; ``messages`` are declared beside the method's own, such as those of alignment."""
         self.party, self.role, self.stage = party.name, plan.role_of(party.name), plan.stage
         self.method, self.plan, self.policy = method, plan, party.policy
+        self.messages = (*messages, *method.messages)
         self.step = 0
         self.resumed: ModelPart | None = None
         """The checkpoint to go on from, when the run was interrupted."""
@@ -89,7 +92,7 @@ class Session:
                 peer=peer,
                 peer_role=plan.role_of(peer),
                 run=digest,
-                messages=method.messages,
+                messages=self.messages,
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,

@@ -188,11 +188,21 @@ def test_cells_that_cannot_be_used_are_refused(values: list[object], expected: s
         ({"label": "id"}, "both id and label"),
         ({"drop": ["id"]}, "both id and drop"),
         ({"label": "age", "drop": ["age"]}, "both label and drop"),
-        ({"drop": ["age"]}, "no feature column and no label"),
     ],
 )
 def test_names_that_do_not_fit_are_refused(options: dict[str, object], expected: str) -> None:
     assert expected in refused(frame(age=[8191, 2, 3]), **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"drop": ["age"]}, {"label": "age"}])
+def test_a_table_may_have_no_feature_columns(options: dict[str, object]) -> None:
+    source = frame(age=[1, 2, 3]) if options else frame()
+    table = PartyTable(source, id="id", **options)
+    assert table.columns == ()
+    assert table.rows == 3
+    assert table.take([2, 0]).ids.tolist() == [table.ids[2], table.ids[0]]
+    assert table.describe()["columns"] == []
+    assert table.digest() != table.take([0]).digest()
 
 
 def test_an_id_in_the_index_is_pointed_out() -> None:

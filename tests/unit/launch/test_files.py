@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, TableError
 from colonnade.launch.files import read_party_home, read_run_file
 
 RUN = """\
@@ -93,3 +93,18 @@ def test_a_label_holder_without_columns_gives_ids_only(tmp_path: Path, columns: 
     pd.DataFrame({"key": [1, 2], "y": [0, 0], "note": ["a", "b"]})[columns].to_csv(folder / "t.csv", index=False)
     table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
     assert list(table.ids) == [1, 2]
+    assert table.columns == ()
+
+
+def test_a_column_the_model_does_not_use_may_be_unreadable(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "age": [3.0, float("inf")]}).to_csv(folder / "t.csv", index=False)
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+    assert list(table.ids) == [1, 2]
+
+
+def test_new_rows_without_the_id_column_are_refused(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"kez": [1, 2]}).to_csv(folder / "t.csv", index=False)
+    with pytest.raises(TableError, match="Did you mean 'kez'"):
+        read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})

@@ -11,7 +11,16 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleFailed, TrainingFailed, WrongContent
+from colonnade.errors import (
+    CheckpointBroken,
+    ConfigError,
+    PolicyRefused,
+    RoleFailed,
+    TableError,
+    TrainingFailed,
+    WrongContent,
+)
+from colonnade.methods.splitnn.network import build_encoder, build_head
 from colonnade.nn import SeededDropout, mlp
 from colonnade.session import Session
 
@@ -170,3 +179,77 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
     for party, part in whole.parts.items():
         for name, value in part.tensors.items():
             assert torch.equal(value, resumed.parts[party].tensors[name])
+
+
+def ids_of(table: cn.PartyTable, **columns: object) -> cn.PartyTable:
+    return cn.PartyTable(pd.DataFrame({"id": table.ids, **columns}), id="id", label="y" if "y" in columns else None)
+
+
+def test_a_label_holder_without_columns_needs_only_ids_to_predict() -> None:
+    both = tables()
+    alone = {"bank": ids_of(both["bank"], y=both["bank"].labels), "shop": both["shop"]}
+    run = cn.simulate(cn.SplitNN(epochs=20, learning_rate=0.02), alone, compare=True)
+    with_label = run.predict(alone)
+    pd.testing.assert_frame_equal(with_label, run.predict({"bank": ids_of(both["bank"]), "shop": both["shop"]}))
+    assert len(with_label) == 200
+
+
+def test_a_party_that_must_bring_columns_is_told_so() -> None:
+    both = tables()
+    nothing = {"bank": both["bank"], "shop": ids_of(both["shop"])}
+    with pytest.raises(ConfigError, match="'shop' has no usable feature columns"):
+        cn.simulate(cn.SplitNN(epochs=1), nothing)
+    run = cn.simulate(cn.SplitNN(epochs=1), both)
+    with pytest.raises(TableError, match="lacks the column 'd'.*Add the columns"):
+        run.predict(nothing)
+    with pytest.raises(ConfigError, match="no label column"):
+        only_ids = {"bank": ids_of(both["bank"]), "shop": both["shop"]}
+        cn.simulate(cn.SplitNN(epochs=1), only_ids, roles={"label_holder": "bank", "feature_holder": "shop"})
+
+
+@pytest.mark.parametrize("label", ["binary", "multiclass"])
+def test_a_class_that_is_held_out_altogether_is_told_with_what_helps(label: str) -> None:
+    both = tables(60)
+    rare = np.zeros(60, int) if label == "binary" else np.arange(60) % 2
+    rare[7] = 5
+    both["bank"] = ids_of(both["bank"], a=both["bank"].values("a"), y=rare)
+    refused = 0
+    for seed in range(6):
+        try:
+            cn.simulate(cn.SplitNN(epochs=1), both, seed=seed, evaluate=cn.Evaluate(test_fraction=0.6))
+        except TableError as error:
+            refused += 1
+            assert "different labels; all rows of the others are held out" in str(error)
+            assert "Lower evaluate.validation_fraction or evaluate.test_fraction, choose another run.seed" in str(error)
+    assert 0 < refused < 6, "some splits keep the row for training, others do not"
+
+
+def test_a_rare_number_may_be_held_out_in_a_regression() -> None:
+    run = cn.simulate(cn.SplitNN(epochs=1), tables(60, "regression"))
+    assert run.plan.config["task"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"hidden": (100_000_000,)}, "config.hidden must hold .* at most 65536. Got 100000000"),
+        ({"cut_width": 65_537}, "config.cut_width must hold .* at most 65536"),
+        ({"hidden": (60_000, 60_000)}, "An encoder of .* weights, and at most 100,000,000"),
+        ({"head_hidden": (60_000, 60_000)}, "The head of .* weights.* Lower head_hidden"),
+    ],
+)
+def test_networks_that_cannot_fit_are_refused_with_the_settings(settings: dict, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        cn.SplitNN(**settings)
+    encoder = {name: value for name, value in settings.items() if name != "head_hidden"}
+    if encoder:
+        with pytest.raises(ConfigError, match=r"encoders|at most"):
+            cn.PartyEncoder(**encoder)
+
+
+def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() -> None:
+    config = cn.SplitNN(hidden=(60_000,), head_hidden=(60_000,))
+    with pytest.raises(ConfigError, match="The encoder of 'shop' needs 602,0.* weights.*drop columns"):
+        build_encoder(config, "shop", 10_000, 0, None)
+    with pytest.raises(ConfigError, match="The head needs .* weights"):
+        build_head(config, [10_000, 10_000], 2, 0)

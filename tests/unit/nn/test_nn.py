@@ -93,11 +93,42 @@ def test_a_learner_restored_from_its_state_goes_on_exactly(name: str) -> None:
         ("Adam", {"beta": 1}, "no option 'beta'"),
         ("SGD", {"momentum": -1}, "refuses"),
         ("Optimizer", {}, "no optimiser"),
+        ("Muon", {}, "weight matrices only.*Use Adam"),
+        ("Adam", {"maximize": "a"}, "maximize must be true or false. Got 'a'"),
+        ("Adam", {"amsgrad": 1}, "amsgrad must be true or false"),
+        ("Adam", {"foreach": "yes"}, "foreach must be true or false"),
+        ("Adam", {"differentiable": True}, "differentiable serves no method here. Remove it"),
+        ("Adam", {"betas": [0.9]}, "betas must be a list of 2 numbers"),
+        ("Adam", {"betas": ["a", 0.9]}, "betas must be a list of 2 numbers"),
+        ("Adam", {"weight_decay": True}, "weight_decay must be a number"),
+        ("Adam", {"fused": True, "foreach": True}, "refuses its options.*together"),
     ],
 )
 def test_wrong_optimisers_are_named(name: str, options: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         make_optimiser(name, [nn.Parameter(torch.ones(2))], 0.1, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Adam", {"betas": (0.8, 0.9), "amsgrad": True, "foreach": None}),
+        ("Adam", {"differentiable": False, "maximize": True}),
+        ("Adafactor", {"eps": [None, 1e-3], "d": 1}),
+    ],
+)
+def test_options_of_the_right_kind_are_passed_on(name: str, options: dict) -> None:
+    group = make_optimiser(name, [nn.Parameter(torch.ones(2))], 0.1, options).param_groups[0]
+    assert {option: group[option] for option in options} == options
+
+
+def test_what_only_the_first_step_would_refuse_is_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def step(optimiser: torch.optim.Optimizer) -> None:
+        raise RuntimeError("no such step.\nA long story.")
+
+    monkeypatch.setattr(torch.optim.Adamax, "step", step)
+    with pytest.raises(ConfigError, match=r"refuses its options: no such step\. Correct"):
+        make_optimiser("Adamax", [nn.Parameter(torch.ones(2))], 0.1, {})
 
 
 def test_balanced_weights_give_every_class_the_same_total() -> None:

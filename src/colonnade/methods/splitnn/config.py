@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
 
-__all__ = ["PartyEncoder", "SplitNN"]
+__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "check_weights"]
+
+WIDEST = 2**16
+"""The most numbers a layer gives per row, and so the widest cut a partner accepts."""
+
+# Training keeps about six copies (gradients, the optimiser's, the best so far): 5 GB in float64.
+_MOST_WEIGHTS = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +28,7 @@ class PartyEncoder:
     def __post_init__(self) -> None:
         _check_widths("encoders.hidden", self.hidden)
         _check_widths("encoders.cut_width", (self.cut_width,))
+        check_weights("An encoder of [config.encoders]", (1, *self.hidden, self.cut_width), "hidden or cut_width")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +62,9 @@ class SplitNN:
         _check_widths("hidden", self.hidden)
         _check_widths("head_hidden", self.head_hidden)
         _check_widths("cut_width", (self.cut_width,))
+        # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
+        check_weights("An encoder of [config]", (1, *self.hidden, self.cut_width), "hidden or cut_width")
+        check_weights("The head of [config]", (1, *self.head_hidden, 1), "head_hidden")
         for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("checkpoint_every", 0)):
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
@@ -69,6 +80,18 @@ class SplitNN:
         return self.encoders.get(party, PartyEncoder(hidden=self.hidden, cut_width=self.cut_width))
 
 
+def check_weights(network: str, widths: Sequence[int], settings: str) -> None:
+    """Refuse a network that would hardly fit in memory, before any of it is made."""
+    weights = sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
+    if weights > _MOST_WEIGHTS:
+        raise ConfigError(
+            f"{network} needs {weights:,} weights, and at most {_MOST_WEIGHTS:,} are accepted. Lower {settings}."
+        )
+
+
 def _check_widths(name: str, widths: tuple[int, ...]) -> None:
-    if any(width < 1 for width in widths):
-        raise ConfigError(f"config.{name} must hold whole numbers of at least 1. Got {list(widths)} instead.")
+    for width in widths:
+        if not 1 <= width <= WIDEST:
+            raise ConfigError(
+                f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
+            )

@@ -12,7 +12,7 @@ from torch import nn
 
 from colonnade.data import PartyTable, TableEncoder
 from colonnade.errors import CheckpointBroken, ConfigError
-from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
+from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, check_weights
 from colonnade.nn import mlp
 
 __all__ = ["build_encoder", "build_head", "encode", "merge", "outputs_for", "rebuild_encoder", "scores_of", "width_of"]
@@ -30,8 +30,10 @@ def build_encoder(config: SplitNN, party: str, inputs: int, seed: int, module: n
     if module is not None:
         return copy.deepcopy(module).to(dtype_of(config))
     shape: PartyEncoder = config.encoder_of(party)
+    widths = (inputs, *shape.hidden, shape.cut_width)
+    check_weights(f"The encoder of '{party}'", widths, "hidden or cut_width, or drop columns of many categories")
     return mlp(
-        (inputs, *shape.hidden, shape.cut_width),
+        widths,
         seed=seed,
         activation=config.activation,
         dropout=config.dropout,
@@ -51,18 +53,22 @@ def rebuild_encoder(config: SplitNN, party: str, inputs: int, is_custom: bool, m
     return build_encoder(config, party, inputs, 0, module)
 
 
-def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> nn.Sequential:
-    """Return the head over all parties' activations."""
-    if not widths:
-        raise ConfigError("No party of this run has feature columns, so there is nothing to learn from.")
-    if config.merge == "sum" and len(set(widths)) > 1:
+def build_head(config: SplitNN, cuts: Sequence[int], outputs: int, seed: int) -> nn.Sequential:
+    """Return the head over all parties' activations, whose widths are given."""
+    if not cuts:
         raise ConfigError(
-            f"config.merge = 'sum' needs the same cut width at every party; the widths are {list(widths)}. "
+            "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
+        )
+    if config.merge == "sum" and len(set(cuts)) > 1:
+        raise ConfigError(
+            f"config.merge = 'sum' needs the same cut width at every party; the widths are {list(cuts)}. "
             "Set the same cut_width everywhere, or merge = 'concatenate'."
         )
-    merged = widths[0] if config.merge == "sum" else sum(widths)
+    merged = cuts[0] if config.merge == "sum" else sum(cuts)
+    widths = (merged, *config.head_hidden, outputs)
+    check_weights("The head", widths, "head_hidden or cut_width")
     return mlp(
-        (merged, *config.head_hidden, outputs),
+        widths,
         seed=seed,
         activation=config.activation,
         dropout=config.dropout,

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.data import LabelEncoder, TableEncoder, batches
-from colonnade.errors import ConfigError, TrainingFailed, WrongContent, did_you_mean
-from colonnade.methods.splitnn.config import SplitNN
+from colonnade.data import LabelEncoder, Split, TableEncoder, batches
+from colonnade.errors import ConfigError, TableError, TrainingFailed, WrongContent, did_you_mean
+from colonnade.methods.splitnn.config import WIDEST, SplitNN
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, EpochVerdict
 from colonnade.methods.splitnn.network import (
     build_encoder,
@@ -42,7 +42,10 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
     _check_encoders(session, config)
     table_encoder, features = _own_features(session, holding, config)
     if features is None:
-        raise ConfigError(f"'{session.party}' has no usable feature columns. Check its table and its drop list.")
+        raise ConfigError(
+            f"'{session.party}' has no usable feature columns: it has none, or each is constant in the training rows. "
+            "Check its table and its drop list, or leave this party out."
+        )
     encoder = build_encoder(config, session.party, features.shape[1], session.own_seed("encoder"), holding.module)
     width = width_of(encoder, session.party, features)
     peer.send(CutWidth(width))
@@ -257,9 +260,24 @@ def _own_labels(session: Session, holding: Holding, config: SplitNN) -> tuple[Ro
     if holding.table.labels is None:
         raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
     labels = holding.table.labels[holding.aligned.positions]
-    encoder = LabelEncoder.fit(labels[holding.split.train], config.task)
+    encoder = _fit_labels(labels, holding.split, config)
     targets = torch.from_numpy(encoder.encode(labels))
     return labels, encoder, targets.long() if encoder.task == "multiclass" else targets.to(dtype_of(config))
+
+
+def _fit_labels(labels: Rows, split: Split, config: SplitNN) -> LabelEncoder:
+    """Fit on the training rows, and refuse a split that keeps a class out of them: nobody could learn it."""
+    there, learned = len(np.unique(labels)), len(np.unique(labels[split.train]))
+    if learned > 1 or there == 1:
+        encoder = LabelEncoder.fit(labels[split.train], config.task)
+        if learned == there or encoder.task == "regression":
+            return encoder
+    held_out = {"evaluate.validation_fraction": split.validation, "evaluate.test_fraction": split.test}
+    remedies = " or ".join(name for name, rows in held_out.items() if len(rows))
+    raise TableError(
+        f"The training rows have {learned} of the {there} different labels; all rows of the others are held out. "
+        f"Lower {remedies}, choose another run.seed, or leave out labels of so few rows."
+    )
 
 
 def _learner(modules: dict[str, nn.Module], config: SplitNN) -> Learner:
@@ -285,8 +303,8 @@ def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor)
 
 def _announced_width(announcement: CutWidth, peer: str) -> int:
     # A hostile width would make us build a head of any size.
-    if not 1 <= announcement.width <= 2**16:
-        raise WrongContent(f"'{peer}' announces a cut width of {announcement.width}; 1 to 65536 are accepted.")
+    if not 1 <= announcement.width <= WIDEST:
+        raise WrongContent(f"'{peer}' announces a cut width of {announcement.width}; 1 to {WIDEST} are accepted.")
     return announcement.width
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "PING",
     "Opening",
     "ack",
+    "content_of",
     "data",
     "opening",
     "ping",
@@ -36,8 +37,8 @@ OPEN, DATA, ACK, PING, BYE = range(1, 6)
 NOBODY = bytes(16)
 """Stands for the incarnation of a peer that has not been heard yet."""
 
-# Far below gateways' limits of 1 MiB, and small enough that a slow line still moves several times in ten seconds.
-CHUNK_BYTES = 256 * 1024
+# The most content a chunk may carry: with its numbers it stays below 1 MiB. How much it does carry, the pace decides.
+CHUNK_BYTES = 2**20 - 64
 _VERSION = 1
 _OPEN = struct.Struct("<BB16s16sQ")
 _DATA = struct.Struct("<BQQ")
@@ -59,9 +60,14 @@ def opening(facts: Opening) -> bytes:
     return _OPEN.pack(OPEN, _VERSION, facts.incarnation, facts.known_peer, facts.expected)
 
 
-def data(number: int, total: int, content: memoryview | bytes) -> bytes:
+def data(number: int, total: int, *content: memoryview | bytes) -> bytes:
     """Return a piece of a frame; ``total`` is the frame's size in its first chunk and 0 in the others."""
-    return b"".join((_DATA.pack(DATA, number, total), content))
+    return b"".join((_DATA.pack(DATA, number, total), *content))
+
+
+def content_of(chunk: bytes) -> memoryview:
+    """Return what a DATA chunk of our own carries."""
+    return memoryview(chunk)[_DATA.size :]
 
 
 def ack(expected: int) -> bytes:
@@ -85,7 +91,7 @@ def read(chunk: bytes) -> tuple[int, tuple[int, ...] | Opening, memoryview]:
             return kind, Opening(incarnation, known_peer, expected), memoryview(b"")
         if kind == DATA:
             _, number, total = _DATA.unpack_from(chunk)
-            content = memoryview(chunk)[_DATA.size :]
+            content = content_of(chunk)
             if not 0 < len(content) <= CHUNK_BYTES:
                 raise FrameRefused("A chunk of an impossible size arrived; the connection was refused.")
             return kind, (number, total), content

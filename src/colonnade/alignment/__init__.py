@@ -1,0 +1,5 @@
+"""Find the rows all parties share, by declared messages."""
+
+from colonnade.alignment.plain import MESSAGES, align, align_in_one_place
+
+__all__ = ["MESSAGES", "align", "align_in_one_place"]

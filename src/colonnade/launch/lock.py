@@ -1,0 +1,55 @@
+"""Only one process at a time works in a run folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from colonnade.errors import RunFolderError
+
+__all__ = ["LOCK_FILE", "alone_in"]
+
+LOCK_FILE = ".lock"
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Hold a run folder, made if need be, until the block ends; refuse it while another process holds it.
+
+    The lock goes with the process, even a killed one. A folder that is empty in the end is removed.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RunFolderError(f"{folder} is a file, so no run can be kept there. Choose another --folder.")
+    existed = folder.exists()
+    file = _lock(folder)
+    try:
+        yield
+    finally:
+        (folder / LOCK_FILE).unlink(missing_ok=True)
+        if not existed and not any(folder.iterdir()):
+            folder.rmdir()
+        os.close(file)
+
+
+def _lock(folder: Path) -> int:
+    path = folder / LOCK_FILE
+    while True:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:
+            continue  # removed between the two calls
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise RunFolderError(
+                f"Another process is at work in {folder}. Wait until it ends, or stop it, then try again."
+            ) from None
+        # Who held it before may have removed the file between our two calls; then the lock is on nothing.
+        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+            return file
+        os.close(file)

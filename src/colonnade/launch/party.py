@@ -1,0 +1,116 @@
+"""One party's part in a run, the same in every launch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade import alignment
+from colonnade.data import PartyTable, Split
+from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
+from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord
+from colonnade.session import (
+    Holding,
+    Method,
+    ModelPart,
+    Observer,
+    Party,
+    Policy,
+    Result,
+    RunPlan,
+    Scores,
+    Session,
+    play,
+)
+from colonnade.transport import Link
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Seat", "Taken", "peers_of", "take_part"]
+
+_NOTHING = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What one party brings to a run, what it allows, and where it keeps things."""
+
+    name: str
+    table: PartyTable
+    policy: Policy = Policy()  # noqa: RUF009 - frozen
+    folder: PartyFolder | None = None
+    earlier_runs: int = 0
+    module: nn.Module | None = None
+    part: ModelPart | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a party has after it took part."""
+
+    end: PartyEnd
+    scores: Scores | None
+    holding: Holding
+
+
+def take_part(
+    seat: Seat,
+    method: Method,
+    plan: RunPlan,
+    config: Any,
+    links: Mapping[str, Link],
+    *,
+    observer: Observer | None = None,
+    compare: bool = False,
+) -> Taken:
+    """Play one party's role from handshake to goodbye, and keep its result.
+
+    With ``compare`` the label holder also trains the same model with its own columns only, while the others wait.
+    """
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    party = Party(seat.name, seat.policy, None if seat.folder is None else seat.folder.path, seat.earlier_runs)
+    session = Session(party, method, plan, links, messages=alignment.MESSAGES, observer=observer)
+    kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
+
+    def prepare(session: Session) -> Holding:
+        aligned = alignment.align(session, seat.table)
+        return Holding(seat.table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
+
+    def keep(session: Session, holding: Holding, result: Result) -> None:
+        evaluations = {"together": evaluation_of(result.scores)}
+        if compare:
+            evaluations["alone"] = judge_alone(session, config, holding, observer)
+        record = PartyRecord(
+            party=seat.name,
+            started=started,
+            seconds=time.monotonic() - clock,
+            alignment=holding.aligned.protocol,
+            rows={name: len(getattr(holding.split, name)) for name in ("train", "validation", "test")},
+            table=seat.table.describe() | {"shared_rows": len(holding.aligned)},
+            evaluations={name: found for name, found in evaluations.items() if found is not None},
+            part=result.part,
+        )
+        if seat.folder is not None and session.stage != "predict":
+            seat.folder.keep(record)
+        kept.append((record, result.scores, holding))
+
+    play(session, prepare, config, keep)
+    ((record, scores, holding),) = kept
+    return Taken(PartyEnd(record, session.ledger.read(), session.metrics.lines), scores, holding)
+
+
+def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
+    """Return the parties that a party has a line to."""
+    return tuple(
+        peer for peer in plan.parties if peer != party and method.are_connected(plan.role_of(party), plan.role_of(peer))
+    )
+
+
+def _split(session: Session, count: int) -> Split:
+    return Split(_NOTHING, _NOTHING, _NOTHING) if session.stage == "predict" else agreed_split(session.plan, count)

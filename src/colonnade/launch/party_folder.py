@@ -1,0 +1,209 @@
+"""One party's folder of one run. Nothing in it contains another party's data.
+
+::
+
+    runs/churn/
+      run.toml            the agreement, as given
+      plan.json           every agreed setting, defaults written out
+      table.json          the shape and digest of the party's own table
+      ledger.jsonl        everything that crossed
+      metrics.jsonl       losses by epoch
+      checkpoints/        where an interrupted run goes on
+      model/              this party's part of the model
+      evaluation.json     at the label holder only
+      outcome.json        rows, duration; written when the party needs no one any more
+      report.html
+      predictions/0001/   ledgers of later predictions
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from colonnade.data import PartyTable
+from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
+from colonnade.ledger import Ledger
+from colonnade.metrics import Evaluation
+from colonnade.session import Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
+
+__all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction"]
+
+PARTY_FILES = (
+    "run.toml",
+    "report.html",
+    "plan.json",
+    "table.json",
+    "ledger.jsonl",
+    "metrics.jsonl",
+    "checkpoints",
+    "model",
+    "evaluation.json",
+    "outcome.json",
+    "status.json",
+    "predictions",
+)
+_ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
+
+
+@dataclass(frozen=True)
+class PartyRecord:
+    """What one party keeps of a run."""
+
+    party: str
+    started: str
+    seconds: float
+    alignment: str
+    rows: dict[str, int]
+    table: dict[str, Any]
+    """The shape of the party's table, with the number of its rows that are shared."""
+    evaluations: dict[str, Evaluation]
+    part: ModelPart | None
+
+
+@dataclass(frozen=True)
+class PartyEnd:
+    """What one party has when a run is over: what it keeps, and what was written down on the way."""
+
+    record: PartyRecord
+    ledger: Ledger
+    history: list[dict[str, Any]]
+
+
+class PartyFolder:
+    """Where one party keeps its things of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def ledger(self) -> Path:
+        """Return where the ledger lies."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def holds_run(self) -> bool:
+        """Tell whether a run was begun here: known by a plan that can be read."""
+        try:
+            return (self.path / "plan.json").is_file() and bool(self.plan())
+        except (CheckpointBroken, ConfigError):
+            return False
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether this party is through: its result is kept and its ledger closed."""
+        try:
+            Ledger.read(self.ledger).verify()
+        except (LedgerBroken, RunFolderError):
+            return False
+        return self.keeps_result
+
+    @property
+    def keeps_result(self) -> bool:
+        """Tell whether this party's result is on disk, whatever became of the others."""
+        return (self.path / "outcome.json").exists()
+
+    def plan(self) -> RunPlan:
+        """Return the agreed plan."""
+        try:
+            return _plan_from_json(read_json(self.path / "plan.json"))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CheckpointBroken(f"{self.path / 'plan.json'} was changed. Restore it or run again.") from None
+
+    def begin(self, plan: RunPlan, table: PartyTable) -> None:
+        """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
+        about = {"digest": table.digest(), **table.describe()}
+        if self.holds_run:
+            self._check_same(plan, about)
+        # The plan makes a folder count as a run's, so it comes last.
+        write_json(self.path / "table.json", about)
+        write_json(self.path / "plan.json", _plan_to_json(plan))
+
+    def keep(self, record: PartyRecord) -> None:
+        """Put a result where a crash cannot reach it."""
+        if record.part is not None:
+            record.part.save(self.path / "model")
+        if record.evaluations:
+            found = {name: evaluation.to_json() for name, evaluation in record.evaluations.items()}
+            write_json(self.path / "evaluation.json", found)
+        write_json(
+            self.path / "outcome.json",
+            {
+                "party": record.party,
+                "started": record.started,
+                "seconds": record.seconds,
+                "alignment": record.alignment,
+                "rows": record.rows,
+                "shared_rows": record.table["shared_rows"],
+            },
+        )
+
+    def load(self) -> PartyEnd:
+        """Read what a finished party has."""
+        if not self.keeps_result:
+            raise RunFolderError(
+                f"{self.path} holds no finished run. If a run was interrupted, start it again with the same command."
+            )
+        try:
+            return self._load()
+        except (KeyError, TypeError, ValueError, AttributeError, ConfigError):
+            raise CheckpointBroken(
+                f"The files of the run in {self.path} are incomplete or were changed. Restore them or run again."
+            ) from None
+
+    def _load(self) -> PartyEnd:
+        about, table = read_json(self.path / "outcome.json"), read_json(self.path / "table.json")
+        evaluation = self.path / "evaluation.json"
+        found = read_json(evaluation) if evaluation.exists() else {}
+        del table["digest"]
+        record = PartyRecord(
+            party=about["party"],
+            started=about["started"],
+            seconds=about["seconds"],
+            alignment=about["alignment"],
+            rows=about["rows"],
+            table={**table, "shared_rows": about["shared_rows"]},
+            evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
+            part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
+        )
+        return PartyEnd(record, Ledger.read(self.ledger), MetricsLog(self.path / "metrics.jsonl").lines)
+
+    def _check_same(self, plan: RunPlan, about: dict[str, Any]) -> None:
+        theirs, ours = self.plan().fields(), plan.fields()
+        if theirs != ours:
+            keys = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+            raise RunFolderError(
+                f"{self.path} holds an interrupted run with other settings ({', '.join(keys)}). "
+                f"Restore them to resume it. {_ELSEWHERE}"
+            )
+        if read_json(self.path / "table.json").get("digest") != about["digest"]:
+            raise RunFolderError(
+                f"The table of '{self.path.name}' has changed since the run in {self.path} was interrupted. "
+                f"Restore it to resume. {_ELSEWHERE}"
+            )
+
+
+def next_prediction(run: Path) -> Path:
+    """Return a fresh folder for the ledgers of one prediction."""
+    base = run / "predictions"
+    taken = [int(child.name) for child in base.iterdir() if child.name.isdigit()] if base.is_dir() else []
+    return base / f"{max(taken, default=0) + 1:04d}"
+
+
+def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "method": plan.method,
+        "roles": {role: list(parties) for role, parties in plan.roles.items()},
+        "seed": plan.seed,
+        "config": dict(plan.config),
+        "evaluate": vars(plan.evaluate),
+        "alignment": plan.alignment,
+        "stage": plan.stage,
+    }
+
+
+def _plan_from_json(document: dict[str, Any]) -> RunPlan:
+    plan = RunPlan(**{**document, "evaluate": Evaluate(**document["evaluate"])})
+    return replace(plan, roles={role: tuple(parties) for role, parties in plan.roles.items()})
