@@ -45,7 +45,7 @@ SETTINGS = {
         "encoders": "A table per party, `[config.encoders.NAME]`, with its own `hidden` and `cut_width`.",
         "task": "What is learned. `auto` decides from the training labels.",
         "class_weights": "Weights in the loss: none, by inverse frequency, or a list in the order of the classes.",
-        "optimiser": "The name of a class in `torch.optim`; not `LBFGS`, not `SparseAdam`.",
+        "optimiser": "The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`.",
         "learning_rate": "The optimiser's learning rate, above 0.",
         "optimiser_options": "More arguments of that class, such as `weight_decay`.",
         "epochs": "Most passes over the training rows.",
@@ -87,6 +87,7 @@ KEYS = {
         "never_send": "Protections that must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`.",
         "minimum_shared_rows": "Fewest shared rows for a run.",
         "maximum_runs": "Most runs of this party in one `runs` folder.",
+        "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
 }
 KEY_TABLES: dict[str, type] = {

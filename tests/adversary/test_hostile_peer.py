@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.references import shared_rows
 from tests.unit.session import toys
 from tests.unit.session.toys import Answer, Ask, Play
 
@@ -286,7 +287,7 @@ def test_leaving_before_the_greeting_ends_in_a_loss() -> None:
 )
 def test_hostile_last_words_are_shown_short_and_harmless(party: str, step: int, cause: str) -> None:
     def run(session: Session) -> None:
-        Hostile(session).say(Failed(party, step, cause))
+        Hostile(session).say(Failed(party, step, cause, True))
 
     played = Play(code={"shop": run})
     error = played.run()["bank"]
@@ -301,7 +302,7 @@ def test_hostile_last_words_are_not_passed_on_as_they_came() -> None:
     parties = ("bank", "shop", "telco")
 
     def run(session: Session) -> None:
-        Hostile(session).say(Failed("shop", 2**12000, "\x1b[2J" + "x" * 900_000))
+        Hostile(session).say(Failed("shop", 2**12000, "\x1b[2J" + "x" * 900_000, False))
 
     outcomes = Play(parties, code={"shop": run}).run()
     for name in ("bank", "telco"):
@@ -313,7 +314,7 @@ def test_hostile_last_words_are_not_passed_on_as_they_came() -> None:
 def test_last_words_in_the_greetings_context_count_only_right_after_the_greeting() -> None:
     def late(peer: Hostile) -> None:
         peer.answer()
-        peer.say(Failed("shop", 1, "late"), context=_GREETING, sequence=1)
+        peer.say(Failed("shop", 1, "late", False), context=_GREETING, sequence=1)
 
     ends_in(FrameRefused, "another run, connection", late)
     ends_in(
@@ -414,7 +415,7 @@ def test_last_words_are_found_when_a_send_fails() -> None:
     """The peer left while we were sending; why it left lies unread on the line."""
     channel, link = scripted([])
     link._frames.append(ScriptedLink.frame(Answer(np.zeros(2)), context=channel._incoming, sequence=0))
-    words = Failed("shop", 2, "the loss is no longer a number.")
+    words = Failed("shop", 2, "the loss is no longer a number.", False)
     link._frames.append(ScriptedLink.frame(words, context=channel._incoming, sequence=1))
 
     def gone(parts: Any) -> None:
@@ -434,7 +435,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     from tests.unit.session.trials import tables
 
-    from colonnade.data import align_by_equality, split_rows
+    from colonnade.data import AlignedRows, split_rows
     from colonnade.launch.settings import config_to_json
     from colonnade.session import Holding, Party, play
     from colonnade.transport import MemoryHub
@@ -443,7 +444,10 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
     plan = RunPlan(name="run", method="splitnn", roles=roles, config=config_to_json(config))
     given = tables()
-    aligned = align_by_equality(given, 1)
+    aligned = {
+        name: AlignedRows(np.array(rows), np.empty(0, np.int64), "the reference")
+        for name, rows in shared_rows(given, 1).items()
+    }
     split = split_rows(48, validation_fraction=8 / 48, test_fraction=8 / 48, seed=1)
     hub = MemoryHub(given, silence_seconds=5)
     honest = "shop" if hostile == "bank" else "bank"
@@ -455,7 +459,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     def play_honestly() -> None:
         try:
-            play(sessions[honest], Holding(given[honest], aligned[honest], split), config)
+            play(sessions[honest], lambda _: Holding(given[honest], aligned[honest], split), config)
         except BaseException as error:
             ended.append(error)
         finally:

@@ -151,7 +151,7 @@ def _finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     Project(folder).write()
     with pytest.raises(SystemExit) as ending:
-        main(["run", str(folder / "run.toml"), "--quiet"])
+        main(["run", "--simulate", str(folder / "run.toml"), "--quiet"])
     assert ending.value.code == 0
     return folder
 

@@ -27,7 +27,7 @@ from safetensors.numpy import load_file
 from colonnade import __version__
 from colonnade.cli import COMMANDS
 
-RUN = ("run", "run.toml")
+RUN = ("run", "--simulate", "run.toml")
 FAST = (*RUN, "--no-compare", "--quiet")
 PREDICT = ("predict", "runs/churn", "--table", "bank=bank/customers.csv", "--table", "shop=shop/baskets.csv")
 INSTALLED = str(Path(sys.executable).parent / "colonnade")
@@ -190,7 +190,7 @@ def test_run_from_another_folder_and_homes_elsewhere(project: Any, colonnade: An
     (project.folder / "bank").rename(project.folder / "moved")
     (project.folder / "elsewhere").mkdir()
     monkeypatch.chdir(project.folder / "elsewhere")
-    run = colonnade("run", "../run.toml", "--home", "bank=../moved", "--no-compare", "--quiet")
+    run = colonnade("run", "--simulate", "../run.toml", "--home", "bank=../moved", "--no-compare", "--quiet")
     assert run.code == 0, run.err
     assert project.run_folder.is_dir()
     tables = ("--table", "bank=../moved/customers.csv", "--table", "shop=../shop/baskets.csv")
@@ -205,6 +205,36 @@ def test_overwrite_makes_the_run_anew(finished: Any, colonnade: Any) -> None:
     assert after["ledgers"]["bank"]["head"] != before["ledgers"]["bank"]["head"]
     assert not (finished.run_folder / "predictions").exists()
     assert not (finished.run_folder / ".earlier").exists()
+
+
+def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> None:
+    project.edit("run.toml", "epochs = 2", "epochs = 30\npatience = 0")
+    command = [INSTALLED, *FAST]
+    with subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
+        limit = time.monotonic() + 120
+        while not list(project.run_folder.glob("bank/checkpoints/train/*.json")):
+            assert first.poll() is None
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+        first.send_signal(signal.SIGSTOP)  # so that it is alive for as long as the others try
+        try:
+            before = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
+            for more in ([], ["--overwrite"]):
+                second = subprocess.run(
+                    [*command, *more], cwd=project.folder, capture_output=True, text=True, timeout=120
+                )
+                assert second.returncode == 2
+                assert second.stderr.startswith("Error: Another process is at work in runs/churn.")
+                assert second.stdout == ""
+            after = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
+            assert after == before
+        finally:
+            first.send_signal(signal.SIGCONT)
+        out, err = first.communicate(timeout=120)
+    assert first.returncode == 0, err
+    assert b"together (federated)" in out
+    verify = [INSTALLED, "audit", "verify", "runs/churn"]
+    assert subprocess.run(verify, cwd=project.folder, capture_output=True).returncode == 0
 
 
 def test_rows_to_score_may_lack_the_label_and_have_other_columns(finished: Any, colonnade: Any) -> None:
@@ -291,7 +321,7 @@ def test_a_run_interrupted_in_its_comparison_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("colonnade.launch.simulation.compare_with_baselines", interrupt)
+        patched.setattr("colonnade.launch.simulation.ceiling", interrupt)
         assert colonnade(*RUN).code == 130
     again = colonnade(*RUN)
     assert again.code == 0, again.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ from colonnade.errors import (
 USAGE, POLICY, LEDGER = UsageError.exit_code, PolicyRefused.exit_code, LedgerBroken.exit_code
 BROKEN, TRAINING = CheckpointBroken.exit_code, TrainingFailed.exit_code
 
-RUN = ("run", "run.toml", "--quiet", "--no-compare")
+RUN = ("run", "--simulate", "run.toml", "--quiet", "--no-compare")
 PREDICT = ("predict", "runs/churn", "--table", "bank=bank/customers.csv", "--table", "shop=shop/baskets.csv")
 BANK_TABLE, SHOP_TABLE = "bank/customers.csv", "shop/baskets.csv"
 
@@ -360,8 +361,33 @@ def renamed(file: str, old: str, new: str) -> Callable[[Any], object]:
     return lambda project: project.frame(file, lambda t: t.rename(columns={old: new}))
 
 
+def edited(path: str, change: Callable[[Any], object]) -> Callable[[Any], object]:
+    """Change a JSON file as a person with an editor would."""
+
+    def apply(project: Any) -> None:
+        file = project.folder / path
+        document = json.loads(file.read_text())
+        changed = change(document)
+        file.write_text(json.dumps(document if changed is None else changed))
+
+    return apply
+
+
+def all_of(*changes: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda project: [change(project) for change in changes]
+
+
+def removed(*paths: str) -> Callable[[Any], object]:
+    def apply(project: Any) -> None:
+        for path in (project.folder / one for one in paths):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return apply
+
+
 LEDGER_FILE, PART = "runs/churn/bank/ledger.jsonl", "runs/churn/bank/model/part"
-AUDIT = ("audit", "verify", "runs/churn")
+FACTS, TABLE, OUTCOME = "runs/churn/simulation.json", "runs/churn/shop/table.json", "runs/churn/bank/outcome.json"
+AUDIT, REPORT = ("audit", "verify", "runs/churn"), ("report", "runs/churn")
 
 AFTER_A_RUN = [
     Case("finished already", RUN, USAGE, ("finished run already", "--overwrite")),
@@ -464,6 +490,68 @@ AFTER_A_RUN = [
     Case("ledger empty", AUDIT, LEDGER, ("is empty",), cut(LEDGER_FILE, 0)),
     Case(
         "ledger missing", AUDIT, LEDGER, ("ledger of 'bank' is missing",), lambda p: (p.folder / LEDGER_FILE).unlink()
+    ),
+    *[
+        Case(
+            f"{what} of facts that are {text}", words, code, says, edited(FACTS, lambda _, text=text: json.loads(text))
+        )
+        for text in ("{}", "[1]", "3", "null")
+        for what, words, code, says in (
+            ("audit", AUDIT, LEDGER, ("simulation.json was changed", "Restore")),
+            ("report", REPORT, BROKEN, ("incomplete or were changed",)),
+            ("predict", PREDICT, BROKEN, ("incomplete or were changed",)),
+        )
+    ],
+    Case("audit of facts that are no JSON", AUDIT, BROKEN, ("simulation.json", "not valid JSON"), cut(FACTS, 2)),
+    *[
+        Case(
+            f"audit without facts and the {what} of {party}",
+            AUDIT,
+            LEDGER,
+            (f"ledger of '{party}' is missing",),
+            removed(FACTS, f"runs/churn/{party}{file}"),
+        )
+        for party in ("bank", "shop")
+        for what, file in (("folder", ""), ("ledger", "/ledger.jsonl"))
+    ],
+    Case(
+        "report without a party's folder",
+        REPORT,
+        USAGE,
+        ("holds no finished run",),
+        removed("runs/churn/shop"),
+    ),
+    *[
+        Case(f"report of a table {what}", REPORT, BROKEN, ("runs/churn/shop", "changed"), edited(TABLE, change))
+        for what, change in (
+            ("of nothing", lambda _: {}),
+            ("that is a list", lambda _: [1]),
+            ("without a digest", lambda about: about.pop("digest") and None),
+            ("without columns", lambda about: about.pop("columns") and None),
+            ("with columns of text", lambda about: about.update(columns="x")),
+            ("with columns that are none", lambda about: about.update(columns=[1])),
+            ("with an unknown fact", lambda about: about["columns"][0].update(colour="red")),
+            ("with a column without a kind", lambda about: about["columns"][0].pop("kind") and None),
+            ("with rows of text", lambda about: about.update(rows="many")),
+        )
+    ],
+    *[
+        Case(f"report of an outcome {what}", REPORT, BROKEN, ("runs/churn/bank", "changed"), edited(OUTCOME, change))
+        for what, change in (
+            ("of nothing", lambda _: {}),
+            ("that is a list", lambda _: [1]),
+            ("with rows of text", lambda about: about.update(rows="many")),
+            ("without held-out rows", lambda about: about["rows"].pop("test") and None),
+            ("with a duration of text", lambda about: about.update(seconds="long")),
+            ("of another party", lambda about: about.update(party="shop")),
+        )
+    ],
+    Case(
+        "resume with a table that is a list",
+        RUN,
+        USAGE,
+        ("table of 'bank' has changed",),
+        all_of(interrupted(lambda p: None), edited("runs/churn/bank/table.json", lambda _: [1])),
     ),
     Case("ledger file missing", ("audit", "verify", LEDGER_FILE, "x.jsonl"), USAGE, ("x.jsonl", "cannot be read")),
     Case("one ledger twice", ("audit", "verify", LEDGER_FILE, LEDGER_FILE), USAGE, ("given twice",)),
@@ -594,7 +682,7 @@ def test_a_full_disk_is_told_as_such(project: Any, colonnade: Any, monkeypatch: 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "runs/churn/bank/plan.json")
 
-    monkeypatch.setattr("colonnade.launch.folder.write_json", full)
+    monkeypatch.setattr("colonnade.launch.party_folder.write_json", full)
     outcome = colonnade(*RUN)
     assert outcome.code == USAGE
     assert "runs/churn/bank/plan.json cannot be used (No space left on device)" in outcome.err

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import colonnade as cn
+from colonnade import alignment
 from colonnade.data import TableEncoder
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, PolicyRefused, RoleFailed
 from colonnade.launch.settings import config_from_json, config_to_json
@@ -33,13 +34,19 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
     """Every frame a party received is in both ledgers, and is a declared message between the declared roles."""
     run = train(case, transport, keep_views=True)
     declared = {one.name: one for one in run.method.declarations}
+    aligning = {one.name: one for one in map(declaration_of, alignment.MESSAGES)}
     control = {declaration_of(cls).name for cls in CONTROL}
+    lead = run.plan.roles[run.method.lead][0]
     for party, ledger in run.ledgers.items():
         received = [entry.content for entry in ledger.messages() if entry.kind == "received"]
         assert len(received) == len(run.views[party])
         for about, (sender, frame) in zip(received, run.views[party], strict=True):
             assert (about["peer"], about["bytes"]) == (sender, len(frame) - HEADER_BYTES)
-            if about["message"] not in control:
+            if about["message"] in aligning:
+                one = aligning[about["message"]]
+                assert (party if one.name == "IdMarks" else sender) == lead
+                assert one.protection == about["protection"]
+            elif about["message"] not in control:
                 one = declared[about["message"]]
                 assert (one.sender, one.receiver) == (run.plan.role_of(sender), run.plan.role_of(party))
                 assert one.protection == about["protection"]
@@ -142,8 +149,10 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
 def check_policy_is_enforced(case: Case, transport: str) -> None:
     """A party that never sends some protection refuses before its first message of the method."""
     run = train(case, transport)
+    aligning = {declaration_of(cls).protection for cls in alignment.MESSAGES}
     for party in run.plan.parties:
-        used = {one.protection for one in run.method.declarations if one.sender == run.plan.role_of(party)}
+        own = {one.protection for one in run.method.declarations if one.sender == run.plan.role_of(party)}
+        used = own | aligning
         for protection in Protection:
             policy = {party: Policy(never_send=(protection.value,))}
             if protection in used:
@@ -203,11 +212,11 @@ def _failures_when(
     patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
 ) -> dict[str, type[BaseException]]:
     """Let one party fail in its second step and return what every party ended with."""
-    import colonnade.launch.threads as threads
+    import colonnade.launch.party as launched
 
     _fail_at(patch, failing, 2)
     ended: dict[str, BaseException] = {}
-    original = threads.play
+    original = launched.play
 
     def play(session: Session, *rest: object) -> object:
         try:
@@ -216,7 +225,7 @@ def _failures_when(
             ended[session.party] = error
             raise
 
-    patch.setattr(threads, "play", play)
+    patch.setattr(launched, "play", play)
     started = time.monotonic()
     with pytest.raises(RoleFailed, match=failing):
         train(case, transport)

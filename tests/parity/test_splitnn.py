@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.references import shared_rows
 from torch import nn
 
 import colonnade as cn
-from colonnade.data import align_by_equality
 from colonnade.nn import mlp
 from colonnade.session import derive_seed
 
@@ -51,17 +51,17 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    aligned = align_by_equality(tables, derive_seed(SEED, "alignment"))
+    aligned = shared_rows(tables, derive_seed(SEED, "alignment"))
     count = len(aligned["bank"])
     order = np.random.Generator(np.random.PCG64(derive_seed(SEED, "split"))).permutation(count)
     train = np.sort(order[round(count * 0.2) + round(count * 0.1) :])
 
     features = {}
     for name, frame in frames.items():
-        values = frame.drop(columns=["id", "y"], errors="ignore").to_numpy()[aligned[name].positions]
+        values = frame.drop(columns=["id", "y"], errors="ignore").to_numpy()[aligned[name]]
         if values.shape[1]:
             features[name] = torch.from_numpy((values - values[train].mean(0)) / values[train].std(0))
-    labels = frames["bank"]["y"].to_numpy()[aligned["bank"].positions]
+    labels = frames["bank"]["y"].to_numpy()[aligned["bank"]]
     if task == "regression":
         targets = torch.from_numpy((labels - labels[train].mean()) / labels[train].std())
     else:

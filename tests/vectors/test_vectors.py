@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade import alignment
+from colonnade.alignment.plain import DeclaredFormat, IdMarks, SharedMarks
 from colonnade.ledger import GENESIS, Ledger
 from colonnade.ledger.entries import chain
 from colonnade.messages import PLAIN, declaration_of, decode_body, message, open_frame, record, seal
 from colonnade.methods.splitnn.messages import MESSAGES, CutActivations, CutWidth, EpochVerdict
 from colonnade.session import CONTROL
-from colonnade.session.control import Failed, Goodbye, HeldCheckpoints, ResumeFrom
+from colonnade.session.control import Failed, Finished, Goodbye, HeldCheckpoints, ResumeFrom
 
 HERE = Path(__file__).parent
 CONTEXT = bytes.fromhex("00112233445566778899aabbccddeeff")
@@ -65,7 +67,10 @@ SAMPLES: dict[str, Any] = {
     "EpochVerdict": EpochVerdict(True, False),
     "HeldCheckpoints": HeldCheckpoints((5, 300)),
     "ResumeFrom": ResumeFrom(300),
-    "Failed": Failed("bank", 3, "the loss is no longer a number."),
+    "Failed": Failed("bank", 3, "the loss is no longer a number.", False),
+    "Finished": Finished(),
+    "IdMarks": IdMarks(np.array([3, 2**64 - 1], np.uint64), DeclaredFormat(True, False, 1, 12, False, False, "lower")),
+    "SharedMarks": SharedMarks(np.array([3], np.uint64)),
     "Goodbye": Goodbye(bytes(range(32)), bytes(range(32, 64))),
 }
 LEDGER = [
@@ -91,7 +96,7 @@ def made_ledger() -> dict[str, Any]:
 
 
 def made_schemas() -> dict[str, str]:
-    return {cls.__name__: declaration_of(cls).schema.hex() for cls in (*CONTROL, *MESSAGES)}
+    return {cls.__name__: declaration_of(cls).schema.hex() for cls in (*CONTROL, *alignment.MESSAGES, *MESSAGES)}
 
 
 def stored(name: str) -> Any:

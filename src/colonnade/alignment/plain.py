@@ -26,7 +26,7 @@ from colonnade.errors import AlignmentError, WrongContent
 from colonnade.messages import ANYONE, PLAIN, message, record
 from colonnade.session import Channel, Session
 
-__all__ = ["MESSAGES", "IdMarks", "SharedMarks", "align", "align_in_one_place"]
+__all__ = ["MESSAGES", "IdMarks", "SharedMarks", "align", "align_in_one_place", "sends"]
 
 _LONGEST_ID = 2**20
 _PROTOCOL = "plain: ids compared by marks that hide nothing from who can guess them"
@@ -66,6 +66,11 @@ class SharedMarks:
 MESSAGES = (IdMarks, SharedMarks)
 
 
+def sends(message: str, *, is_lead: bool) -> bool:
+    """Tell whether the lead, or another party, sends a message of this protocol."""
+    return message == (SharedMarks if is_lead else IdMarks).__name__
+
+
 def align(session: Session, table: PartyTable) -> AlignedRows:
     """Find the rows that all parties of a session hold; the order depends on the seed and the ids only."""
     own = id_marks(table.ids, session.seed("alignment"))
@@ -77,7 +82,8 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
         lead = session.channel(session.method.lead)
         lead.send(IdMarks(own, DeclaredFormat(**dataclasses.asdict(IdFormat.of(table.ids)))))
         shared = _checked(lead.receive(SharedMarks).marks, "SharedMarks", lead)
-        if not np.isin(shared, own).all():
+        # An honest lead that finds nothing shared says why and stops.
+        if not len(shared) or not np.isin(shared, own).all():
             raise WrongContent(f"'{lead.peer}' announces shared rows that '{session.party}' does not have.")
     return AlignedRows(*rows_of_marks(own, shared), _PROTOCOL)
 

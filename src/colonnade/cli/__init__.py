@@ -14,8 +14,12 @@ __all__ = ["COMMANDS", "main"]
 # name: one line for the overview; the module of the same name in this package defines the command.
 COMMANDS = {
     "demo": "Train a two-party model on bundled data and write a report.",
+    "init": "Make a party's home: key, certificate and a commented party.toml.",
+    "pair": "Exchange certificates with a partner, and renew your own.",
     "methods": "List the methods and when to choose which.",
-    "run": "Carry out a run.toml with all its parties on this machine.",
+    "run": "Take part in a run, or carry it out with all its parties on this machine.",
+    "doctor": "Check a home, and the connection to a partner, before there is a run.",
+    "status": "Show the runs of a home: how far they are, and when each partner was last heard.",
     "predict": "Score new rows with a finished run.",
     "report": "Write the HTML report of a finished run again.",
     "audit": "Check ledgers and show what crossed.",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import examples, make_app, program, say
-from colonnade.cli.run import run_file, show_outcome
+from colonnade.cli.run import run_all, show_outcome
 from colonnade.datasets import breast_cancer
 from colonnade.errors import RunFolderError
 
@@ -85,11 +85,11 @@ def demo(
         raise RunFolderError(f"{folder} holds other things. Choose another place with --folder.")
     write_demo(folder)
     say(f"Two parties and their agreement are in {folder}/: hospital/, laboratory/, run.toml")
-    finished = run_file(folder / "run.toml", [], None, overwrite=True, compare=True, quiet=json)
+    finished = run_all(folder / "run.toml", [], None, local=True, overwrite=True, compare=True, quiet=json)
     new_rows = {party: folder / party / file for party, file in _FILES.items()}
     show_outcome(finished, json, new_rows)
     if not json:
-        typer.echo(f"Next:    edit {folder}/run.toml, then: {program()} run {folder}/run.toml --overwrite")
+        typer.echo(f"Next:    edit {folder}/run.toml, then: {program()} run --local {folder}/run.toml --overwrite")
 
 
 def _is_demo(folder: Path) -> bool:

@@ -6,18 +6,25 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from colonnade.errors import ColonnadeError, ConfigError, did_you_mean
+from colonnade.errors import ColonnadeError, ConfigError, PeerFailed, PeerLost, did_you_mean
+from colonnade.launch.watch import Watcher
 from colonnade.session import Observer, Progress
+
+if TYPE_CHECKING:
+    from colonnade.launch.files import PartyHome
+    from colonnade.launch.watch import Line
 
 __all__ = [
     "Interrupted",
+    "Waiting",
     "examples",
     "make_app",
     "print_json",
@@ -26,6 +33,7 @@ __all__ = [
     "readable_bytes",
     "say",
     "shown_progress",
+    "table_lines",
     "words_by_party",
 ]
 
@@ -89,6 +97,13 @@ def print_json(document: Any) -> None:
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns that line up; numbers to the right."""
+    sys.stdout.write("".join(line + "\n" for line in table_lines(headings, rows)))
+
+
+def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]], *, wrapped: bool = False) -> Iterator[str]:
+    """Return the lines of a table; if wrapped, the last column goes on below itself where it is too long."""
+    if wrapped:
+        rows = _wrapped(headings, rows)
     cells = [list(headings), *[list(row) for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     is_number = [
@@ -99,9 +114,19 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             text.rjust(width) if number else text.ljust(width)
             for text, width, number in zip(row, widths, is_number, strict=True)
         ]
-        sys.stdout.write("  ".join(texts).rstrip() + "\n")
+        yield "  ".join(texts).rstrip()
         if position == 0:
-            sys.stdout.write("  ".join("─" * width for width in widths) + "\n")
+            yield "  ".join("─" * width for width in widths)
+
+
+def _wrapped(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    taken = sum(max(len(row[column]) for row in [headings, *rows]) + 2 for column in range(len(headings) - 1))
+    width = max(30, shutil.get_terminal_size().columns - taken)
+    found = []
+    for row in rows:
+        first, *others = textwrap.wrap(row[-1], width) or [""]
+        found += [[*row[:-1], first], *([""] * (len(row) - 1) + [line] for line in others)]
+    return found
 
 
 def readable_bytes(count: float) -> str:
@@ -159,6 +184,36 @@ def _plain_lines(lead: str) -> Callable[[Progress], None]:
             say(" ".join([f"{progress.stage}: step {progress.step}{total}", *_numbers(progress)]))
 
     return show
+
+
+class Waiting(Watcher):
+    """Tell the operator whom the run waits for, once for each change."""
+
+    def __init__(self, home: PartyHome, quiet: bool) -> None:
+        self._home, self._quiet, self._said = home, quiet, ""
+
+    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+        """Say who is not there yet, and why if that is known."""
+        absent = [peer for peer, link in links.items() if not link.is_up]
+        self._say("Waiting for " + ", ".join(self._described(peer, trouble.get(peer)) for peer in absent))
+
+    def connected(self, links: Mapping[str, Line]) -> None:
+        """Say that all are there."""
+        self._say(f"Connected to {', '.join(links)}.")
+
+    def interrupted(self, error: PeerFailed | PeerLost) -> None:
+        """Say that the run waits, and that nothing is lost."""
+        self._say(f"{error} Nothing is lost: the run goes on when all are back. Ctrl-C stops waiting.")
+
+    def _described(self, peer: str, trouble: str | None) -> str:
+        address = self._home.partners.get(peer)
+        where = f" at {address}" if address else " to connect"
+        return f"{peer}{where}" + (f" ({trouble})" if trouble else "")
+
+    def _say(self, text: str) -> None:
+        if text != self._said and not self._quiet:
+            self._said = text
+            say(text)
 
 
 def _numbers(progress: Progress) -> list[str]:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, say, words_by_party
-from colonnade.cli.run import find_homes
-from colonnade.data import TableEncoder
+from colonnade.cli.consent import ask_consent
+from colonnade.cli.output import Waiting, examples, make_app, print_json, say, words_by_party
+from colonnade.cli.run import find_home, find_homes, resumable
 from colonnade.errors import ConfigError, TableError
+from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
+from colonnade.launch.predict import column_types
+from colonnade.launch.run import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 app = make_app("Score new rows with a finished run.")
 
 
 @app.command(
     epilog=examples(
+        "colonnade predict runs/churn --table new.csv      (in a party's home; the partners do the same)",
         "colonnade predict runs/churn --table bank=new_bank.csv --table shop=new_shop.csv",
         "colonnade predict runs/churn --table bank=b.parquet --table shop=s.parquet --output scores.csv",
     )
@@ -27,7 +35,11 @@ def predict(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a finished run.")],
     table: Annotated[
         list[str],
-        typer.Option(metavar="PARTY=FILE", help="A file with that party's columns of the new rows; once per party."),
+        typer.Option(
+            metavar="FILE",
+            help="A file with this party's columns of the new rows. For a run with all parties on this machine write "
+            "PARTY=FILE, once for each party.",
+        ),
     ],
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .csv or .parquet file. Default: CSV on stdout.")
@@ -35,32 +47,26 @@ def predict(
     home: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PARTY=FOLDER",
-            help="The folder with a party's party.toml. Default: a folder of the party's name beside the runs folder.",
+            metavar="FOLDER",
+            help="The party's home; default: the folder above runs/. For a run with all parties on this machine write "
+            "PARTY=FOLDER.",
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the first message leaves.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Score rows that all parties know. The label holder gets the scores; every message goes into a new ledger."""
-    run = load_run(folder)
-    parties = run.plan.parties
-    files = words_by_party("--table", "file", table, parties)
-    missing = [party for party in parties if party not in files]
-    if missing:
-        raise ConfigError(f"No table was given for {', '.join(missing)}. Add --table {missing[0]}=FILE.")
     if output is not None:
         _check_output(output)
-    homes = find_homes(parties, folder.resolve().parent.parent, home or [])
-    tables = {}
-    for party in parties:
-        encoder = run.parts[party].document.get("table_encoder")
-        types = TableEncoder.from_json(encoder).types if encoder else {}
-        tables[party] = homes[party].read_new_rows(files[party], types)
-    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()})
-    lead = run.plan.roles[run.method.lead][0]
-    say(
-        f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."
-    )
+    run = load_run(folder)
+    if len(run.tables) < len(run.plan.parties):
+        scores = _predict_with_partners(run, folder, table, home or [], yes, quiet)
+    else:
+        scores = _predict_here(run, folder, table, home or [])
+    if scores is None:
+        say(f"Done; the scores went to {run.plan.roles[run.method.lead][0]}.")
+        return
     if output is not None:
         try:
             scores.to_csv(output, index=False) if output.suffix == ".csv" else scores.to_parquet(output, index=False)
@@ -72,6 +78,41 @@ def predict(
         print_json({"rows": len(scores), "scores": scores.to_dict(orient="records")})
     elif output is None:
         scores.to_csv(sys.stdout, index=False)
+
+
+def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> pd.DataFrame:
+    """Score with all parties in this process."""
+    parties = run.plan.parties
+    files = words_by_party("--table", "file", table, parties)
+    missing = [party for party in parties if party not in files]
+    if missing:
+        raise ConfigError(f"No table was given for {', '.join(missing)}. Add --table {missing[0]}=FILE.")
+    homes = find_homes(parties, folder.resolve().parent.parent, home)
+    tables = {party: homes[party].read_new_rows(files[party], column_types(run.parts[party])) for party in parties}
+    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()})
+    lead = run.plan.roles[run.method.lead][0]
+    say(
+        f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."
+    )
+    return scores
+
+
+def _predict_with_partners(
+    run: Run, folder: Path, table: list[str], home: list[str], yes: bool, quiet: bool
+) -> pd.DataFrame | None:
+    """Score as one party, with partners who give the same command."""
+    from colonnade.launch.joining import Joining
+
+    if len(table) != 1:
+        raise ConfigError("Give one --table with this party's columns of the new rows; the partners give their own.")
+    where = find_home(home or [str(folder.resolve().parent.parent)], folder)
+    joining = Joining(replace(run.plan, stage="predict"), where, RunFolder(folder))
+    ask_consent(joining, yes)
+    with resumable(folder):
+        scores = joining.predict(table[0], watcher=Waiting(where, quiet))
+    if scores is not None:
+        say(f"{len(scores)} rows scored: those that all parties know.")
+    return scores
 
 
 def _check_output(output: Path) -> None:

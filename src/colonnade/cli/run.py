@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import (
     Interrupted,
+    Waiting,
     examples,
     make_app,
     print_json,
@@ -21,80 +25,176 @@ from colonnade.cli.output import (
     words_by_party,
 )
 from colonnade.data import PartyTable
+from colonnade.errors import ConfigError
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
-from colonnade.launch.simulation import simulate_plan
 from colonnade.metrics import headline
-from colonnade.session import RunPlan
+from colonnade.session import Observer, RunPlan
 
-app = make_app("Carry out a run.toml with all its parties on this machine.")
+app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
 
 @app.command(
     epilog=examples(
-        "colonnade run run.toml",
-        "colonnade run run.toml --home bank=../bank --json",
-        "colonnade run run.toml --folder runs/second --no-compare",
-        "colonnade demo      (writes a run.toml and two homes to learn from)",
+        "colonnade run run.toml                   (in a party's home: joins its partners)",
+        "colonnade run --home bank ../run.toml    (the same, from elsewhere)",
+        "colonnade run --local run.toml           (all parties on this machine, a process each)",
+        "colonnade run --local run.toml --home bank=../bank --json",
+        "colonnade run --simulate run.toml        (all parties in one process)",
+        "colonnade demo                           (writes a run.toml and two homes to learn from)",
     )
 )
 def run(
     file: Annotated[Path, typer.Argument(metavar="RUN.TOML", help="What all parties agreed on.")],
+    local: Annotated[
+        bool, typer.Option("--local", help="All parties on this machine, each a process of its own, over mutual TLS.")
+    ] = False,
+    simulated: Annotated[
+        bool, typer.Option("--simulate", help="All parties in this process: the quickest way to try settings.")
+    ] = False,
     home: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PARTY=FOLDER",
-            help="The folder with a party's party.toml; once per party. Default: a folder of the party's name beside "
-            "run.toml.",
+            metavar="FOLDER",
+            help="The party's home. Default: this folder. With --local or --simulate write PARTY=FOLDER, once for each "
+            "party; default: a folder of the party's name beside run.toml.",
         ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the run is kept. Default: runs/NAME beside run.toml.")
+        Path | None,
+        typer.Option(help="Where the run is kept. Default: runs/NAME in the home, or beside run.toml with --local."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
     compare: Annotated[
-        bool, typer.Option(help="Also train with the label holder's columns only and with all columns in one place.")
+        bool,
+        typer.Option(
+            help="Also train with the label holder's columns only and, where all parties are on this machine, with all "
+            "columns in one place."
+        ),
     ] = True,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the first message leaves.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Simulate a run: every party is a thread of this process, reads its own table and exchanges recorded messages.
+    """Take part in a run with partners who give the same command in their own homes.
 
-    An interrupted run goes on from its last checkpoint when the same command is given again.
+    The command waits for the partners and checks that all hold the same run.toml. If a party is killed or cut off, the
+    others wait for it; the same command again goes on from the last checkpoint that all have.
     """
-    finished = run_file(file, home or [], folder, overwrite=overwrite, compare=compare, quiet=quiet)
+    if local and simulated:
+        raise ConfigError("--local and --simulate exclude each other. Choose one.")
+    if local or simulated:
+        finished = run_all(file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet)
+    else:
+        finished = run_one(file, home or [], folder, overwrite=overwrite, compare=compare, yes=yes, quiet=quiet)
     show_outcome(finished, json)
 
 
-def run_file(file: Path, home: list[str], folder: Path | None, *, overwrite: bool, compare: bool, quiet: bool) -> Run:
-    """Carry out a run.toml, write its report and return it."""
+def run_all(
+    file: Path, home: list[str], folder: Path | None, *, local: bool, overwrite: bool, compare: bool, quiet: bool
+) -> Run:
+    """Carry out a run.toml with all its parties on this machine."""
     plan = read_run_file(file)
     homes = find_homes(plan.parties, file.parent, home)
-    target = folder or file.parent / "runs" / plan.name
-    agreed = file.read_bytes()
+    run_folder = RunFolder(folder or file.parent / "runs" / plan.name, file.read_bytes())
+    carry_out = _as_processes if local else _as_threads
+    with (
+        resumable(run_folder.path, overwrite),
+        run_folder.held(overwrite=overwrite),
+        shown_progress(_lead(plan), quiet) as observer,
+    ):
+        return carry_out(plan, file, homes, run_folder, compare, observer)
+
+
+def _as_processes(
+    plan: RunPlan,
+    file: Path,
+    homes: dict[str, PartyHome],
+    folder: RunFolder,
+    compare: bool,
+    observer: Observer | None,
+) -> Run:
+    from colonnade.launch.local import run_locally
+
+    talk = say if observer is not None else lambda _: None
+    return run_locally(plan, file, homes, folder, compare=compare, observer=observer, say=talk)
+
+
+def _as_threads(
+    plan: RunPlan,
+    file: Path,
+    homes: dict[str, PartyHome],
+    folder: RunFolder,
+    compare: bool,
+    observer: Observer | None,
+) -> Run:
+    from colonnade.launch.simulation import simulate_plan
+
+    tables = {}
+    for party, where in homes.items():
+        tables[party] = where.read_table()
+        if observer is not None:
+            say(_shape(party, tables[party]))
+    policies = {party: where.policy for party, where in homes.items()}
+    return simulate_plan(plan, tables, policies=policies, folder=folder, compare=compare, observer=observer)
+
+
+def run_one(
+    file: Path, home: list[str], folder: Path | None, *, overwrite: bool, compare: bool, yes: bool, quiet: bool
+) -> Run:
+    """Take part in a run as one party, from its home."""
+    from colonnade.launch.joining import Joining
+
+    plan = read_run_file(file)
+    where = find_home(home, file)
+    plan.role_of(where.name)
+    run_folder = RunFolder(folder or where.folder / "runs" / plan.name, file.read_bytes())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with (
+        resumable(run_folder.path, overwrite),
+        run_folder.held(overwrite=overwrite),
+        shown_progress(where.name, quiet) as observer,
+    ):
+        joining = Joining(plan, where, run_folder)
+        if joining.is_finished:
+            say(f"This run is finished; its report is written again from {run_folder.path}.")
+            return joining.complete()
+        table = joining.read_table()
+        if not quiet:
+            say(_shape(where.name, table))
+        ask_consent(joining, yes)
+        return joining.run(observer=observer, watcher=Waiting(where, quiet), compare=compare)
+
+
+@contextmanager
+def resumable(folder: Path, overwrite: bool = False) -> Iterator[None]:
+    """Turn the user's interrupt into a sentence on how to go on."""
     try:
-        with (
-            RunFolder(target, agreed).held(overwrite=overwrite) as run_folder,
-            shown_progress(_lead(plan), quiet) as observer,
-        ):
-            tables = {}
-            for party, where in homes.items():
-                tables[party] = where.read_table()
-                if not quiet:
-                    say(_shape(party, tables[party]))
-            policies = {party: where.policy for party, where in homes.items()}
-            return simulate_plan(plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer)
+        yield
     except KeyboardInterrupt:
         without = ", without --overwrite" if overwrite else ""
         raise Interrupted(
-            f"Interrupted; what was done is kept in {target}. "
+            f"Interrupted; what was done is kept in {folder}. "
             f"To go on from the last checkpoint, run the same command again{without}."
         ) from None
 
 
 def _shape(party: str, table: PartyTable) -> str:
     return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+
+
+def find_home(given: list[str], file: Path) -> PartyHome:
+    """Read the one home a party joins from."""
+    if len(given) > 1 or (given and "=" in given[0] and not Path(given[0]).is_dir()):
+        raise ConfigError("A party joins from one home: write --home FOLDER. PARTY=FOLDER goes with --local.")
+    folder = Path(given[0] if given else ".")
+    if not (folder / "party.toml").exists():
+        raise ConfigError(
+            f"{'This folder' if not given else folder} is no party's home: it has no party.toml. Go to the home, or "
+            f"name it with --home. To carry out {file.name} with all parties on this machine, add --local."
+        )
+    return read_party_home(folder)
 
 
 def find_homes(parties: tuple[str, ...], beside: Path, given: list[str]) -> dict[str, PartyHome]:
@@ -119,7 +219,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 str(len(run.tables[party]["columns"])),
                 readable_bytes(run.bytes_sent(party)),
             ]
-            for party in run.plan.parties
+            for party in run.tables
         ],
     )
     lead = _lead(run.plan)
@@ -140,7 +240,9 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 if which in run.evaluations
             ],
         )
-    tables = " ".join(f"--table {party}={(new_rows or {}).get(party, 'FILE')}" for party in run.plan.parties)
+    tables = "--table FILE"
+    if len(run.tables) == len(run.plan.parties):
+        tables = " ".join(f"--table {party}={(new_rows or {}).get(party, 'FILE')}" for party in run.plan.parties)
     typer.echo(f"\nReport:  {run.folder}/report.html")
     typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
     typer.echo(f"Score:   {program()} predict {run.folder} {tables}")
@@ -170,7 +272,7 @@ def outcome(run: Run) -> dict[str, Any]:
                 "shared_rows": run.tables[party]["shared_rows"],
                 "bytes_sent": run.ledgers[party].bytes_sent(),
             }
-            for party in run.plan.parties
+            for party in run.tables
         },
         "metrics": {name: evaluation.metrics for name, evaluation in run.evaluations.items()},
     }

@@ -108,6 +108,11 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _settings(self) -> dict[str, Any]:
         """Return the method's settings as given, for the same checks that a run file goes through."""
+        for name, widths in (("hidden", self.hidden), ("head_hidden", self.head_hidden)):
+            if not isinstance(_plain(widths), list):
+                raise ValueError(
+                    f"{name} must list the widths of layers, such as (32,) or (). Got {short(widths)} instead."
+                )
         given = {
             "hidden": self.hidden,
             "cut_width": self.cut_width,

@@ -61,6 +61,7 @@ class _PolicyTable:
     never_send: list[str] = field(default_factory=list)
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
+    consent: Literal["ask", "policy"] = "ask"
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         never_send=tuple(rules.never_send),
         minimum_shared_rows=rules.minimum_shared_rows,
         maximum_runs=rules.maximum_runs,
+        consent=rules.consent,
         file=str(path),
         lines=_lines_of(path, "policy"),
     )

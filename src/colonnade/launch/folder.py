@@ -34,11 +34,12 @@ from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.session import read_json, write_json, write_whole
 
-__all__ = ["RunFolder"]
+__all__ = ["LAUNCHED_APART", "RunFolder"]
 
 # The ceiling needs all parties' columns, so no party's own folder may hold it.
 _NOT_A_PARTYS = ("central",)
 _SHARED_FILES = ("run.toml", "simulation.json", "report.html", "predictions")
+LAUNCHED_APART = "one process for each party, over mutual TLS"
 _ASIDE = ".earlier"
 _HALFWAY = ".earlier.part"
 _HIDDEN = (LOCK_FILE, _ASIDE, _HALFWAY)
@@ -76,10 +77,10 @@ class RunFolder:
             except (UsageError, PolicyRefused, OSError):
                 if is_new and not self._has_checkpoints():
                     self._delete_parts()
-                    self._bring_back()
                 raise
             finally:
-                shutil.rmtree(self.path / _ASIDE, ignore_errors=True)
+                # What was interrupted before it had anything to show must not cost the earlier run.
+                self._bring_back()
 
     def finish(self, run: Run) -> None:
         """Write the report and the facts of a run whose parties are all here. What says "finished" comes last."""
@@ -117,7 +118,7 @@ class RunFolder:
         own = PartyFolder(self.path)
         if own.holds_run:
             end = own.load()
-            return Run.of(own.plan(), {end.record.party: end}, launch=LAUNCH_ALONE, folder=self.path)
+            return Run.of(own.plan(), {end.record.party: end}, launch=LAUNCHED_APART, folder=self.path)
         about_path = self.path / "simulation.json"
         if not about_path.exists():
             raise RunFolderError(
@@ -208,7 +209,8 @@ class RunFolder:
             )
 
     def _party_folders(self) -> list[PartyFolder]:
-        children = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        # What one party has put aside looks like the folder of a party of that name.
+        children = sorted(one for one in self.path.iterdir() if one.name not in _HIDDEN) if self.path.is_dir() else []
         return [folder for folder in map(PartyFolder, children) if folder.holds_run]
 
     def _parts(self) -> list[Path]:
@@ -237,14 +239,15 @@ class RunFolder:
         halfway, aside = self.path / _HALFWAY, self.path / _ASIDE
         if aside.is_dir() and not self._parts():
             aside.rename(halfway)
-        for part in halfway.iterdir() if halfway.is_dir() else ():
-            part.rename(self.path / part.name)
+        for part in sorted(halfway.iterdir()) if halfway.is_dir() else ():
+            place = self.path / part.name
+            if place.is_dir() and not place.is_symlink() and not PartyFolder(place).holds_run:
+                # A party's folder that a killed process had only begun to make, so that it does not count as one yet.
+                shutil.rmtree(place)
+            part.rename(place)
         shutil.rmtree(halfway, ignore_errors=True)
         shutil.rmtree(aside, ignore_errors=True)
 
     def _delete_parts(self) -> None:
         for part in self._parts():
             shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
-
-
-LAUNCH_ALONE = "one process for each party, over mutual TLS"

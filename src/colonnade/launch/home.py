@@ -43,7 +43,7 @@ from colonnade.transport.grpc.certificates import (
     read_certificate,
 )
 from colonnade.transport.grpc.endpoint import Partner
-from colonnade.transport.grpc.succession import check_succession, make_succession, successor_in
+from colonnade.transport.grpc.succession import HEADING, check_succession, make_succession, successor_in
 
 __all__ = [
     "PartyCertificate",
@@ -54,6 +54,7 @@ __all__ = [
     "check_partner",
     "describe_certificate",
     "has_our_next",
+    "is_succession",
     "load_identity",
     "load_partners",
     "make_home",
@@ -66,6 +67,7 @@ __all__ = [
     "pin_partner",
     "previous_certificate",
     "start_rotation",
+    "succession_of",
     "unpin_partner",
 ]
 
@@ -79,7 +81,7 @@ _TEMPLATE = """\
 # A line that begins with # is a note, or a setting that is not in use. Take the # away to use it.
 
 [party]
-name = "{name}"                      # as partners and run.toml call this party; the certificate carries it
+{named:36} # as partners and run.toml call this party; the certificate carries it
 {listen}
 
 # Where partners are. 'colonnade pair' adds a block here for each of them. Change an address whenever a partner moves:
@@ -106,7 +108,7 @@ id = "FILL-IN"                       # the column that names the row, the same p
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
 """
 _LISTENS = """\
-listen = "{listen}"            # where this machine waits for partners; 0.0.0.0 means all its networks
+{listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks
 # A party behind a firewall may leave 'listen' out. It then dials its partners, and they must listen."""
 _DIALS = """\
 # listen = "0.0.0.0:7443"            # where this machine waits for partners; 0.0.0.0 means all its networks
@@ -154,21 +156,31 @@ def make_home(folder: Path, name: str, listen: str | None) -> Path:
     identity = make_identity(name)
     # The key comes last: an interrupted init can be given again, for nothing that matters is there before it.
     if not (folder / _PARTY).exists():
-        lines = _DIALS if listen is None else _LISTENS.format(listen=listen)
-        write_whole(folder / _PARTY, _TEMPLATE.format(name=name, listen=lines).encode())
+        write_whole(folder / _PARTY, _settings(name, listen).encode())
     write_whole(folder / _CERTIFICATE, identity.certificate)
     write_whole(folder / _KEY, identity.key)
     return folder
 
 
+def _settings(name: str, listen: str | None) -> str:
+    lines = _DIALS if listen is None else _LISTENS.format(listens=f'listen = "{listen}"')
+    return _TEMPLATE.format(name=name, named=f'name = "{name}"', listen=lines)
+
+
 def _refuse_taken_home(folder: Path, name: str) -> None:
     if (folder / _KEY).exists():
         raise ConfigError(
-            f"{folder} already has a key. To use that home, pair from it: 'colonnade pair --home {folder}'. To renew its "
-            f"key: 'colonnade pair --home {folder} --rotate'. To begin anew, move the folder away first."
+            f"{folder} already has a key. To use that home, pair from it: 'colonnade pair --home {folder} --invite'. "
+            f"To renew its key: 'colonnade pair --home {folder} --rotate'. To begin anew, move the folder away first."
         )
-    if (folder / _PARTY).exists():
-        read_party_home(folder, name)
+    for file in (_CERTIFICATE, _NEXT_KEY, _NEXT_CERTIFICATE):
+        if (folder / file).exists():
+            raise ConfigError(
+                f"{folder} has a {file} but no {_KEY}. Restore {_KEY} from a backup; or move {file} away, run this "
+                "again, and pair again with every partner."
+            )
+    if (folder / _PARTY).exists() and (owner := read_party_home(folder).name) != name:
+        raise ConfigError(f"{folder} is the home of '{owner}'. Choose another place with --folder, or use that name.")
 
 
 def open_home(folder: Path) -> PartyHome:
@@ -251,6 +263,7 @@ def _belong_together(key: bytes, certificate: bytes) -> bool:
 
 def own_certificate(folder: Path) -> PartyCertificate:
     """Return this party's own certificate."""
+    _finish_activation(folder)
     path = folder / _CERTIFICATE
     if not path.exists():
         raise ConfigError(f"{folder} has no {_CERTIFICATE}. Run 'colonnade init NAME --folder {folder}' first.")
@@ -269,7 +282,7 @@ def describe_certificate(certificate: bytes) -> PartyCertificate:
     return PartyCertificate(name, certificate, fingerprint(certificate), expires)
 
 
-def check_address(address: str, what: str) -> tuple[str, int]:
+def check_address(address: str, what: str, *, lowest: int = 1) -> tuple[str, int]:
     """Take an address apart; it goes into TOML files and on the command line, so its letters are few.
 
     >>> check_address("bank.example:7443", "The address")
@@ -278,7 +291,7 @@ def check_address(address: str, what: str) -> tuple[str, int]:
     ('::1', 7443)
     """
     found = _ADDRESS.fullmatch(address)
-    if found is None or int(found["port"]) > 65535:
+    if found is None or not lowest <= int(found["port"]) <= 65535:
         raise ConfigError(f"{what} must be HOST:PORT, such as bank.example:7443. Got {address!r} instead.")
     return found["host"].strip("[]"), int(found["port"])
 
@@ -344,7 +357,7 @@ def check_partner(folder: Path, certificate: bytes, *, replace: bool = False) ->
         if name != found.name and name.lower() == found.name.lower():
             raise ConfigError(f"'{name}' is paired, and '{found.name}' differs only in case. Ask for another name.")
         # A damaged file may be replaced, too, but not by chance.
-        if name == found.name and not replace and read_certificate_or_none(folder, name) != found.fingerprint:
+        if name == found.name and not replace and _pinned_fingerprint(folder, name) != found.fingerprint:
             raise ConfigError(
                 f"'{name}' is paired with another certificate. Ask '{name}' by telephone whether it made a new one; "
                 "if so, give --replace."
@@ -352,8 +365,8 @@ def check_partner(folder: Path, certificate: bytes, *, replace: bool = False) ->
     return found
 
 
-def read_certificate_or_none(folder: Path, name: str) -> str | None:
-    """Return the fingerprint pinned for a partner, or None where the file is damaged."""
+def _pinned_fingerprint(folder: Path, name: str) -> str | None:
+    """Return the fingerprint pinned for a partner, or None where there is none or the file is damaged."""
     try:
         return _pinned(folder, name).fingerprint
     except ConfigError:
@@ -368,7 +381,7 @@ def pin_partner(folder: Path, certificate: bytes, address: str | None, *, replac
     partner = check_partner(folder, certificate, replace=replace)
     if address is not None:
         check_address(address, f"The address of '{partner.name}'")
-    if read_certificate_or_none(folder, partner.name) != partner.fingerprint:
+    if _pinned_fingerprint(folder, partner.name) != partner.fingerprint:
         # What was agreed under another certificate ends with it.
         _partner_file(folder, partner.name, _DELIVERED).unlink(missing_ok=True)
         _partner_file(folder, partner.name, f"{_PREVIOUS}.pem").unlink(missing_ok=True)
@@ -424,21 +437,20 @@ def _note_address(folder: Path, name: str, address: str | None) -> tuple[str | N
 
 
 def start_rotation(folder: Path) -> tuple[PartyCertificate, Path]:
-    """Make the next key and certificate; return the certificate, and the file with the succession statement."""
+    """Make the next key and certificate; return the certificate, and the file with the succession statement.
+
+    While a rotation is under way, only the statement is written again.
+    """
     name = own_certificate(folder).name
     load_identity(folder, name)
-    if (folder / _NEXT_CERTIFICATE).exists():
-        raise ConfigError(
-            "A rotation has begun already and waits for partners; 'colonnade pair --list' shows for whom. Give them "
-            f"{name}.succession, then 'colonnade pair --rotate --activate'."
-        )
-    new = make_identity(name)
-    # The certificate last: it is what says that a rotation has begun.
-    write_whole(folder / _NEXT_KEY, new.key)
-    write_whole(folder / _NEXT_CERTIFICATE, new.certificate)
+    if pending_succession(folder) is None:
+        new = make_identity(name)
+        # The certificate last: it is what says that a rotation has begun.
+        write_whole(folder / _NEXT_KEY, new.key)
+        write_whole(folder / _NEXT_CERTIFICATE, new.certificate)
     statement = folder / f"{name}.succession"
-    write_whole(statement, pending_succession(folder) or b"")
-    return describe_certificate(new.certificate), statement
+    write_whole(statement, make_succession(load_identity(folder, name), _next_identity(folder, name)))
+    return describe_certificate(read_certificate(folder / _NEXT_CERTIFICATE)), statement
 
 
 def pending_succession(folder: Path) -> bytes | None:
@@ -501,13 +513,24 @@ def _finish_activation(folder: Path) -> None:
 # Rotation: a partner's next key
 
 
+def is_succession(content: bytes) -> bool:
+    """Tell a succession from a certificate."""
+    return content.startswith(HEADING)
+
+
+def succession_of(statement: bytes) -> str:
+    """Return whom a statement speaks of; whether it is true is not known yet."""
+    name = successor_in(statement)[0]
+    check_name("party", name)
+    return name
+
+
 def accept_succession(folder: Path, partner: str, statement: bytes) -> PartyCertificate:
     """Pin the certificate that follows a partner's pinned one; keep that one until the new has been seen.
 
     Accepting the same statement again changes nothing: the partner may not have heard that we have it.
     """
-    name, new = successor_in(statement)
-    check_name("party", name)
+    name, new = succession_of(statement), successor_in(statement)[1]
     if name != partner:
         raise ConfigError(f"The succession is that of '{name}', not of '{partner}'. Ask '{partner}' for its own.")
     known = _paired_names(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from colonnade.errors import RunFolderError
 
-__all__ = ["LOCK_FILE", "alone_in"]
+__all__ = ["LOCK_FILE", "alone_in", "is_held"]
 
 LOCK_FILE = ".lock"
 
@@ -28,9 +29,27 @@ def alone_in(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK_FILE).unlink(missing_ok=True)
-        if not existed and not any(folder.iterdir()):
-            folder.rmdir()
+        # Whoever comes next may be in as soon as the file is gone, so the folder may not be empty any more.
+        with contextlib.suppress(OSError):
+            if _lies_at(folder / LOCK_FILE, file):
+                (folder / LOCK_FILE).unlink()
+            if not existed:
+                folder.rmdir()
+        os.close(file)
+
+
+def is_held(folder: Path) -> bool:
+    """Tell whether a process is at work in a run folder."""
+    try:
+        file = os.open(folder / LOCK_FILE, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
         os.close(file)
 
 
@@ -42,6 +61,10 @@ def _lock(folder: Path) -> int:
             file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:
             continue  # removed between the two calls
+        except FileExistsError:
+            if folder.is_dir() or not os.path.lexists(folder):
+                continue  # removed, or removed and made again, while mkdir looked
+            raise
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,6 +73,13 @@ def _lock(folder: Path) -> int:
                 f"Another process is at work in {folder}. Wait until it ends, or stop it, then try again."
             ) from None
         # Who held it before may have removed the file between our two calls; then the lock is on nothing.
-        if path.exists() and os.path.samestat(os.fstat(file), path.stat()):
+        if _lies_at(path, file):
             return file
         os.close(file)
+
+
+def _lies_at(path: Path, file: int) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False

@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ PARTY_FILES = (
     "evaluation.json",
     "outcome.json",
     "status.json",
+    "consent.json",
     "predictions",
 )
 _ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
@@ -114,11 +116,21 @@ class PartyFolder:
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
         about = {"digest": table.digest(), **table.describe()}
-        if self.holds_run:
+        is_new = not self.holds_run
+        if not is_new:
             self._check_same(plan, about)
-        # The plan makes a folder count as a run's, so it comes last.
-        write_json(self.path / "table.json", about)
-        write_json(self.path / "plan.json", _plan_to_json(plan))
+        try:
+            # The plan makes a folder count as a run's, so it comes last.
+            write_json(self.path / "table.json", about)
+            write_json(self.path / "plan.json", _plan_to_json(plan))
+        except OSError:
+            if is_new:
+                # Half a beginning would count as something else, and no run could ever begin here again.
+                for name in ("table.json", "table.json.part", "plan.json.part"):
+                    (self.path / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
+            raise
 
     def keep(self, record: PartyRecord) -> None:
         """Put a result where a crash cannot reach it."""
@@ -177,7 +189,8 @@ class PartyFolder:
                 f"{self.path} holds an interrupted run with other settings ({', '.join(keys)}). "
                 f"Restore them to resume it. {_ELSEWHERE}"
             )
-        if read_json(self.path / "table.json").get("digest") != about["digest"]:
+        kept = read_json(self.path / "table.json")
+        if not isinstance(kept, dict) or kept.get("digest") != about["digest"]:
             raise RunFolderError(
                 f"The table of '{self.path.name}' has changed since the run in {self.path} was interrupted. "
                 f"Restore it to resume. {_ELSEWHERE}"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from colonnade.data import PartyTable
+from colonnade.data import Kind, PartyTable, TableEncoder
 from colonnade.errors import ConfigError
 from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.threads import play_in_threads
-from colonnade.session import Policy
+from colonnade.session import ModelPart, Policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from colonnade.launch.run import Run
 
-__all__ = ["predict_in_threads", "scored"]
+__all__ = ["column_types", "predict_in_threads", "scored"]
 
 
 def predict_in_threads(
@@ -53,6 +53,12 @@ def predict_in_threads(
     }
     taken = play_in_threads(run.method, plan, config, seats)
     return next(frame for frame in map(scored, taken.values()) if frame is not None)
+
+
+def column_types(part: ModelPart) -> dict[str, Kind]:
+    """Return the types of the columns a model part was trained with: a few new rows may look different from many."""
+    encoder = part.document.get("table_encoder")
+    return TableEncoder.from_json(encoder).types if encoder else {}
 
 
 def scored(taken: Taken) -> pd.DataFrame | None:

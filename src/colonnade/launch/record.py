@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade import __version__
+from colonnade import __version__, alignment
 from colonnade.errors import LedgerBroken
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import Declaration, declaration_of
@@ -23,7 +23,8 @@ def record_of(run: Run) -> RunRecord:
     """Return the record of a run, made from its ledgers, its declarations and its numbers."""
     plan, method = run.plan, run.method
     lead = plan.roles[method.lead][0]
-    history = run.history[lead]
+    # Only the lead knows losses; another party's own report has its own numbers, if any.
+    history = run.history.get(lead, next(iter(run.history.values())))
     return RunRecord(
         name=plan.name,
         title=f"{plan.name}: {method.title}",
@@ -57,7 +58,7 @@ def record_of(run: Run) -> RunRecord:
             if "training_loss" in line
         ),
         chosen_epoch=_chosen_epoch(history),
-        crossed=crossed_notes(run.ledgers, [*CONTROL, *method.messages]),
+        crossed=crossed_notes(run.ledgers, [*CONTROL, *alignment.MESSAGES, *method.messages]),
         ledgers=ledger_notes(run.ledgers),
     )
 
@@ -68,8 +69,8 @@ def crossed_notes(ledgers: dict[str, Ledger], messages: list[type]) -> tuple[Cro
     return tuple(
         CrossedNote(
             message=total.message,
-            sender=party,
-            receiver=total.peer,
+            sender=party if total.direction == "sent" else total.peer,
+            receiver=total.peer if total.direction == "sent" else party,
             protection=total.protection,
             paper_step=declared[total.message].step if total.message in declared else "",
             reveals=declared[total.message].reveals if total.message in declared else "",
@@ -79,7 +80,8 @@ def crossed_notes(ledgers: dict[str, Ledger], messages: list[type]) -> tuple[Cro
         )
         for party, ledger in ledgers.items()
         for total in ledger.summary()
-        if total.direction == "sent"
+        # What a party sent stands in its own ledger; where that is in another building, the receiver's has it too.
+        if total.direction == "sent" or total.peer not in ledgers
     )
 
 
@@ -111,6 +113,8 @@ def _holds(check: Callable[[], None]) -> bool:
 
 
 def _party_note(run: Run, party: str) -> PartyNote:
+    if party not in run.tables:
+        return PartyNote(name=party, role=run.plan.role_of(party), is_elsewhere=True)
     about = run.tables[party]
     encoder = run.parts[party].document.get("table_encoder") if party in run.parts else None
     return PartyNote(
@@ -133,8 +137,8 @@ def _encoded_width(encoder: dict[str, Any]) -> int:
 
 def _marks(run: Run) -> tuple[str, ...]:
     marks = []
-    if "simulation" in run.alignment:
-        marks.append("Alignment by plain equality of ids in one process: simulation only, no protection of ids.")
+    if run.alignment.startswith("plain"):
+        marks.append("Plain alignment: the label holder can tell of every id it can guess whether a partner has it.")
     if run.launch.startswith("simulation"):
         marks.append("Simulation: all parties ran as threads of one process, exchanging the same recorded messages.")
     if any(part.document.get("is_custom") for part in run.parts.values()) and "central" in run.evaluations:

@@ -22,8 +22,9 @@ GENESIS = "0" * 64
 
 Direction = Literal["sent", "received"]
 
-# One encoder for all lines: json.dumps would make a new one each time.
+# One of each for all lines: json.dumps would make a new encoder each time, and json.loads guesses at encodings.
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False)
+_DECODER = json.JSONDecoder()
 # What readers rely on. A chain can be recomputed by whoever rewrites a file, so it says nothing about these.
 _CROSSED: dict[str, type] = {
     "peer": str,
@@ -94,7 +95,7 @@ def parse_line(line: bytes, index: int, previous: str) -> Entry:
             f"Entry {index} does not follow from entry {index - 1}. The file was changed after it was written; "
             "do not rely on this run's report."
         )
-    content = json.loads(body + b"}")
+    content = _DECODER.decode(body.decode() + "}")
     if content.get("index") != index:
         raise LedgerBroken(f"Entry {index} carries another number. The file was not written by a ledger.")
     for name, kind in _FACTS.get(content["kind"], {}).items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from colonnade.ledger.entries import GENESIS, Direction, Entry
@@ -69,15 +70,14 @@ class _Total:
         self.bytes += about["bytes"]
         for name, shape in about["shapes"].items():
             known = self.shapes.get(name)
-            if shape != known and (known is None or _volume(shape) > _volume(known)):
+            if shape != known and _volume(shape) > (-1 if known is None else _volume(known)):
                 self.shapes[name] = shape
 
 
 def _volume(shape: Any) -> int:
-    volume = 1
-    for extent in shape:
-        volume *= extent
-    return volume
+    if not isinstance(shape, list) or not all(isinstance(extent, int) for extent in shape):
+        raise TypeError("a shape is a list of whole numbers")
+    return prod(shape)
 
 
 class Overview:

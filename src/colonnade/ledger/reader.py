@@ -14,7 +14,7 @@ from colonnade.errors import LedgerBroken, LedgersDisagree, LedgerUnfinished, Ru
 from colonnade.ledger.entries import GENESIS, Direction, Entry, parse_line
 from colonnade.ledger.overview import Attempt, MessageTotal, Overview, attempt_of, fact_of
 
-__all__ = ["Ledger", "compare"]
+__all__ = ["Ledger", "compare", "front_of"]
 
 # A run that came to its end has this as its last mark. A failed run may be resumed, so a failure mark closes nothing:
 # otherwise the part after it could be cut off unnoticed.
@@ -41,13 +41,7 @@ class Ledger:
         """Read a ledger file, without judging it yet."""
         # What a running party adds from here on is not part of what was read.
         with _open(path) as file:
-            return cls._of_file(path, file.seek(0, io.SEEK_END))
-
-    @classmethod
-    def _of_file(cls, path: Path, size: int) -> Ledger:
-        ledger = cls(b"", str(path))
-        ledger._content, ledger._size = path, size
-        return ledger
+            return front_of(path, file.seek(0, io.SEEK_END))
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -139,6 +133,13 @@ class Ledger:
             f"The ledger {self.name} changed while it was read. Only its own run may write to it, and only at its end; "
             "verify it again."
         )
+
+
+def front_of(path: Path, size: int) -> Ledger:
+    """Return the ledger in the first bytes of a file, which is read only when something is asked of it."""
+    ledger = Ledger(b"", str(path))
+    ledger._content, ledger._size = path, size
+    return ledger
 
 
 def _open(path: Path) -> BinaryIO:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger.entries import GENESIS, Direction, chain_members, members
-from colonnade.ledger.reader import Ledger
+from colonnade.ledger.reader import Ledger, front_of
 from colonnade.messages import Declaration, Header
 
 __all__ = ["LedgerWriter"]
@@ -21,6 +21,7 @@ __all__ = ["LedgerWriter"]
 # Each line reaches the operating system at once, so a killed process loses none; the disk is told to keep them at marks
 # and at least this often, so a lost machine loses little.
 _SYNC_SECONDS = 5.0
+_BLOCK = 65_536
 
 
 class LedgerWriter:
@@ -121,20 +122,42 @@ class LedgerWriter:
 
     def _open(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        existing = path.read_bytes() if path.exists() else b""
-        whole = existing[: existing.rfind(b"\n") + 1]
-        if whole:
-            ledger = Ledger(whole, str(path))
-            ledger.verify_chain()
-            self._count, self._head = len(ledger.entries), ledger.head
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        _take_alone(self._file, path)
-        self._size = len(whole)
-        if len(whole) != len(existing):
-            os.ftruncate(self._file, len(whole))
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # Before anything is read: a file that another process is writing cannot be judged.
+            _take_alone(file, path)
+            self._go_on(file, path)
+        except BaseException:
+            # The lock goes with the file, so that the next one to try does not find it taken.
+            self._file = None
+            os.close(file)
+            raise
+
+    def _go_on(self, file: int, path: Path) -> None:
+        """Verify what is there, drop a torn last line, and take up the chain where it ends."""
+        size = os.fstat(file).st_size
+        whole = _end_of_last_line(file, size)
+        ledger = front_of(path, whole)
+        ledger.verify_chain()
+        self._count, self._head, self._size = len(ledger.entries), ledger.head, whole
+        if whole != size:
+            os.ftruncate(file, whole)
+        self._file = file
         # Before the first line nothing was sent, and the first line must be the opening mark.
-        if whole and len(whole) != len(existing):
-            self.mark("recovered", dropped_bytes=len(existing) - len(whole))
+        if whole and whole != size:
+            self.mark("recovered", dropped_bytes=size - whole)
+
+
+def _end_of_last_line(file: int, size: int) -> int:
+    """Return how many bytes of a file are whole lines, looking from its end."""
+    end = size
+    while end > 0:
+        start = max(0, end - _BLOCK)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
 
 
 def _take_alone(file: int, path: Path) -> None:
@@ -142,7 +165,6 @@ def _take_alone(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(file)
         raise RunFolderError(
             f"Another process is writing {path}. Wait until that run ends, or stop it, then run the same command again."
         ) from None

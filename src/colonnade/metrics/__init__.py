@@ -1,8 +1,9 @@
 """How good a model is on rows it has not seen, as plain numbers and curves.
 
 Binary: AUC, KS, accuracy, F1, log loss, Brier score, calibration error. Multi-class: accuracy, macro F1, macro AUC,
-log loss, calibration error. Regression: RMSE, MAE, R². scikit-learn computes what it has; KS and the calibration
-error are written here. Everything an :class:`Evaluation` holds can be written as JSON.
+log loss, calibration error. Regression: RMSE, MAE, R². scikit-learn computes what it has for classes; KS, the
+calibration error and the metrics of regression, for labels of any size, are written here. Everything an
+:class:`Evaluation` holds can be written as JSON.
 """
 
 from colonnade.metrics.evaluation import Evaluation, evaluate

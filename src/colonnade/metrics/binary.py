@@ -33,4 +33,4 @@ def evaluate_binary(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tu
     metrics["calibration_error"] = calibration_error(probability, truth)
     metrics["positive_rate"] = float(truth.mean())
     curves["calibration"] = calibration_curve(probability, truth)
-    return metrics, curves
+    return metrics, {name: curve for name, curve in curves.items() if curve is not None}

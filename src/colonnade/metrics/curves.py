@@ -1,4 +1,4 @@
-"""Curves that are short enough to keep and to draw."""
+"""Curves that are short enough to keep and to draw, and too coarse to show single rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["calibration_curve", "calibration_error", "kolmogorov_smirnov", "plain", "roc", "thin"]
+__all__ = [
+    "SMALLEST_GROUP",
+    "calibration_curve",
+    "calibration_error",
+    "kolmogorov_smirnov",
+    "merged_bins",
+    "plain",
+    "roc",
+]
 
+# Reports are passed on, so every point and every step of a curve stands for at least this many rows: one that stands
+# for a single row would show its label or its score.
+SMALLEST_GROUP = 5
 MOST_POINTS = 200
 BINS = 10
 
@@ -18,60 +29,98 @@ def plain(values: NDArray[Any]) -> list[float]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def thin(length: int, keep: int | None = None) -> NDArray[np.int64]:
-    """Choose at most 200 evenly spread positions, the first, the last and ``keep`` among them."""
-    if length <= MOST_POINTS:
-        return np.arange(length)
-    room = MOST_POINTS if keep is None else MOST_POINTS - 1
-    chosen = np.linspace(0, length - 1, room).round().astype(np.int64)
-    return np.unique(chosen if keep is None else np.append(chosen, keep))
+def merged_bins(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where bins begin after small neighbours were put together; none when all rows together are too few."""
+    starts: list[int] = []
+    start = rows = 0
+    for place, count in enumerate(counts):
+        rows += int(count)
+        if rows >= SMALLEST_GROUP:
+            starts.append(start)
+            start, rows = place + 1, 0
+    # No bin begins with the rows left over at the end, so they fall to the last one.
+    return np.array(starts, dtype=np.int64)
 
 
-def roc(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Return the ROC curve; both classes must occur."""
-    from sklearn.metrics import roc_curve
+def _distributions(
+    truth: NDArray[np.int64], scores: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return for every distinct score how many rows lie at or below it, and which share of either class.
 
-    false_positive, true_positive, _ = roc_curve(truth, scores)
-    # Even steps along the curve, not along its points: a long flat stretch needs no more than its ends.
-    travelled = false_positive + true_positive
-    if len(travelled) > MOST_POINTS:
-        targets = np.linspace(0, travelled[-1], MOST_POINTS)
-        chosen = np.unique(np.searchsorted(travelled, targets).clip(0, len(travelled) - 1))
-        false_positive, true_positive = false_positive[chosen], true_positive[chosen]
-    return {"false_positive_rate": plain(false_positive), "true_positive_rate": plain(true_positive)}
-
-
-def kolmogorov_smirnov(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[float, dict[str, Any]]:
-    """Return the largest gap between the score distributions of the two classes, and both distributions.
-
-    The gap is taken only between distinct scores, so that ties do not depend on the order of the rows.
+    Only distinct scores count, so that ties do not depend on the order of the rows.
     """
     order = np.argsort(scores, kind="stable")
-    ordered_scores, ordered_truth = scores[order], truth[order]
-    last_of_ties = np.append(np.flatnonzero(np.diff(ordered_scores)), len(scores) - 1)
-    positives = np.cumsum(ordered_truth)[last_of_ties] / truth.sum()
-    negatives = np.cumsum(1 - ordered_truth)[last_of_ties] / (len(truth) - truth.sum())
-    gaps = np.abs(negatives - positives)
-    widest = int(np.argmax(gaps))
-    chosen = thin(len(gaps), keep=widest)
-    curve = {
-        "threshold": plain(ordered_scores[last_of_ties][chosen]),
-        "cumulative_positive": plain(positives[chosen]),
-        "cumulative_negative": plain(negatives[chosen]),
-        "widest": int(np.searchsorted(chosen, widest)),
+    rows = np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1) + 1
+    positives = np.cumsum(truth[order])[rows - 1]
+    negatives = rows - positives
+    return rows, positives / positives[-1], negatives / negatives[-1]
+
+
+def _cuts(rows: NDArray[np.int64], positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> list[int]:
+    """Choose cuts between distinct scores with rows enough between every two of them and beyond the outer ones.
+
+    ROC and KS share them: two choices laid over each other would be finer than either. The widest gap comes first.
+    """
+    # Even steps along the curve, not along its points: a long flat stretch needs no more than its ends.
+    targets = np.linspace(0, 2, MOST_POINTS - 3)
+    spread = np.unique(np.searchsorted(positives + negatives, targets).clip(0, len(rows) - 1))
+    candidates = np.arange(len(rows)) if len(rows) <= MOST_POINTS else spread
+    taken, chosen = [0, int(rows[-1])], []
+    for cut in (int(np.argmax(np.abs(negatives - positives))), *candidates.tolist()):
+        at = int(rows[cut])
+        if all(abs(at - other) >= SMALLEST_GROUP for other in taken):
+            taken.append(at)
+            chosen.append(cut)
+    return sorted(chosen)
+
+
+def roc(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> dict[str, list[float]] | None:
+    """Return the ROC curve, if there are rows enough for a point between its ends; both classes must occur."""
+    rows, positives, negatives = _distributions(truth, scores)
+    # From the highest cut, where few rows are called positive, to the lowest.
+    cuts = _cuts(rows, positives, negatives)[::-1]
+    if not cuts:
+        return None
+    return {
+        "false_positive_rate": plain(np.array([0.0, *(1 - negatives[cuts]), 1.0])),
+        "true_positive_rate": plain(np.array([0.0, *(1 - positives[cuts]), 1.0])),
     }
-    return float(gaps[widest]), curve
 
 
-def calibration_curve(predicted: NDArray[np.float64], happened: NDArray[np.int64]) -> dict[str, list[Any]]:
-    """Compare mean probability with observed share in ten equal-width bins, the empty ones left out."""
+def kolmogorov_smirnov(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[float, dict[str, Any] | None]:
+    """Return the largest gap between the score distributions of the two classes, and both, if there are rows enough.
+
+    The gap is exact. A threshold of the curve is no row's score: it lies halfway between the mean scores of the rows
+    on its two sides, up to the next thresholds.
+    """
+    rows, positives, negatives = _distributions(truth, scores)
+    gaps = np.abs(negatives - positives)
+    cuts = _cuts(rows, positives, negatives)
+    if not cuts:
+        return float(gaps.max()), None
+    bounds = np.array([0, *rows[cuts], len(scores)])
+    means = np.add.reduceat(np.sort(scores), bounds[:-1]) / np.diff(bounds)
+    curve = {
+        "threshold": plain((means[:-1] + means[1:]) / 2),
+        "cumulative_positive": plain(positives[cuts]),
+        "cumulative_negative": plain(negatives[cuts]),
+        "widest": int(np.argmax(gaps[cuts])),
+    }
+    return float(gaps.max()), curve
+
+
+def calibration_curve(predicted: NDArray[np.float64], happened: NDArray[np.int64]) -> dict[str, list[Any]] | None:
+    """Compare mean probability with observed share in ten equal-width bins, small ones merged with their neighbours."""
     # A probability of exactly 1 belongs to the last bin, not to an eleventh.
     bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(bins, minlength=BINS)
-    used = counts > 0
-    means = np.bincount(bins, weights=predicted, minlength=BINS)[used] / counts[used]
-    shares = np.bincount(bins, weights=happened, minlength=BINS)[used] / counts[used]
-    return {"predicted": plain(means), "observed": plain(shares), "count": [int(count) for count in counts[used]]}
+    starts = merged_bins(counts)
+    if len(starts) == 0:
+        return None
+    rows = np.add.reduceat(counts, starts)
+    means = np.add.reduceat(np.bincount(bins, weights=predicted, minlength=BINS), starts) / rows
+    shares = np.add.reduceat(np.bincount(bins, weights=happened, minlength=BINS), starts) / rows
+    return {"predicted": plain(means), "observed": plain(shares), "count": rows.tolist()}
 
 
 def calibration_error(predicted: NDArray[np.float64], happened: NDArray[np.int64]) -> float:

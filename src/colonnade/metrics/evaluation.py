@@ -24,7 +24,8 @@ class Evaluation:
     """The numbers and curves of one model on one set of rows.
 
     A metric that the rows cannot support (AUC when only one class occurs) is absent from ``metrics``, never ``nan``.
-    ``curves`` holds only dicts, lists, strings and finite numbers, so that all of it can be written as JSON.
+    So is a curve from ``curves`` when it could only be drawn by showing single rows. ``curves`` holds only dicts,
+    lists, strings and finite numbers, so that all of it can be written as JSON.
     """
 
     task: str
@@ -112,7 +113,7 @@ def _class_names(classes: Sequence[object], width: int) -> list[str]:
 def _numbers(truth: NDArray[Any]) -> NDArray[np.float64]:
     try:
         return truth.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         # The cause would quote a label, and labels stay out of messages and tracebacks.
         raise UsageError("The truth must be numbers: values, or class indices instead of class names.") from None
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.metrics.curves import calibration_curve, calibration_error, roc
+from colonnade.metrics.curves import SMALLEST_GROUP, calibration_curve, calibration_error, roc
 
 __all__ = ["evaluate_multiclass"]
 
@@ -44,11 +44,9 @@ def evaluate_multiclass(
         areas = [roc_auc_score(truth == index, probability[:, index]) for index in rankable]
         metrics = {"accuracy": metrics.pop("accuracy"), "macro_auc": float(np.mean(areas)), **metrics}
         largest = sorted(sorted(rankable, key=lambda index: -counts[index])[:MOST_ROC_CURVES])
-        curves["roc"] = [
-            {"class": names[index], **roc((truth == index).astype(np.int64), probability[:, index])}
-            for index in largest
-        ]
-    if len(names) <= MOST_CONFUSION_CLASSES:
+        drawn = {index: roc((truth == index).astype(np.int64), probability[:, index]) for index in largest}
+        curves["roc"] = [{"class": names[index], **curve} for index, curve in drawn.items() if curve] or None
+    if len(names) <= MOST_CONFUSION_CLASSES and len(truth) >= SMALLEST_GROUP:
         matrix = confusion_matrix(truth, called, labels=range(len(names)))
         curves["confusion"] = {"classes": list(names), "counts": matrix.tolist()}
-    return metrics, curves
+    return metrics, {name: curve for name, curve in curves.items() if curve is not None}

@@ -173,17 +173,7 @@ def _data(record: RunRecord) -> Iterable[Html]:
         yield tag("p", record.alignment)
     if record.parties:
         head = ["Party", "Rows", "Shared rows", "Columns", "Width after encoding", "Label"]
-        rows = [
-            [
-                party.name,
-                _count(party.rows),
-                _count(party.shared_rows),
-                _count(party.features),
-                _count(party.encoded_width),
-                party.label if party.label is not None else "none",
-            ]
-            for party in record.parties
-        ]
+        rows = [_brought(party) for party in record.parties]
         yield _table("What each party brought; only counts are shown, never values", head, rows, numeric={1, 2, 3, 4})
     if record.rows:
         parts = [f"{_count(count)} for {_part(part)}" for part, count in record.rows.items()]
@@ -191,6 +181,19 @@ def _data(record: RunRecord) -> Iterable[Html]:
     for party in record.parties:
         if party.columns:
             yield _columns(party)
+
+
+def _brought(party: PartyNote) -> list[str]:
+    if party.is_elsewhere:
+        return [party.name, *["in its own house"] * 5]
+    return [
+        party.name,
+        _count(party.rows),
+        _count(party.shared_rows),
+        _count(party.features),
+        _count(party.encoded_width),
+        party.label if party.label is not None else "none",
+    ]
 
 
 def _part(name: str) -> str:
@@ -206,7 +209,8 @@ def _columns(party: PartyNote) -> Html:
 
 def _quality(record: RunRecord) -> Iterable[Html]:
     if not record.evaluations:
-        yield tag("p", "This run kept no evaluation, so nothing can be said about how good the model is.")
+        holder = f" Held-out scores are seen by {record.alone_party} only." if _is_one_sided(record) else ""
+        yield tag("p", f"This run kept no evaluation here, so nothing can be said about how good the model is.{holder}")
         return
     legend = _legend(record)
     yield _terms((legend[key], _MODELS.get(key, "")) for key in record.evaluations)
@@ -236,6 +240,10 @@ def _quality(record: RunRecord) -> Iterable[Html]:
         yield tag("div", *drawn, class_="figures")
     if confusion and len(confusion["classes"]) <= MOST_TABLE_CLASSES:
         yield _confusion_table(confusion["classes"], confusion["counts"])
+
+
+def _is_one_sided(record: RunRecord) -> bool:
+    return any(party.is_elsewhere for party in record.parties)
 
 
 def _legend(record: RunRecord) -> dict[str, str]:

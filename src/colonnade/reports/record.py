@@ -47,11 +47,13 @@ class PartyNote:
     columns: tuple[ColumnNote, ...] = ()
     label: str | None = None
     encoded_width: int | None = None
+    is_elsewhere: bool = False
+    """Whether this party is another organisation, whose table nobody here has seen."""
 
     @property
     def holds_data(self) -> bool:
         """Say whether this party brings columns or a label."""
-        return self.features > 0 or self.label is not None
+        return self.features > 0 or self.label is not None or self.is_elsewhere
 
 
 @dataclass(frozen=True, kw_only=True)

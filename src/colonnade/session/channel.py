@@ -61,6 +61,7 @@ class Channel:
         self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
         self._known = {one.schema: one for one in declared}
         self.connections: list[str] = []
+        self.bytes_sent = self.bytes_received = 0
         self._outgoing = self._incoming = _GREETING
         self._start_counting()
 
@@ -89,6 +90,7 @@ class Channel:
         self._ledger.message("sent", self.peer, declaration, header, declaration.shapes(message))
         # Recorded as sent, so its number is used up even if it does not get through.
         self._sent_count += 1
+        self.bytes_sent += header.body_bytes
         self._sent_digest.update(header.payload)
         try:
             self._link.send(parts)
@@ -143,6 +145,7 @@ class Channel:
             )
         content = decode_body(declaration, body)
         self._received_count += 1
+        self.bytes_received += header.body_bytes
         self._received_digest.update(header.payload)
         self._ledger.message("received", self.peer, declaration, header, declaration.shapes(content))
         return declaration, content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ class MetricsLog:
         self.lines.append({"time": time, "stage": stage, "step": step, **values})
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._path.open("a") as file:
+            # Like all of a run folder, losses are for the owner only.
+            handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(handle, "a") as file:
                 file.write(json.dumps(self.lines[-1]) + "\n")
 
     def rewind(self, stage: str, step: int) -> None:

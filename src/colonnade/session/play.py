@@ -84,10 +84,12 @@ def _check_policy(session: Session) -> None:
     ]
     peers = (channel.peer for channel in session.all_channels)
     session.policy.check_run(session.party, session.method.name, peers, sends)
+    if session.stage != "predict":
+        # Scoring new rows is no run in the sense of this rule. Checked before alignment, which shows ids.
+        session.policy.check_earlier_runs(session.party, session.earlier_runs)
 
 
 def _check_rows(session: Session, holding: Holding) -> None:
     if len(holding.split.train):
-        # Scoring one new row is no run in the sense of these two rules; learning from few rows is.
+        # Scoring one new row is no run in the sense of this rule; learning from few rows is.
         session.policy.check_shared_rows(session.party, len(holding.aligned))
-        session.policy.check_earlier_runs(session.party, session.earlier_runs)

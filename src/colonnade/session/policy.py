@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
 from colonnade.messages import Declaration, Protection
@@ -24,6 +25,8 @@ class Policy:
     never_send: tuple[str, ...] = ()
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
+    consent: Literal["ask", "policy"] = "ask"
+    """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
     file: str = "the policy given in Python"
     lines: Mapping[str, int] = field(default_factory=dict)
     """The line of each rule in the file, for refusals."""

@@ -49,6 +49,8 @@ class Progress:
     step: int
     total: int | None
     latest: Mapping[str, Any]
+    bytes_sent: int = 0
+    bytes_received: int = 0
 
 
 Observer = Callable[[Progress], None]
@@ -162,4 +164,15 @@ class Session:
     def _tell(self) -> None:
         self._told = time.monotonic()
         if self._observer is not None:
-            self._observer(Progress(self.party, self.role, self.stage, self.step, self._total, self._latest))
+            self._observer(
+                Progress(
+                    self.party,
+                    self.role,
+                    self.stage,
+                    self.step,
+                    self._total,
+                    self._latest,
+                    sum(channel.bytes_sent for channel in self.all_channels),
+                    sum(channel.bytes_received for channel in self.all_channels),
+                )
+            )

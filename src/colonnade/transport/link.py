@@ -19,7 +19,7 @@ class Link(Protocol):
     def send(self, parts: Sequence[Part]) -> None:
         """Take one frame; the parts may be reused by the caller as soon as this returns."""
 
-    def receive(self) -> bytearray:
+    def receive(self) -> bytearray | memoryview:
         """Wait for the next frame and return it, owned by the caller; raise PeerLost when none can come any more."""
 
 

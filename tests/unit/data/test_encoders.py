@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.data import LabelEncoder, PartyTable, TableEncoder
@@ -113,6 +113,7 @@ def mixed(cells: list[tuple[float | None, str | None]]) -> PartyTable:
     return PartyTable(frame, id="id", types={"n": "numeric", "w": "categorical"})
 
 
+@settings(deadline=None)
 @given(rows, rows, st.integers(1, 4))
 def test_json_brings_back_an_encoder_that_transforms_alike(
     train: list[tuple[float | None, str | None]], later: list[tuple[float | None, str | None]], max_categories: int
@@ -126,6 +127,7 @@ def test_json_brings_back_an_encoder_that_transforms_alike(
     assert one.tobytes() == two.tobytes()
 
 
+@settings(deadline=None)
 @given(rows, st.data())
 def test_positions_give_the_rows_of_the_whole(
     cells: list[tuple[float | None, str | None]], data: st.DataObject
@@ -184,6 +186,7 @@ def test_encoded_labels_have_the_type_a_loss_needs() -> None:
     assert regression.encode([1, 3]).tolist() == [-1.0, 1.0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e100, 1e100), min_size=2).filter(lambda labels: len(set(labels)) > 1))
 def test_regression_labels_come_back(labels: list[float]) -> None:
     encoder = LabelEncoder.fit(labels, task="regression")

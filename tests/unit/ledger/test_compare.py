@@ -153,8 +153,8 @@ def test_after_a_crash_the_receiver_may_have_seen_less(books: Any) -> None:
     books.open()
     books.exchange(3)
     there = b"there 0".ljust(16)
-    books.cross("bank", "shop", Failed("bank", 3, "x"), context=there, arrives=False)
-    books.cross("bank", "shop", Failed("bank", 3, "y"), context=there, arrives=False)
+    books.cross("bank", "shop", Failed("bank", 3, "x", False), context=there, arrives=False)
+    books.cross("bank", "shop", Failed("bank", 3, "y", False), context=there, arrives=False)
     compare(*books.ledgers())
     books.open()
     books.exchange(3, incarnation=1)
@@ -168,7 +168,7 @@ def test_after_a_crash_the_receiver_may_have_seen_less(books: Any) -> None:
 def test_after_a_crash_the_receiver_may_not_have_seen_other_or_more(books: Any, rewritten: Any) -> None:
     books.open()
     books.exchange(3)
-    books.cross("bank", "shop", Failed("bank", 3, "x"), context=b"there 0".ljust(16), arrives=False)
+    books.cross("bank", "shop", Failed("bank", 3, "x", False), context=b"there 0".ljust(16), arrives=False)
     bank, shop = books.ledgers()
 
     def forge(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -185,7 +185,7 @@ def test_a_greeting_nobody_heard_before_a_restart_is_no_disagreement(books: Any,
     books.open()
     books.cross("bank", "shop", hello, context=GREETING, arrives=False)
     books.counts.clear()
-    books.cross("shop", "bank", Failed("shop", 0, "policy"), context=GREETING)
+    books.cross("shop", "bank", Failed("shop", 0, "policy", False), context=GREETING)
     books.open()
     books.counts.clear()
     books.cross("bank", "shop", later, context=GREETING)
@@ -218,3 +218,24 @@ def test_a_ledger_cut_back_to_an_earlier_closing_is_found(finished: Any) -> None
     cut = Ledger(b"".join(lines[: first + 1]), "cut")
     cut.verify()
     both_ways(cut, shop, "did not record")
+
+
+def test_a_receiver_that_saw_less_of_many_messages_is_compared_as_far_as_it_goes(books: Any, rewritten: Any) -> None:
+    books.open()
+    books.exchange(30)
+    bank, shop = books.ledgers()
+
+    def received(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [entry for entry in entries if entry["kind"] == "received"]
+
+    def cut(entries: list[dict[str, Any]], seen: int) -> list[dict[str, Any]]:
+        hidden = received(entries)[seen:]
+        return [entry for entry in entries if entry not in hidden]
+
+    def forge(entries: list[dict[str, Any]], seen: int) -> list[dict[str, Any]]:
+        received(entries)[seen - 1]["payload"] = "00"
+        return cut(entries, seen)
+
+    for seen in (1, 17, 29):
+        compare(bank, rewritten(shop, lambda entries, seen=seen: cut(entries, seen)))
+        both_ways(bank, rewritten(shop, lambda entries, seen=seen: forge(entries, seen)), f"as message {seen - 1} of")

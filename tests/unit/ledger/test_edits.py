@@ -225,6 +225,12 @@ def test_every_bit_of_a_ledger_counts(books: Any) -> None:
         content[bit // 8] ^= 1 << bit % 8
 
 
+CROSSED = (
+    '{"index":0,"time":"t","kind":"sent","peer":"x","message":"m","protection":"PLAIN","step":0,"connection":"c",'
+    '"sequence":0,"bytes":1,"payload":"p",'
+)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -237,6 +243,9 @@ def test_every_bit_of_a_ledger_counts(books: Any) -> None:
         '{"index":"0","time":"t","kind":"closed"',
         '{"index":0,"time":"t","kind":"sent","peer":"x"',
         '{"index":0,"time":"t","kind":"disconnected","peer":"x","connections":5',
+        CROSSED + '"shapes":{"values":5}',
+        CROSSED + '"shapes":{"values":"12"}',
+        CROSSED + '"shapes":{"values":[[2,3]]}',
         "[1,2",
         "",
         '{"index":0,"time":"t","kind":"closed","deep":' + "[" * 100_000 + "]" * 100_000,

@@ -94,6 +94,39 @@ def test_reopening_a_changed_file_is_refused_and_leaves_it_alone(tmp_path: Path)
         assert len(os.listdir("/proc/self/fd")) == len(opened_before)
 
 
+def test_a_second_writer_is_refused_before_it_looks_at_a_file_in_motion(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    fill(path)
+    with LedgerWriter(path):
+        path.write_bytes(b"half of something else\n")
+        with pytest.raises(RunFolderError, match="Another process"):
+            LedgerWriter(path)
+        assert path.read_bytes() == b"half of something else\n"
+
+
+def test_a_writer_that_was_refused_does_not_stand_in_the_way_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    sound = fill(path)
+    path.write_bytes(sound.replace(b'"step":1', b'"step":3'))
+    for _ in range(2):
+        with pytest.raises(LedgerBroken, match="does not follow"):
+            LedgerWriter(path)
+    path.write_bytes(sound)
+    fill(path, closes=True)
+    Ledger.read(path).verify()
+
+
+def test_a_torn_line_longer_than_a_block_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colonnade.ledger.writer._BLOCK", 7)
+    path = tmp_path / "ledger.jsonl"
+    sound = fill(path)
+    for torn in (b"", b"x", b"x" * 6, b"x" * 7, b"x" * 8, b"x" * 100):
+        path.write_bytes(sound + torn)
+        fill(path, closes=True)
+        marks = [entry.content for entry in Ledger.read(path).entries if entry.kind == "recovered"]
+        assert [mark["dropped_bytes"] for mark in marks] == ([len(torn)] if torn else [])
+
+
 def test_a_ledger_that_was_never_closed_is_unfinished(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     fill(path)

@@ -25,6 +25,41 @@ def assert_is_json(evaluation: Evaluation) -> None:
     assert Evaluation.from_json(json.loads(text)) == evaluation
 
 
+ANY = {"allow_nan": False, "allow_infinity": False}
+
+
+def assert_shows_no_single_row(evaluation: Evaluation) -> None:
+    """Every point, and every step from one point to the next, stands for five rows or more."""
+    curves, smallest = evaluation.curves, 5
+    for name in ("calibration", "predicted_observed", "residuals"):
+        if name in curves:
+            assert min(curves[name]["count"]) >= smallest
+            assert sum(curves[name]["count"]) == evaluation.rows
+    if "residuals" in curves:
+        assert len(curves["residuals"]["edges"]) == len(curves["residuals"]["count"]) + 1
+        assert np.all(np.diff(curves["residuals"]["edges"]) > 0)
+    if "auc" in evaluation.metrics:
+        positives = evaluation.metrics["positive_rate"] * evaluation.rows
+        sizes = np.array([[positives], [evaluation.rows - positives]])
+        if "ks" in curves:
+            shares = [[0, *curves["ks"][f"cumulative_{name}"], 1] for name in ("positive", "negative")]
+            assert (np.diff(shares) * sizes).sum(axis=0).min() > smallest - 0.01
+        if "roc" in curves:
+            shares = [curves["roc"][f"{name}_positive_rate"] for name in ("true", "false")]
+            assert (np.diff(shares) * sizes).sum(axis=0).min() > smallest - 0.01
+        if "ks" in curves and "roc" in curves:
+            ascending = sorted(1 - np.array(curves["roc"]["true_positive_rate"][1:-1]))
+            assert ascending == pytest.approx(curves["ks"]["cumulative_positive"], abs=1e-5)
+
+
+def numbers_in(value: object) -> set[float]:
+    """Return every number with a fraction, however deep."""
+    if isinstance(value, float):
+        return set() if value.is_integer() else {value}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set().union(*map(numbers_in, inner))
+
+
 def test_binary_metrics_agree_with_the_references(random):
     truth = random.integers(0, 2, 1000)
     scores = np.clip(0.4 * truth + 0.6 * random.random(1000), 0, 1)
@@ -69,19 +104,34 @@ def test_the_ks_curve_keeps_the_point_of_the_widest_gap(random):
     assert gap == pytest.approx(result.metrics["ks"], abs=1e-5)
 
 
-def test_ks_by_hand_with_ties():
-    # Scores 0.2 (one negative), 0.5 (one of each), 0.9 (one positive): the gap is 1/2 after 0.2 and after 0.5.
-    result = evaluate("binary", [0, 0, 1, 1], [0.2, 0.5, 0.5, 0.9])
+def test_ks_and_roc_by_hand_with_ties():
+    # Scores 0.2 (five negatives), 0.5 (five of each), 0.9 (five positives): the gap is 1/2 after 0.2 and after 0.5.
+    result = evaluate("binary", [0, 0, 1, 1] * 5, [0.2, 0.5, 0.5, 0.9] * 5)
     assert result.metrics["ks"] == pytest.approx(0.5)
-    assert result.curves["ks"]["threshold"] == [0.2, 0.5, 0.9]
-    assert result.curves["ks"]["widest"] == 0
+    assert result.curves["ks"] == {
+        "threshold": [0.35, 0.7],
+        "cumulative_positive": [0.0, 0.5],
+        "cumulative_negative": [0.5, 1.0],
+        "widest": 0,
+    }
+    assert result.curves["roc"] == {
+        "false_positive_rate": [0.0, 0.0, 0.5, 1.0],
+        "true_positive_rate": [0.0, 0.5, 1.0, 1.0],
+    }
 
 
 def test_calibration_error_by_hand():
-    # Bin 0.1: mean 0.15, observed 0.5, two rows. Bin 0.9: mean 0.95, observed 1, two rows, the 1.0 among them.
-    result = evaluate("binary", [0, 1, 1, 1], [0.1, 0.2 - 1e-9, 0.9, 1.0])
+    # Bin 0.1: mean 0.15, observed 0.5, six rows. Bin 0.9: mean 0.95, observed 1, six rows, the 1.0 among them.
+    result = evaluate("binary", [0, 1, 1, 1] * 3, [0.1, 0.2 - 1e-9, 0.9, 1.0] * 3)
     assert result.metrics["calibration_error"] == pytest.approx((2 * 0.35 + 2 * 0.05) / 4)
-    assert result.curves["calibration"] == {"predicted": [0.15, 0.95], "observed": [0.5, 1.0], "count": [2, 2]}
+    assert result.curves["calibration"] == {"predicted": [0.15, 0.95], "observed": [0.5, 1.0], "count": [6, 6]}
+
+
+def test_small_calibration_bins_join_their_neighbours():
+    # Two rows at 0.05 and four at 0.35 make one point; the one at 0.95 is left over and joins the five at 0.65.
+    scores = [0.05] * 2 + [0.35] * 4 + [0.65] * 5 + [0.95]
+    curve = evaluate("binary", [0, 1] + [1] * 4 + [0] * 5 + [1], scores).curves["calibration"]
+    assert curve == {"predicted": [0.25, 0.7], "observed": [0.833333, 0.166667], "count": [6, 6]}
 
 
 @pytest.mark.parametrize("only", [0, 1])
@@ -216,7 +266,7 @@ def test_binary_metrics_stay_in_range(pairs):
     for name, value in result.metrics.items():
         assert 0 <= value <= (np.inf if name == "log_loss" else 1 + 1e-12)
     assert ("auc" in result.metrics) == (len(set(truth)) == 2)
-    assert sum(result.curves["calibration"]["count"]) == len(truth)
+    assert_shows_no_single_row(result)
     assert_is_json(result)
 
 
@@ -229,7 +279,7 @@ def test_ks_is_the_largest_gap_and_ignores_row_order(pairs):
     forward, backward = evaluate("binary", truth, scores), evaluate("binary", truth[::-1], scores[::-1])
     expected = max(abs(np.mean(scores[truth == 1] <= cut) - np.mean(scores[truth == 0] <= cut)) for cut in scores)
     assert forward.metrics["ks"] == pytest.approx(expected)
-    assert forward.curves["ks"] == backward.curves["ks"]
+    assert forward.curves.get("ks") == backward.curves.get("ks")
 
 
 @settings(deadline=None)
@@ -239,5 +289,85 @@ def test_regression_never_fails_on_finite_numbers(pairs):
     result = evaluate("regression", truth, predictions)
     assert result.metrics["rmse"] >= result.metrics["mae"] * (1 - 1e-9) - 1e-100
     assert result.metrics.get("r2", 0) <= 1
-    assert sum(result.curves["residuals"]["count"]) == len(truth)
+    assert_shows_no_single_row(result)
     assert_is_json(result)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(**ANY), st.floats(**ANY)), min_size=1, max_size=30), st.floats(1e-320, 1e308))
+def test_regression_copes_with_every_finite_number(pairs, size):
+    truth, predictions = np.array(pairs).T
+    assert_is_json(evaluate("regression", truth, predictions))
+    with np.errstate(over="ignore"):
+        scaled = np.clip(np.array(pairs).T * size, -1e308, 1e308)
+    assert_is_json(evaluate("regression", *scaled))
+
+
+@pytest.mark.parametrize("size", [1e-310, 1e-200, 1e-165, 1e-100, 1.0, 1e100, 1e160, 1e300, 1.7e308])
+def test_regression_metrics_do_not_depend_on_the_unit(random, size):
+    truth = random.uniform(-1, 1, 60)
+    predictions = np.clip(truth + random.normal(0, 0.1, 60), -1, 1)
+    expected = evaluate("regression", truth, predictions)
+    # The caller may have asked numpy to raise instead of warn.
+    with np.errstate(all="raise", under="ignore"):
+        scaled = truth * size, predictions * size
+    with np.errstate(all="raise"):
+        result = evaluate("regression", *scaled)
+    assert result.metrics == pytest.approx(
+        {
+            "rmse": expected.metrics["rmse"] * size,
+            "mae": expected.metrics["mae"] * size,
+            "r2": expected.metrics["r2"],
+        },
+        rel=1e-9,
+        abs=0,
+    )
+    assert result.curves.keys() == expected.curves.keys()
+    assert_is_json(result)
+
+
+def test_metrics_beyond_floating_point_are_left_out():
+    result = evaluate("regression", [1.7e308, -1.7e308] * 5, [-1.7e308, 1.7e308] * 5)
+    assert result.metrics == {"r2": -3.0}
+    # The true R² is about -1e400.
+    assert set(evaluate("regression", [1e-200, 2e-200], [1.0, 2.0]).metrics) == {"rmse", "mae"}
+
+
+def made_up(random, task, number):
+    """Return truth and scores of a model that knows nothing."""
+    if task == "binary":
+        return random.integers(0, 2, number), random.random(number)
+    if task == "multiclass":
+        return random.integers(0, 3, number), random.dirichlet(np.ones(3), number)
+    return random.normal(0, 1, number), random.normal(0, 1, number)
+
+
+@pytest.mark.parametrize("number", [1, 4, 5, 9, 10, 11, 14, 15, 37, 99, 100, 101, 250, 1500])
+@pytest.mark.parametrize("task", TASKS)
+def test_no_curve_shows_single_rows(random, task, number):
+    for _ in range(10):
+        assert_shows_no_single_row(evaluate(task, *made_up(random, task, number)))
+
+
+@pytest.mark.parametrize("number", [12, 37, 99])
+@pytest.mark.parametrize("task", TASKS)
+def test_no_curve_holds_a_label_a_score_or_an_error(random, task, number):
+    truth, scores = made_up(random, task, number)
+    rows = scores.ravel() if task != "regression" else np.concatenate([truth, scores, truth - scores])
+    assert not numbers_in(evaluate(task, truth, scores).curves) & {float(f"{value:.6g}") for value in rows}
+
+
+def test_few_rows_have_no_curves():
+    assert evaluate("binary", [0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4]).curves == {}
+    assert evaluate("multiclass", [0, 1, 2], np.eye(3)).curves == {}
+    assert evaluate("regression", [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 5.0]).curves == {}
+
+
+def test_regression_groups_hold_five_rows_at_least(random):
+    values = random.normal(0, 1, 101)
+    for number, groups in ((101, 20), (99, 19), (23, 4), (10, 2)):
+        curve = evaluate("regression", values[:number], values[:number]).curves["predicted_observed"]
+        assert len(curve["count"]) == groups
+        assert min(curve["count"]) >= 5
+        assert sum(curve["count"]) == number
+    assert "predicted_observed" not in evaluate("regression", values[:9], values[:9]).curves

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 from tests.unit.session.toys import Play, helper, lead, method
 
-from colonnade.errors import LedgerBroken, LedgerUnfinished, PeerFailed, RoleFailed, TrainingFailed
+from colonnade.errors import (
+    ConfigError,
+    LedgerBroken,
+    LedgerUnfinished,
+    PeerFailed,
+    PeerLost,
+    PolicyRefused,
+    RoleFailed,
+    RunFolderError,
+    TrainingFailed,
+)
 from colonnade.ledger import LedgerWriter, compare
 from colonnade.session import Result
 
@@ -84,12 +94,52 @@ def test_an_unforeseen_error_tells_the_peers_its_kind_and_nothing_of_its_text(
         assert all(part not in str(heard) for heard in outcomes.values())
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(SECRET), SystemExit(SECRET), MemoryError(SECRET)], ids=repr)
-def test_even_an_interrupt_is_told_to_the_peers(tmp_path: Path, error: BaseException) -> None:
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (KeyboardInterrupt(SECRET), "its operator interrupted the run."),
+        (SystemExit(SECRET), "its operator interrupted the run."),
+        (MemoryError(SECRET), "an unforeseen MemoryError."),
+    ],
+    ids=["interrupt", "exit", "memory"],
+)
+def test_even_an_interrupt_is_told_to_the_peers(tmp_path: Path, error: BaseException, cause: str) -> None:
     played, outcomes = play_with(("bank", "shop"), "shop", 2, error, tmp_path)
     assert isinstance(outcomes["bank"], PeerFailed)
-    assert outcomes["bank"].cause == f"an unforeseen {type(error).__name__}."
+    assert outcomes["bank"].cause == cause
     assert SECRET.encode() not in b"".join(frame for _, _, frame in played.frames)
+
+
+@pytest.mark.parametrize(
+    ("error", "returns"),
+    [
+        (KeyboardInterrupt(), True),
+        (OSError(28, "No space left on device"), True),
+        (PeerLost("gone"), True),
+        (TrainingFailed("no number"), False),
+        (ConfigError("wrong"), False),
+        (PolicyRefused("no"), False),
+        (KeyError(SECRET), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_peers_learn_whether_nothing_needs_to_change_before_the_run_goes_on(
+    tmp_path: Path, error: BaseException, returns: bool
+) -> None:
+    parties = ("bank", "shop", "telco")
+    _, outcomes = play_with(parties, "shop", 2, error, tmp_path)
+    for party in ("bank", "telco"):
+        heard = outcomes[party]
+        assert isinstance(heard, PeerFailed), (party, heard)
+        assert (heard.party, heard.returns) == ("shop", returns), "also where the lead passes it on"
+
+
+def test_a_full_disk_is_told_to_the_peers_without_a_path(tmp_path: Path) -> None:
+    full = OSError(28, "No space left on device", SECRET)
+    _, outcomes = play_with(("bank", "shop"), "shop", 2, full, tmp_path)
+    assert isinstance(outcomes["shop"], RunFolderError)
+    assert "No space left" in str(outcomes["shop"])
+    assert outcomes["bank"].cause == "it could not write to its run folder."
 
 
 def test_an_error_text_that_is_not_unicode_still_reaches_the_peers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from colonnade.errors import ConfigError, FrameRefused, HandshakeRefused, Ledger
 from colonnade.ledger import compare
 from colonnade.messages import PLAIN, message
 from colonnade.session import Evaluate, Policy, Result, handshake
-from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
+from colonnade.session.control import AgreedField, Failed, Finished, Goodbye, HeldCheckpoints, Hello, ResumeFrom
 
 
 def changed_hello(monkeypatch: pytest.MonkeyPatch, who: str, /, **changes: Any) -> None:
@@ -182,12 +182,11 @@ def test_a_lead_cannot_send_us_to_a_step_we_do_not_hold(step: int) -> None:
 
 
 def test_a_goodbye_that_does_not_fit_is_refused() -> None:
-    from colonnade.session.control import Goodbye
-
     def code(session: Any) -> None:
         handshake.greet(session)
         handshake.agree_on_resume(session)
         helper(session, None, None)  # type: ignore[arg-type]
+        session.channel("lead").send(Finished())
         session.channel("lead").send(Goodbye(bytes(32), bytes(32)))
         session.channel("lead").receive(Goodbye)
         session.channel("lead").receive(Failed)

@@ -13,7 +13,7 @@ import numpy as np
 
 from colonnade.data import AlignedRows, Split
 from colonnade.messages import MASKED, PLAIN, message
-from colonnade.session import Holding, Method, Party, Policy, Result, Role, RunPlan, Session, play
+from colonnade.session import Holding, Keep, Method, Party, Policy, Prepare, Result, Role, RunPlan, Session, play
 from colonnade.transport import MemoryHub
 
 
@@ -93,6 +93,11 @@ class Play:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     code: Mapping[str, Callable[[Session], Any]] = field(default_factory=dict)
     """What a party does in place of playing its role."""
+    prepare: Prepare | None = None
+    """What finds the shared rows, in place of a holding that is there already."""
+    keep: Keep | None = None
+    messages: tuple[type, ...] = ()
+    """Declared beside the method's own."""
     folder: Path | None = None
     rows: int = 100
     earlier_runs: int = 0
@@ -116,7 +121,7 @@ class Play:
                 self.folder / name if self.folder else None,
                 self.earlier_runs,
             )
-            self.sessions[name] = Session(party, own_method, own_plan, links)
+            self.sessions[name] = Session(party, own_method, own_plan, links, messages=self.messages)
         outcomes: dict[str, Any] = {}
 
         def run_party(name: str) -> None:
@@ -125,7 +130,7 @@ class Play:
                 if name in self.code:
                     outcomes[name] = self.code[name](session)
                 else:
-                    outcomes[name] = play(session, holding(self.rows), None)
+                    outcomes[name] = play(session, self.prepare or (lambda _: holding(self.rows)), None, self.keep)
             except BaseException as error:
                 outcomes[name] = error
             finally:

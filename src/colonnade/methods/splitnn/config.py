@@ -28,7 +28,7 @@ class PartyEncoder:
     def __post_init__(self) -> None:
         _check_widths("encoders.hidden", self.hidden)
         _check_widths("encoders.cut_width", (self.cut_width,))
-        check_weights("An encoder of [config.encoders]", (1, *self.hidden, self.cut_width), "hidden or cut_width")
+        check_weights("An encoder of config.encoders", (1, *self.hidden, self.cut_width), "hidden or cut_width")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,8 @@ class SplitNN:
         _check_widths("head_hidden", self.head_hidden)
         _check_widths("cut_width", (self.cut_width,))
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
-        check_weights("An encoder of [config]", (1, *self.hidden, self.cut_width), "hidden or cut_width")
-        check_weights("The head of [config]", (1, *self.head_hidden, 1), "head_hidden")
+        check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
+        check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
         for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("checkpoint_every", 0)):
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.errors import ConfigError, FrameRefused, PeerLost
@@ -18,6 +18,8 @@ __all__ = ["Endpoint", "Partner"]
 
 _METHOD = "/colonnade.Line/Exchange"
 _RETRY_SECONDS = 0.2
+# One that works, and some whose connections are dead but not yet given up by the system.
+_CALLS_PER_PARTNER = 16
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", 2**20),
     ("grpc.max_send_message_length", 2**20),
@@ -72,8 +74,10 @@ class Endpoint:
             root_certificates=b"".join(partner.certificate for partner in self._partners.values()),
             require_client_auth=True,
         )
-        pool = ThreadPoolExecutor(max_workers=2 * len(self._partners) + 2, thread_name_prefix="line")
-        self._server = grpc.server(pool, options=_OPTIONS)
+        # Few calls at once are enough, and a partner's broken programme cannot fill this process with threads.
+        self._server = grpc.server(
+            _Threads(), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_PER_PARTNER * len(self._partners) + 1
+        )
         handler = grpc.stream_stream_rpc_method_handler(self._answer)
         service, method = _METHOD[1:].split("/")
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -85,6 +89,10 @@ class Endpoint:
                 "Change listen in party.toml, or stop what uses it."
             ) from None
         self._server.start()
+
+    def learn_address(self, peer: str, address: str) -> None:
+        """Note where a partner is reached; lines begun from now on use it."""
+        self._partners[peer] = replace(self._partners[peer], address=address)
 
     def link(self, peer: str) -> GrpcLink:
         """Begin a new line to a partner; the line before it, if any, ends."""
@@ -106,7 +114,8 @@ class Endpoint:
         for link in self._links.values():
             link.lose(f"'{self._identity.name}' closed its door.")
         if self._server is not None:
-            self._server.stop(grace=0.2).wait()
+            # A call to a peer that is dead cannot end before the system gives up its connection. That happens without us.
+            self._server.stop(grace=_RETRY_SECONDS).wait(2 * _RETRY_SECONDS)
 
     def _dial(self, partner: Partner, link: GrpcLink) -> None:
         credentials = grpc.ssl_channel_credentials(
@@ -137,6 +146,8 @@ class Endpoint:
             link.incoming(stream, chunks)
         except FrameRefused as refused:
             link.lose(str(refused))
+        except MemoryError:
+            link.lose(f"'{link.party}' has not enough memory for what '{link.peer}' sends.")
         except grpc.RpcError as error:
             code = getattr(error, "code", lambda: None)()
             self.trouble[link.peer] = code.name if code is not None else "broken"
@@ -171,3 +182,23 @@ class Endpoint:
     def _is_alive(self, peer: str) -> bool:
         link = self._links.get(peer)
         return link is not None and not link.is_over
+
+
+class _Threads(Executor):
+    """Runs each call in a thread of its own, which does not keep the process from ending.
+
+    The usual pool waits for its threads at the end of the process, and a call to a dead peer ends late.
+    """
+
+    def submit(self, action: Callable[..., Any], /, *facts: Any, **named: Any) -> Future[Any]:
+        """Run a call."""
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(action(*facts, **named))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="line", daemon=True).start()
+        return future

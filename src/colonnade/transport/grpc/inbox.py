@@ -1,15 +1,21 @@
-"""What a link has received: the frame being put together, whole frames that wait, and what is to be acknowledged."""
+"""What a link has received: frames, whole or still arriving, and what is to be acknowledged.
+
+The stream's thread only lines up chunks. The role that waits for a frame puts it together meanwhile, so that the
+stream is free to take in the next chunk.
+"""
 
 from __future__ import annotations
 
-import mmap
 from collections import deque
+
+import numpy as np
 
 from colonnade.errors import FrameRefused
 from colonnade.messages import LIMITS
 from colonnade.transport.grpc.pace import SMALLEST_CHUNK, WINDOW_BYTES
+from colonnade.transport.grpc.rooms import Rooms
 
-__all__ = ["Inbox"]
+__all__ = ["Arrival", "Inbox"]
 
 # Whole frames that wait for the role to receive them; beyond this nothing more is acknowledged.
 INBOX_BYTES = 32 * 2**20
@@ -18,9 +24,48 @@ _FRAME_OVERHEAD = 128
 # An acknowledgement waits this long for company, unless much has come: most messages are answered sooner.
 _ACK_SECONDS = 0.02
 _ACK_BYTES = 2**20
-# From here on a frame gets memory of its own, which the operating system hands out in large pages.
-_MAP_FROM = 4 * 2**20
 _NEVER = float("inf")
+
+
+class Arrival:
+    """A frame on its way in: the stream adds chunks at one end, the role puts them together at the other."""
+
+    def __init__(self, total: int, rooms: Rooms) -> None:
+        self.total = total
+        self._rooms = rooms
+        self.missing = total
+        self.contents: deque[memoryview] = deque()
+        self._room: memoryview | None = None
+        self._filled = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether all chunks have come."""
+        return not self.missing
+
+    @property
+    def has_news(self) -> bool:
+        """Tell whether there is something to put together, or nothing more to wait for."""
+        return bool(self.contents) or not self.missing
+
+    def add(self, content: memoryview) -> None:
+        """Line up the next chunk."""
+        self.contents.append(content)
+        self.missing -= len(content)
+
+    def assemble(self) -> bytearray | memoryview:
+        """Put together what has come; this is the frame, if it is whole."""
+        if self._room is None:
+            if self.is_whole and len(self.contents) == 1:
+                return bytearray(self.contents.popleft())
+            self._room = self._rooms.room_for(self.total)
+        target = np.frombuffer(self._room, np.uint8)
+        while self.contents:
+            content = self.contents.popleft()
+            # By numpy, which lets other threads run while it copies.
+            target[self._filled : self._filled + len(content)] = np.frombuffer(content, np.uint8)
+            self._filled += len(content)
+        return self._room
 
 
 class Inbox:
@@ -28,20 +73,21 @@ class Inbox:
 
     def __init__(self, peer: str) -> None:
         self._peer = peer
-        self.frames: deque[bytearray | memoryview] = deque()
-        self.held_bytes = 0
+        self._rooms = Rooms()
+        self.frames: deque[Arrival] = deque()
+        """In order; only the last may be still arriving."""
+        self._held_bytes = 0
         self.expected = 0
         """The number of the next chunk; all before it have arrived."""
         self.ack_at = _NEVER
         """When the peer is to be told so."""
         self._unacknowledged_bytes = self._stream_bytes = 0
-        self._partial: memoryview | None = None
-        self._filled = 0
+        self._arriving: Arrival | None = None
 
     @property
     def is_full(self) -> bool:
         """Tell whether the peer must wait until frames are taken."""
-        return self.held_bytes > INBOX_BYTES
+        return self._held_bytes > INBOX_BYTES
 
     def begin_stream(self) -> None:
         """Start counting for a new stream; its opening acknowledges what has come."""
@@ -53,43 +99,45 @@ class Inbox:
         self._unacknowledged_bytes, self.ack_at = 0, _NEVER
         return self.expected
 
-    def pop(self) -> bytearray | memoryview:
-        """Return the oldest whole frame."""
-        frame = self.frames.popleft()
-        self.held_bytes -= len(frame) + _FRAME_OVERHEAD
-        return frame
+    def pop(self) -> None:
+        """Let go of the first frame, which is whole."""
+        self._held_bytes -= self.frames.popleft().total + _FRAME_OVERHEAD
 
-    def take(self, number: int, total: int, content: memoryview, now: float, *, keeps: bool) -> bool:
-        """Take in a chunk and tell whether it made a frame whole; such a frame is dropped unless it ``keeps`` it."""
+    def drop_all(self) -> None:
+        """Let go of all frames; what still arrives is not kept either."""
+        self.frames.clear()
+        self._held_bytes = 0
+
+    def take(self, number: int, total: int, content: memoryview, now: float, *, keeps: bool) -> None:
+        """Take in a chunk; unless it ``keeps`` it, it only counts."""
         if number < self.expected:
-            return False  # a duplicate
+            return  # a duplicate
         if number > self.expected:
             raise FrameRefused(f"'{self._peer}' skipped a chunk; the connection was refused.")
-        partial = self._begin(total) if self._partial is None else self._go_on(self._partial, total)
-        if len(content) > len(partial) - self._filled:
+        frame = self._frame(total)
+        if len(content) > frame.missing:
             raise FrameRefused(f"'{self._peer}' sent more than the frame it announced; the connection was refused.")
         self._count(len(content), now)
-        partial[self._filled : self._filled + len(content)] = content
-        self._filled += len(content)
         self.expected += 1
-        is_whole = self._filled == len(partial)
-        if is_whole:
-            self._partial = None
+        if total and keeps:
+            self.frames.append(frame)
+        frame.add(content)
+        if not keeps:
+            frame.contents.clear()
+        if frame.is_whole:
+            self._arriving = None
             if keeps:
-                self.frames.append(partial)
-                self.held_bytes += len(partial) + _FRAME_OVERHEAD
-        return is_whole
+                self._held_bytes += frame.total + _FRAME_OVERHEAD
 
-    def _begin(self, total: int) -> memoryview:
+    def _frame(self, total: int) -> Arrival:
+        if self._arriving is not None:
+            if total:
+                raise FrameRefused(f"'{self._peer}' began a frame inside another; the connection was refused.")
+            return self._arriving
         if not 0 < total <= LIMITS.frame_bytes:
             raise FrameRefused(f"'{self._peer}' announces a frame of {total} bytes; the connection was refused.")
-        self._partial, self._filled = _room_for(total, self._peer), 0
-        return self._partial
-
-    def _go_on(self, partial: memoryview, total: int) -> memoryview:
-        if total:
-            raise FrameRefused(f"'{self._peer}' began a frame inside another; the connection was refused.")
-        return partial
+        self._arriving = Arrival(total, self._rooms)
+        return self._arriving
 
     def _count(self, size: int, now: float) -> None:
         self._unacknowledged_bytes += size
@@ -101,16 +149,3 @@ class Inbox:
             self.ack_at = now
         else:
             self.ack_at = min(self.ack_at, now + _ACK_SECONDS)
-
-
-def _room_for(total: int, peer: str) -> memoryview:
-    """Return memory for a frame that was announced. A large one costs nothing before its bytes arrive."""
-    if total < _MAP_FROM:
-        return memoryview(bytearray(total))
-    try:
-        room = mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError:
-        raise FrameRefused(f"'{peer}' announces a frame of {total} bytes, more than this machine can hold.") from None
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        room.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(room)

@@ -14,36 +14,19 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 
 from colonnade.errors import FrameRefused, PeerLost
-from colonnade.messages import LIMITS, Part, total_bytes
-from colonnade.transport.grpc.chunks import (
-    ACK,
-    BYE,
-    CHUNK_BYTES,
-    DATA,
-    NOBODY,
-    PING,
-    Opening,
-    ack,
-    data,
-    opening,
-    ping,
-    read,
-)
+from colonnade.messages import Part
+from colonnade.transport.grpc.chunks import ACK, BYE, DATA, NOBODY, PING, Opening, ack, opening, ping, read
+from colonnade.transport.grpc.inbox import Inbox
+from colonnade.transport.grpc.outbox import Outbox
 
 __all__ = ["DEAD_SECONDS", "GrpcLink"]
 
 DEAD_SECONDS = 8.0
 _PING_SECONDS = 1.0
-# Unacknowledged bytes on the way; also what the sender copies at most.
-_WINDOW_BYTES = 16 * 2**20
-# Whole frames that wait for the role to receive them; beyond this nothing more is acknowledged.
-_INBOX_BYTES = 32 * 2**20
-# What Python adds to a frame; counted so that very small frames are bounded too.
-_FRAME_OVERHEAD = 128
+_BYE_SECONDS = 2.0
 
 
 class GrpcLink:
@@ -53,82 +36,84 @@ class GrpcLink:
         self.party, self.peer = party, peer
         self._incarnation = secrets.token_bytes(16)
         self._peer_incarnation = NOBODY
-        self._changed = threading.Condition()
+        # One lock, but each kind of waiting has its own bell: waking a thread for nothing costs more than a message.
+        lock = threading.RLock()
+        self._to_say = threading.Condition(lock)  # for the stream that speaks
+        self._arrived = threading.Condition(lock)  # for the role that receives
+        self._went_out = threading.Condition(lock)  # for the role that sends or closes
         self._lost: str | None = None
         self._stream = 0
         self._heard = self._was_heard = time.monotonic()  # when we heard the peer, and when it heard us
         self._was_up = False
         # Whether the peer has opened the current stream; before that we do not know what it has.
         self._is_open = False
-        # Sending: chunks not acknowledged yet, and the number of the next to go out on the current stream.
-        self._unacknowledged: deque[tuple[int, bytes]] = deque()
-        self._unacknowledged_bytes = 0
-        self._next_number = 0
-        self._cursor = 0
-        # Receiving: the number expected next, the frame being put together, the frames complete.
-        self._expected = 0
-        self._acknowledged = 0
-        self._taken_bytes = 0  # since the last acknowledgement
-        self._partial: bytearray | None = None
-        self._partial_total = 0
-        self._inbox: deque[bytearray] = deque()
-        self._inbox_bytes = 0
+        self._outbox = Outbox()
+        self._inbox = Inbox(peer)
         self._is_closing = self._says_bye = self._said_bye = self._heard_bye = False
 
     # The channel's side
 
     def send(self, parts: Sequence[Part]) -> None:
-        """Copy one frame into the window, chunk by chunk, waiting while the window is full."""
-        total = total_bytes(parts)
-        for content in _pieces(parts):
-            with self._changed:
-                self._check_present()
-                while self._unacknowledged_bytes + len(content) > _WINDOW_BYTES and self._unacknowledged:
-                    self._wait()
+        """Hand over one frame, and wait while more is under way than the window allows."""
+        with self._went_out:
+            self._check_present()
+            is_borrowed = self._outbox.add(parts)
+            self._to_say.notify()
+            try:
+                while self._outbox.is_full:
+                    self._wait(self._went_out)
                     self._check_present()
-                chunk = data(self._next_number, total, content)
-                self._unacknowledged.append((self._next_number, chunk))
-                self._unacknowledged_bytes += len(chunk)
-                self._next_number += 1
-                total = 0
-                self._changed.notify_all()
+            finally:
+                if is_borrowed:
+                    self._outbox.keep()
 
-    def receive(self) -> bytearray:
-        """Wait for the next whole frame."""
-        with self._changed:
-            while not self._inbox:
-                self._check_present()
-                self._wait()
-            frame = self._inbox.popleft()
-            self._inbox_bytes -= len(frame) + _FRAME_OVERHEAD
-            self._changed.notify_all()
-            return frame
+    def receive(self) -> bytearray | memoryview:
+        """Wait for the next whole frame, and put it together as it arrives."""
+        while True:
+            with self._arrived:
+                while not (self._inbox.frames and self._inbox.frames[0].has_news):
+                    self._check_present()
+                    self._wait(self._arrived)
+                arrival = self._inbox.frames[0]
+                is_whole = arrival.is_whole
+                if is_whole:
+                    self._pop()
+            frame = arrival.assemble()
+            if is_whole:
+                return frame
 
     def close(self) -> None:
         """Say goodbye once everything sent has been acknowledged, or give up when the peer is gone."""
-        with self._changed:
+        with self._went_out:
             # From here on what arrives is acknowledged and dropped: two full inboxes must not wait for each other.
             self._is_closing = True
-            while self._unacknowledged and self._was_up and self._lost is None and not self._heard_bye:
-                self._wait()
+            self._to_say.notify()
+            while not self._outbox.is_empty and self._was_up and self._lost is None and not self._heard_bye:
+                self._wait(self._went_out)
             self._says_bye = True
-            self._changed.notify_all()
-            deadline = time.monotonic() + (2.0 if self._was_up else 0.0)
+            self._to_say.notify()
+            deadline = time.monotonic() + (_BYE_SECONDS if self._was_up else 0.0)
             while self._lost is None and not (self._heard_bye and self._said_bye) and time.monotonic() < deadline:
-                self._changed.wait(0.1)
+                self._went_out.wait(0.1)
             self.lose(f"'{self.party}' closed the line.")
 
     def lose(self, reason: str) -> None:
         """End the link; whoever waits on it learns why."""
-        with self._changed:
+        with self._to_say:
             if self._lost is None:
                 self._lost = reason
-            self._changed.notify_all()
+                self._outbox.clear()
+            self._wake_all()
 
     @property
     def is_up(self) -> bool:
         """Tell whether the peer has answered on this link."""
         return self._was_up
+
+    @property
+    def silence_seconds(self) -> float:
+        """Return for how long the peer was not heard."""
+        return time.monotonic() - self._heard
 
     @property
     def is_over(self) -> bool:
@@ -137,70 +122,67 @@ class GrpcLink:
 
     def wait_until_up(self, seconds: float) -> bool:
         """Wait for the peer's first sign of life."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._was_up or self._lost is not None, seconds) and self._was_up
+        with self._arrived:
+            return self._arrived.wait_for(lambda: self._was_up or self._lost is not None, seconds) and self._was_up
 
     # The stream's side
 
     def begin_stream(self) -> int:
         """Make a new stream the current one; the one before it ends."""
-        with self._changed:
+        with self._to_say:
             self._stream += 1
             self._is_open = False
-            self._changed.notify_all()
+            self._to_say.notify_all()
             return self._stream
 
     def outgoing(self, stream: int) -> Iterator[bytes]:
         """Yield what goes out over a stream until the link or the stream ends."""
-        with self._changed:
+        with self._to_say:
             if not self._is_current(stream):
                 return
-            first = opening(Opening(self._incarnation, self._peer_incarnation, self._expected))
-            self._acknowledged, self._taken_bytes = self._expected, 0  # an opening acknowledges too
+            self._inbox.begin_stream()
+            first = opening(Opening(self._incarnation, self._peer_incarnation, self._inbox.expected))
         yield first
-        says_bye = True
         ping_at = time.monotonic() + _PING_SECONDS
+        says_bye = True  # once; the stream stays, so that the peer's own BYE can still come
         while True:
-            with self._changed:
-                # Woken for many reasons, most of them none of ours: only a second gone by calls for a PING. It goes out
-                # among data too, for it tells the peer whether it is heard.
-                while True:
+            with self._to_say:
+                chunk = None
+                while chunk is None:
+                    if not self._is_current(stream):
+                        return
                     now = time.monotonic()
-                    if now >= ping_at and self._is_current(stream):
-                        chunk: bytes | None = ping(now - self._heard if self._is_open else 0.0)
-                        ping_at = now + _PING_SECONDS
-                        break
-                    chunk = self._next_chunk(stream, says_bye)
-                    if chunk is not None or not self._is_current(stream):
-                        break
-                    self._changed.wait(ping_at - now)
-            if chunk is None:
-                return
+                    # Signs of life go out among data too, for they tell the peer whether it is heard.
+                    if now >= ping_at:
+                        chunk, ping_at = ping(now - self._heard if self._is_open else 0.0), now + _PING_SECONDS
+                    elif self._is_open:
+                        chunk = self._next_chunk(now, says_bye)
+                    if chunk is None:
+                        self._to_say.wait(min(ping_at, self._ack_at()) - now)
             yield chunk
-            if chunk[0] == BYE:
-                says_bye = False  # once; the stream stays, so that the peer's own BYE can still come
+            says_bye = says_bye and chunk[0] != BYE
 
     def incoming(self, stream: int, chunks: Iterator[bytes]) -> None:
         """Take in what comes over a stream until it breaks or the link ends."""
         for chunk in chunks:
             kind, facts, content = read(chunk)
-            with self._changed:
+            with self._to_say:
                 if not self._is_current(stream):
                     return
-                self._heard = self._was_heard = time.monotonic()
+                self._heard = self._was_heard = now = time.monotonic()
                 if isinstance(facts, Opening):
                     self._open(facts)
                 elif not self._is_open and kind != PING:
                     raise FrameRefused(f"'{self.peer}' spoke before it opened the stream; the connection was refused.")
                 elif kind == DATA:
-                    self._take(facts[0], facts[1], content)
+                    self._take(facts[0], facts[1], content, now)
                 elif kind == ACK:
-                    self._release(facts[0])
+                    self._acknowledge(facts[0], now)
                 elif kind == PING:
-                    self._was_heard = self._heard - facts[0] / 1000
+                    self._was_heard = now - facts[0] / 1000
                 elif kind == BYE:
                     self._heard_bye = True
-                self._changed.notify_all()
+                    self._wake_all()
                 if not self._is_current(stream):
                     return
 
@@ -213,23 +195,21 @@ class GrpcLink:
     def _is_current(self, stream: int) -> bool:
         return self._stream == stream and self._lost is None
 
-    def _next_chunk(self, stream: int, says_bye: bool) -> bytes | None:
-        if not self._is_current(stream) or not self._is_open:
-            return None
-        if self._cursor < self._next_number:
-            first = self._unacknowledged[0][0]
-            chunk = self._unacknowledged[self._cursor - first][1]
-            self._cursor += 1
-            return chunk
-        if self._acknowledged < self._expected and (self._inbox_bytes <= _INBOX_BYTES or self._is_closing):
-            self._acknowledged, self._taken_bytes = self._expected, 0
-            return ack(self._expected)
-        if self._says_bye and says_bye and not self._unacknowledged:
+    def _next_chunk(self, now: float, says_bye: bool) -> bytes | None:
+        # Acknowledgements first: behind data they would keep the peer from sending although the line is free.
+        if self._ack_at() <= now:
+            return ack(self._inbox.acknowledge())
+        chunk = self._outbox.next_chunk(now)
+        if chunk is None and self._says_bye and says_bye and self._outbox.is_empty:
             # Noted here: the peer may end the stream as soon as it has this, and then nobody comes back to note it.
             self._said_bye = True
-            self._changed.notify_all()
+            self._went_out.notify_all()
             return bytes([BYE])
-        return None
+        return chunk
+
+    def _ack_at(self) -> float:
+        is_held_back = self._inbox.is_full and not self._is_closing
+        return float("inf") if is_held_back or not self._is_open else self._inbox.ack_at
 
     def _open(self, facts: Opening) -> None:
         if self._peer_incarnation not in (NOBODY, facts.incarnation):
@@ -238,75 +218,48 @@ class GrpcLink:
         if facts.known_peer not in (NOBODY, self._incarnation):
             # The peer still speaks to who we were before a restart; it will notice and come back anew.
             self._stream += 1
+            self._to_say.notify_all()
             return
-        first = self._unacknowledged[0][0] if self._unacknowledged else self._next_number
-        if not first <= facts.expected <= self._next_number:
+        if not self._outbox.first_number <= facts.expected <= self._outbox.next_number:
             self.lose(f"'{self.peer}' claims to have chunks that were never sent.")
             return
         self._peer_incarnation = facts.incarnation
         self._was_up = self._is_open = True
-        self._release(facts.expected)
-        self._cursor = facts.expected
+        self._outbox.begin_again(facts.expected)
+        self._wake_all()
 
-    def _take(self, number: int, total: int, content: memoryview) -> None:
-        if number < self._expected:
-            return  # a duplicate, sent again after a broken stream
-        if number > self._expected:
-            raise FrameRefused(f"'{self.peer}' skipped a chunk; the connection was refused.")
-        if self._partial is None:
-            if not 0 < total <= LIMITS.frame_bytes:
-                raise FrameRefused(f"'{self.peer}' announces a frame of {total} bytes; the connection was refused.")
-            # Grows with what arrives: an announcement alone costs us no memory.
-            self._partial, self._partial_total = bytearray(), total
-        elif total:
-            raise FrameRefused(f"'{self.peer}' began a frame inside another; the connection was refused.")
-        if len(content) > self._partial_total - len(self._partial):
-            raise FrameRefused(f"'{self.peer}' sent more than the frame it announced; the connection was refused.")
-        self._taken_bytes += len(content)
-        if self._taken_bytes > _WINDOW_BYTES:
-            raise FrameRefused(f"'{self.peer}' sent more than the window allows; the connection was refused.")
-        self._partial += content
-        self._expected += 1
-        if len(self._partial) == self._partial_total:
-            if not self._is_closing:
-                self._inbox.append(self._partial)
-                self._inbox_bytes += len(self._partial) + _FRAME_OVERHEAD
-            self._partial = None
+    def _pop(self) -> None:
+        was_full = self._inbox.is_full
+        self._inbox.pop()
+        if was_full and not self._inbox.is_full:
+            self._to_say.notify()  # an acknowledgement was held back
 
-    def _release(self, expected: int) -> None:
-        if expected > self._next_number:
+    def _take(self, number: int, total: int, content: memoryview, now: float) -> None:
+        before = self._inbox.ack_at
+        self._inbox.take(number, total, content, now, keeps=not self._is_closing)
+        self._arrived.notify()
+        if self._inbox.ack_at < before:
+            self._to_say.notify()
+
+    def _acknowledge(self, expected: int, now: float) -> None:
+        if expected > self._outbox.next_number:
             self.lose(f"'{self.peer}' acknowledges chunks that were never sent.")
             return
-        while self._unacknowledged and self._unacknowledged[0][0] < expected:
-            _, chunk = self._unacknowledged.popleft()
-            self._unacknowledged_bytes -= len(chunk)
-        self._cursor = max(self._cursor, expected)
+        self._outbox.acknowledge(expected, now)
+        self._to_say.notify()
+        if not self._outbox.is_full:
+            self._went_out.notify_all()
 
-    def _wait(self) -> None:
-        self._changed.wait(0.5)
+    def _wait(self, bell: threading.Condition) -> None:
+        bell.wait(0.5)
         self.check_alive()
+
+    def _wake_all(self) -> None:
+        for bell in (self._to_say, self._arrived, self._went_out):
+            bell.notify_all()
 
     def _check_present(self) -> None:
         if self._heard_bye:
             raise PeerLost(f"'{self.peer}' left the run while '{self.party}' still needed it.")
         if self._lost is not None:
             raise PeerLost(self._lost)
-
-
-def _pieces(parts: Sequence[Part]) -> Iterator[memoryview | bytes]:
-    """Cut a frame into chunks; small neighbours travel together."""
-    small: list[memoryview] = []
-    held = 0
-    for part in parts:
-        view = memoryview(part).cast("B")
-        start = 0
-        while start < len(view):
-            take = view[start : start + CHUNK_BYTES - held]
-            start += len(take)
-            small.append(take)
-            held += len(take)
-            if held == CHUNK_BYTES:
-                yield small[0] if len(small) == 1 else b"".join(small)
-                small, held = [], 0
-    if held:
-        yield small[0] if len(small) == 1 else b"".join(small)

@@ -62,7 +62,7 @@ class TappedLink:
         """Send one frame."""
         self._link.send(parts)
 
-    def receive(self) -> bytearray:
+    def receive(self) -> bytearray | memoryview:
         """Wait for the next frame."""
         frame = self._link.receive()
         if self._tap is not None:

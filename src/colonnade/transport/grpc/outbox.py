@@ -66,8 +66,8 @@ class Outbox:
         """The number of the first chunk that is not acknowledged."""
         return self.next_number - len(self._flying)
 
-    def add(self, parts: Sequence[Part]) -> None:
-        """Take a frame; the memory of a large one is borrowed until `keep`."""
+    def add(self, parts: Sequence[Part]) -> bool:
+        """Take a frame and tell whether its memory is borrowed until `keep`, as that of a large one is."""
         total = begins = total_bytes(parts)
         is_borrowed = total >= _COPY_BELOW
         for part in parts if is_borrowed else (b"".join(parts),):
@@ -76,6 +76,7 @@ class Outbox:
                 self._pieces.append(_Piece(begins, content, is_borrowed))
                 begins = 0
         self._piece_bytes += total
+        return is_borrowed
 
     def keep(self) -> None:
         """Copy what is still borrowed."""
@@ -94,7 +95,8 @@ class Outbox:
         room = self._pace.chunk_bytes
         if not self._pieces or (self._flying and self._flying_bytes + room > self._pace.bytes):
             return None
-        total, contents = self._pieces[0].total, []
+        total = self._pieces[0].total
+        contents: list[memoryview] = []
         while self._pieces and room and not (contents and self._pieces[0].total):
             piece = self._pieces[0]
             content = piece.content[:room]

@@ -37,15 +37,13 @@ def make_succession(old: Identity, new: Identity) -> bytes:
         raise ConfigError(f"'{new.name}' cannot follow '{old.name}'. Both certificates must carry one name.")
     key = serialization.load_pem_private_key(old.key, password=None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"The key of '{old.name}' is not an elliptic-curve key. Make a new one with 'colonnade init'.")
+        raise ConfigError(f"The key of '{old.name}' is no elliptic-curve key. Make a new one with 'colonnade init'.")
     before, after = _digest(old.certificate), _der(new.certificate)
     signature = key.sign(_signed(before, after), _ALGORITHM)
     return HEADING + before + _sized(after) + _sized(signature)
 
 
-def check_succession(
-    statement: bytes, pinned: bytes, name: str, *, now: datetime.datetime | None = None
-) -> bytes:
+def check_succession(statement: bytes, pinned: bytes, name: str, *, now: datetime.datetime | None = None) -> bytes:
     """Return the certificate that follows the pinned one, as PEM; refuse whatever the pinned key did not sign."""
     check_certificate(pinned, name, now=now)
     before, after, signature = _parts(statement)

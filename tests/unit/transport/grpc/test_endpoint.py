@@ -34,7 +34,7 @@ from colonnade.transport.grpc import link as link_module
 
 import grpc  # isort: skip  # after colonnade, which sets the ciphers
 
-pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(60)
 
 METHOD = "/colonnade.Line/Exchange"
 NOW = datetime.datetime.now(datetime.UTC)

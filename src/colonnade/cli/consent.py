@@ -1,0 +1,36 @@
+"""Before anything leaves: what a run will send, and the operator's word."""
+
+from __future__ import annotations
+
+import sys
+
+from colonnade.cli.output import Interrupted, say, table_lines
+from colonnade.errors import PolicyRefused
+from colonnade.launch.joining import Joining
+
+__all__ = ["ask_consent"]
+
+
+def ask_consent(joining: Joining, yes: bool) -> None:
+    """Show what this party will send, by message and protection, and ask for consent where none was given yet."""
+    given = joining.consent(yes)
+    if given is not None:
+        say(f"Consent: {given}.")
+        return
+    plan = joining.plan
+    say(f"\nThe run '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
+    for line in table_lines(
+        ["message", "to", "protection", "reveals"],
+        [[one.message, one.receiver, one.protection, one.reveals] for one in joining.sends()],
+        wrapped=True,
+    ):
+        say(line)
+    say("")
+    if not sys.stdin.isatty():
+        raise PolicyRefused(
+            "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "
+            'with --yes, or let party.toml decide with consent = "policy" in [policy].'
+        )
+    if input("Send these? [y/N] ").strip().lower() not in ("y", "yes"):
+        raise Interrupted("Nothing was sent.")
+    joining.note_consent("given at the terminal")

@@ -1,0 +1,245 @@
+"""Find out what would stop a run, before there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+
+from colonnade.errors import ColonnadeError, HandshakeRefused, PeerLost
+from colonnade.launch.files import PartyHome, read_party_home
+from colonnade.launch.home import load_identity, load_partners, paired
+from colonnade.messages import ANYONE, PLAIN, message
+from colonnade.session import Method, Party, Role, RunPlan, Session
+from colonnade.session.handshake import greet
+from colonnade.transport.grpc import Endpoint
+
+__all__ = ["Finding", "examine_home", "examine_peer"]
+
+_LEAST_FREE_BYTES = 1 << 30
+_SOON_DAYS = 30
+_LARGEST_CLOCK_GAP = 30.0
+_PROBES = {"1 KiB": 1 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20}
+_PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: whether it is well, what was seen, and what to do if it is not."""
+
+    check: str
+    passed: bool
+    seen: str
+    fix: str = ""
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="doctor")
+class Clock:
+    """The sender's time, and whether it could dial and be dialled. Reveals: that."""
+
+    seconds: float
+    dials: bool
+    listens: bool
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="doctor")
+class Probe:
+    """Zeros, to see whether and how fast they get through. Reveals: nothing but their number."""
+
+    content: bytes
+
+
+def examine_home(folder: Path) -> Iterator[Finding]:
+    """Look at everything a run needs on this side."""
+    try:
+        home = read_party_home(folder)
+    except ColonnadeError as error:
+        yield Finding("home", False, str(error), "Make a home with 'colonnade init NAME', or name it with --home.")
+        return
+    yield Finding("home", True, f"{folder} belongs to '{home.name}'")
+    yield _permissions(folder / "key.pem")
+    try:
+        identity = load_identity(folder, home.name)
+    except ColonnadeError as error:
+        yield Finding("certificate", False, str(error), "Make a new key with 'colonnade pair --rotate'.")
+    else:
+        yield _dates("certificate", identity.certificate, "Renew it with 'colonnade pair --rotate'.")
+    yield from _partners(home)
+    yield _attempted("table", lambda: _table(home), "Correct [table] in party.toml.")
+    free = shutil.disk_usage(folder).free
+    yield Finding(
+        "disk",
+        free >= _LEAST_FREE_BYTES,
+        f"{free / 2**30:.1f} GiB free",
+        "Free at least 1 GiB, or keep runs elsewhere with --folder.",
+    )
+    if home.listen is not None:
+        yield _attempted(
+            "port",
+            lambda: _listen(str(home.listen)),
+            "Stop what uses the port (a run that waits for partners?), or change listen in party.toml.",
+        )
+
+
+def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
+    """Talk to a partner that gives the same command: both directions, version, clock, throughput, message size."""
+    home = read_party_home(folder)
+    identity, partners = load_identity(folder, home.name), load_partners(home, [peer])
+    endpoint = Endpoint(identity, partners, home.listen)
+    endpoint.open()
+    try:
+        first, second = sorted([home.name, peer])
+        dials = partners[peer].address is not None
+        facts = Clock(time.time(), dials, home.listen is not None)
+        with _line(home, endpoint, peer, dials=None) as session:
+            yield Finding("connection", True, f"'{home.name}' and '{peer}' reach each other")
+            greet(session)
+            yield Finding("version", True, "both run the same version")
+            theirs = yield from _talk(session, facts)
+        both = facts.dials and facts.listens and theirs.dials and theirs.listens
+        if not both:
+            yield Finding("other direction", True, "not tried: only one of the two can be dialled")
+            return
+        # The one that is dialled by rule dials now.
+        with _line(home, endpoint, peer, dials=home.name == second) as session:
+            greet(session)
+            yield Finding("other direction", True, f"'{second}' can dial '{first}' too")
+    except HandshakeRefused as refused:
+        yield Finding("version", False, str(refused), "Install the same version at both.")
+    except PeerLost as lost:
+        trouble = endpoint.trouble.get(peer, "")
+        yield Finding(
+            "connection",
+            False,
+            f"{lost} {trouble}".strip(),
+            f"Check that '{peer}' gives 'colonnade doctor --peer {home.name}' at the same moment, its address in "
+            "party.toml, the firewall, and that both paired with each other's present certificate.",
+        )
+    finally:
+        endpoint.close()
+
+
+def _talk(session: Session, facts: Clock) -> Any:
+    """Compare clocks and send probes of growing size, both ways at once."""
+    (channel,) = session.all_channels
+    begin = time.monotonic()
+    channel.send(Clock(time.time(), facts.dials, facts.listens))
+    theirs = channel.receive(Clock)
+    gap = abs(time.time() - theirs.seconds) - (time.monotonic() - begin) / 2
+    yield Finding(
+        "clock", gap < _LARGEST_CLOCK_GAP, f"{max(gap, 0):.1f} s apart", "Set both clocks, for example with NTP."
+    )
+    for title, size in _PROBES.items():
+        begin = time.monotonic()
+        channel.send(Probe(bytes(size)))
+        got = len(channel.receive(Probe).content)
+        took = time.monotonic() - begin
+        speed = f"{2 * size / took / 2**20:.1f} MiB/s both ways together" if size > 1 << 19 else f"{took * 1000:.1f} ms"
+        yield Finding(f"message of {title}", got == size, f"there and back: {speed}", "Look for a proxy on the way.")
+    return theirs
+
+
+@contextmanager
+def _line(home: PartyHome, endpoint: Endpoint, peer: str, *, dials: bool | None) -> Iterator[Session]:
+    link = endpoint.link(peer, dials=dials)
+    try:
+        if not link.wait_until_up(_PATIENCE_SECONDS):
+            raise PeerLost(f"'{peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
+        yield Session(Party(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
+    finally:
+        link.close()
+
+
+def _plan(one: str, two: str) -> RunPlan:
+    first, second = sorted([one, two])
+    return RunPlan(name="doctor", method="doctor", roles={"first": (first,), "second": (second,)})
+
+
+def _unplayed(session: Session, holding: Any, config: Any) -> Any:
+    raise HandshakeRefused("The doctor trains nothing.")
+
+
+_DOCTOR = Method(
+    name="doctor",
+    title="Doctor",
+    citation="",
+    situation="",
+    config=dict,
+    roles=(Role("first", "nothing"), Role("second", "nothing")),
+    lead="first",
+    messages=(),
+    stages={"train": {"first": _unplayed, "second": _unplayed}},
+)
+
+
+def _permissions(key: Path) -> Finding:
+    fix = f"Run: chmod 600 {key}"
+    try:
+        mode = stat.S_IMODE(os.stat(key).st_mode)
+    except OSError as error:
+        return Finding("key", False, f"{key}: {error.strerror}", "Make one with 'colonnade init'.")
+    return Finding("key", mode & 0o077 == 0, f"{key} has mode {mode:o}", fix)
+
+
+def _partners(home: PartyHome) -> Iterator[Finding]:
+    names = [one.name for one in paired(home.folder)]
+    if not names:
+        yield Finding("partners", False, "none is paired", "Exchange certificates with 'colonnade pair'.")
+    for name in names:
+        try:
+            partner = load_partners(home, [name])[name]
+        except ColonnadeError as error:
+            yield Finding(f"partner {name}", False, str(error), "Pair again with 'colonnade pair'.")
+            continue
+        found = _dates(f"partner {name}", partner.certificate, f"Ask '{name}' to renew it: 'colonnade pair --rotate'.")
+        reach = f"at {partner.address}" if partner.address else "dials us"
+        is_reachable = bool(partner.address or home.listen)
+        fix = (
+            found.fix if is_reachable else f"Set listen in [party], or an address in [partners.{name}], of party.toml."
+        )
+        yield Finding(found.check, found.passed and is_reachable, f"{found.seen}; {reach}", fix)
+
+
+def _dates(check: str, certificate: bytes, fix: str) -> Finding:
+    parsed = x509.load_pem_x509_certificate(certificate)
+    now = datetime.now(UTC)
+    days = (parsed.not_valid_after_utc - now).days
+    if not parsed.not_valid_before_utc <= now <= parsed.not_valid_after_utc:
+        return Finding(
+            check, False, f"valid {parsed.not_valid_before_utc:%Y-%m-%d} to {parsed.not_valid_after_utc:%Y-%m-%d}", fix
+        )
+    soon = ", soon" if days < _SOON_DAYS else ""
+    return Finding(check, True, f"valid for {days} more days{soon}", fix)
+
+
+def _table(home: PartyHome) -> str:
+    table = home.read_table()
+    return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+
+
+def _listen(address: str) -> str:
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host.strip("[]"), int(port)))
+    return f"{address} is free"
+
+
+def _attempted(check: str, attempt: Callable[[], str], fix: str) -> Finding:
+    try:
+        return Finding(check, True, attempt())
+    except ColonnadeError as error:
+        return Finding(check, False, str(error), fix)
+    except (OSError, ValueError) as error:
+        return Finding(check, False, getattr(error, "strerror", None) or str(error), fix)

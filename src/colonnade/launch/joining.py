@@ -1,0 +1,174 @@
+"""One party in its own building: its home, its run folder and its door, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from colonnade import alignment
+from colonnade.data import PartyTable
+from colonnade.errors import RunFolderError
+from colonnade.launch.files import PartyHome
+from colonnade.launch.folder import LAUNCHED_APART, RunFolder
+from colonnade.launch.home import load_identity, load_partners
+from colonnade.launch.join import finish_without_partners, join
+from colonnade.launch.party import Seat, peers_of
+from colonnade.launch.party_folder import PartyEnd, PartyFolder, next_prediction
+from colonnade.launch.predict import column_types, scored
+from colonnade.launch.run import Run
+from colonnade.launch.settings import config_from_json
+from colonnade.launch.status import StatusFile
+from colonnade.launch.watch import Watcher
+from colonnade.messages import ANYONE, declaration_of
+from colonnade.methods import method_named
+from colonnade.session import Observer, RunPlan, read_json, write_json
+from colonnade.transport.grpc import Endpoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Joining", "Sent"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message this party will send, for its operator."""
+
+    message: str
+    receiver: str
+    protection: str
+    reveals: str
+
+
+class Joining:
+    """One party's way through a run with partners elsewhere."""
+
+    def __init__(self, plan: RunPlan, home: PartyHome, folder: RunFolder) -> None:
+        """Check what can be checked before anything is opened: roles, settings, key, partners."""
+        self.plan, self.home = plan, home
+        self._method = method_named(plan.method)
+        self._method.check_roles(plan)
+        self._config = config_from_json(self._method, plan.config)
+        self._run_folder, self._folder = folder, PartyFolder(folder.path)
+        self._peers = peers_of(self._method, plan, home.name)
+        self._identity = load_identity(home.folder, home.name)
+        self._partners = load_partners(home, self._peers)
+        self._table: PartyTable | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether only the report may be missing."""
+        if self._folder.is_finished and self._folder.plan() != self.plan:
+            raise RunFolderError(
+                f"{self._folder.path} holds a finished run with other settings. Choose another name in run.toml, "
+                "another --folder, or --overwrite the earlier run."
+            )
+        if self._folder.is_finished and (self._folder.path / "report.html").exists():
+            raise RunFolderError(
+                f"{self._folder.path} holds a finished run already. Choose another name in run.toml, another --folder, "
+                "or --overwrite the earlier run."
+            )
+        return self._folder.is_finished
+
+    def read_table(self) -> PartyTable:
+        """Read this party's own table."""
+        self._table = self.home.read_table()
+        return self._table
+
+    def sends(self) -> list[Sent]:
+        """Return what this party will send, from the declarations alone."""
+        found = []
+        own = self.plan.role_of(self.home.name)
+        for peer in self._peers:
+            role = self.plan.role_of(peer)
+            is_for_lead = self._method.lead in (own, role)
+            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages)):
+                if declaration.sender == ANYONE:
+                    fits = is_for_lead and alignment.sends(declaration.name, is_lead=own == self._method.lead)
+                else:
+                    fits = (declaration.sender, declaration.receiver) == (own, role)
+                if fits:
+                    found.append(Sent(declaration.name, peer, declaration.protection.value, declaration.reveals))
+        return found
+
+    def consent(self, yes: bool) -> str | None:
+        """Return why no one need be asked: agreed before, by option or by policy; None if someone must be."""
+        path = self._folder.path / "consent.json"
+        if path.exists() and read_json(path).get("digest") == self.plan.digest():
+            return f"{read_json(path).get('how')}, before this run was interrupted"
+        if yes:
+            self.note_consent("given by --yes")
+            return "given by --yes"
+        if self.home.policy.consent == "policy":
+            self.note_consent("given by policy.consent in party.toml")
+            return "given by policy.consent in party.toml"
+        return None
+
+    def note_consent(self, how: str) -> None:
+        """Keep the operator's word with the run."""
+        write_json(self._folder.path / "consent.json", {"digest": self.plan.digest(), "how": how})
+
+    def run(self, *, observer: Observer | None, watcher: Watcher, compare: bool) -> Run:
+        """Take part until the run is complete, then write the report."""
+        table = self._table or self.read_table()
+        self._folder.begin(self.plan, table)
+        seat = Seat(self.home.name, table, self.home.policy, self._folder, self._run_folder.earlier_runs())
+        status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
+        with self._open_door() as endpoint, _ended(status):
+            taken = join(
+                seat,
+                self._method,
+                self.plan,
+                self._config,
+                endpoint,
+                watcher=status,
+                observer=status.observe,
+                compare=compare,
+            )
+            end = finish_without_partners(self._folder, self._peers) if taken is None else taken.end
+        return self._completed(end)
+
+    def complete(self) -> Run:
+        """Write the report of a run that ended before it could."""
+        return self._completed(self._folder.load())
+
+    def predict(self, source: str, *, watcher: Watcher) -> pd.DataFrame | None:
+        """Score new rows with the partners; only the party that may know them gets the scores."""
+        end = self._folder.load()
+        if end.record.part is None:
+            raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
+        table = self.home.read_new_rows(source, column_types(end.record.part))
+        folder = PartyFolder(next_prediction(self._folder.path))
+        seat = Seat(self.home.name, table, self.home.policy, folder, part=end.record.part)
+        with self._open_door() as endpoint:
+            taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
+        return None if taken is None else scored(taken)
+
+    def _completed(self, end: PartyEnd) -> Run:
+        run = Run.of(self.plan, {self.home.name: end}, launch=LAUNCHED_APART, folder=self._folder.path)
+        self._run_folder.finish_alone(run)
+        return run
+
+    @contextmanager
+    def _open_door(self) -> Iterator[Endpoint]:
+        endpoint = Endpoint(self._identity, self._partners, self.home.listen)
+        endpoint.open()
+        try:
+            yield endpoint
+        finally:
+            endpoint.close()
+
+
+@contextmanager
+def _ended(status: StatusFile) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        status.end("interrupted")
+        raise
+    except Exception:
+        status.end("failed")
+        raise
+    status.end("finished")

@@ -1,0 +1,213 @@
+"""All parties on this machine, a process each, over mutual TLS on loopback with throw-away certificates."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from colonnade import errors
+from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
+from colonnade.launch.files import PartyHome
+from colonnade.launch.folder import RunFolder
+from colonnade.launch.run import Run
+from colonnade.session import Observer, Progress, RunPlan
+from colonnade.transport.grpc import make_identity
+
+__all__ = ["run_locally"]
+
+_LAUNCH = "local: one process for each party on this machine, over mutual TLS"
+# How long a process that was asked to stop may take to tell its peers and close its ledger.
+_STOP_SECONDS = 10.0
+
+Say = Callable[[str], None]
+
+
+def run_locally(
+    plan: RunPlan,
+    run_file: Path,
+    homes: Mapping[str, PartyHome],
+    folder: RunFolder,
+    *,
+    compare: bool = False,
+    observer: Observer | None = None,
+    say: Say = lambda _: None,
+) -> Run:
+    """Carry out a plan with one process for each party, in a folder that is held already.
+
+    Each process reads its own party's table. With ``compare`` this process reads all of them in the end, to train the
+    same model with all columns in one place: only possible because all of them are on this machine.
+    """
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    workers = _Workers(plan, run_file, homes, folder, compare, observer, say)
+    try:
+        workers.start()
+        workers.wait()
+    finally:
+        workers.stop()
+    run = Run.of(
+        plan,
+        {party: folder.party(party).load() for party in plan.parties},
+        launch=_LAUNCH,
+        started=started,
+        seconds=time.monotonic() - clock,
+        evaluations=_ceiling(plan, homes, observer) if compare else None,
+        folder=folder.path,
+    )
+    folder.finish(run)
+    return run
+
+
+def _ceiling(plan: RunPlan, homes: Mapping[str, PartyHome], observer: Observer | None) -> Any:
+    from colonnade.launch.baselines import ceiling
+    from colonnade.launch.settings import config_from_json
+    from colonnade.methods import method_named
+
+    method = method_named(plan.method)
+    tables = {party: home.read_table() for party, home in homes.items()}
+    return ceiling(method, plan, config_from_json(method, plan.config), tables, observer)
+
+
+class _Workers:
+    """The processes of all parties, and what they report."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        run_file: Path,
+        homes: Mapping[str, PartyHome],
+        folder: RunFolder,
+        compare: bool,
+        observer: Observer | None,
+        say: Say,
+    ) -> None:
+        identities = {party: make_identity(party) for party in plan.parties}
+        self._observer, self._say = observer, say
+        self._reports: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._tasks = {
+            party: {
+                "party": party,
+                "run_file": str(run_file.resolve()),
+                "home": str(homes[party].folder.resolve()),
+                "folder": str(folder.path.resolve()),
+                "key": identities[party].key.decode(),
+                "certificate": identities[party].certificate.decode(),
+                "partners": {peer: identities[peer].certificate.decode() for peer in plan.parties if peer != party},
+                "compare": compare,
+                "quiet": observer is None,
+                "threads": max(1, _cores() // len(plan.parties)),
+            }
+            for party in plan.parties
+        }
+
+    def start(self) -> None:
+        """Start all processes and tell each where the others listen."""
+        for party, task in self._tasks.items():
+            process = self._processes[party] = subprocess.Popen(
+                [sys.executable, "-m", "colonnade.launch.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                # A terminal's Ctrl-C goes to this process only, which then lets the others end in order.
+                start_new_session=True,
+            )
+            threading.Thread(target=self._listen, args=(party, process.stdout), daemon=True).start()
+            self._write(party, task)
+        ports: dict[str, int] = {}
+        while len(ports) < len(self._tasks):
+            party, report = self._next()
+            if "port" in report:
+                ports[party] = report["port"]
+        addresses = {party: f"127.0.0.1:{port}" for party, port in ports.items()}
+        for party in self._tasks:
+            self._write(party, {"addresses": {peer: at for peer, at in addresses.items() if peer != party}})
+
+    def wait(self) -> None:
+        """Wait until all parties are done; raise the first error that was not an echo of another."""
+        left = set(self._tasks)
+        failures: list[ColonnadeError] = []
+        while left:
+            party, report = self._reports.get()
+            if report is None:
+                left.discard(party)
+                failures += self._failure_of(party, failures)
+            elif "error" in report:
+                failures.append(_rebuilt(report["error"]))
+            else:
+                self._show(party, report)
+        echoes = (PeerFailed, PeerLost)
+        if failures:
+            raise next((one for one in failures if not isinstance(one, echoes)), failures[0])
+
+    def stop(self) -> None:
+        """End what is still running: first by closing its stdin, then by force."""
+        for process in self._processes.values():
+            if process.stdin is not None and not process.stdin.closed:
+                process.stdin.close()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in self._processes.values():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _next(self) -> tuple[str, dict[str, Any]]:
+        """Return the next report of the beginning, where every error ends the run."""
+        party, report = self._reports.get()
+        if report is None:
+            raise self._failure_of(party, [])[0]
+        if "error" in report:
+            raise _rebuilt(report["error"])
+        self._show(party, report)
+        return party, report
+
+    def _show(self, party: str, report: dict[str, Any]) -> None:
+        if "progress" in report and self._observer is not None:
+            self._observer(Progress(**report["progress"]))
+        elif "rows" in report:
+            self._say(f"{party}: {report['rows']} rows, {report['columns']} columns{', label' * report['label']}")
+
+    def _failure_of(self, party: str, known: list[ColonnadeError]) -> list[ColonnadeError]:
+        code = self._processes[party].wait()
+        if code == 0 or (known and code > 0):
+            return []
+        if code < 0:
+            what = f"was ended by {signal.Signals(-code).name}"
+            return [RoleFailed(f"The process of '{party}' {what}. Run the same command again: it resumes.")]
+        return [RoleFailed(f"The process of '{party}' ended with code {code} and said nothing. See its lines above.")]
+
+    def _write(self, party: str, document: dict[str, Any]) -> None:
+        stdin = self._processes[party].stdin
+        try:
+            if stdin is not None:
+                stdin.write(json.dumps(document).encode() + b"\n")
+                stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended; its reports say why
+
+    def _listen(self, party: str, stdout: IO[bytes]) -> None:
+        for line in stdout:
+            self._reports.put((party, json.loads(line)))
+        self._reports.put((party, None))
+
+
+def _rebuilt(report: dict[str, str]) -> ColonnadeError:
+    """Return an error as the worker raised it, so that it ends this command with the same code."""
+    kind = getattr(errors, report["kind"], ColonnadeError)
+    error: ColonnadeError = kind.__new__(kind)
+    error.args = (report["message"],)
+    return error
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))

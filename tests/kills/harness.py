@@ -1,0 +1,198 @@
+"""Parties in homes of their own, killed at any moment and started again with the same command."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.party_folder import PartyFolder
+from colonnade.ledger import Ledger, compare
+
+NAME = "churn"
+LIMIT_SECONDS = 240.0
+
+_RUN = """\
+[run]
+name = "{name}"
+method = "splitnn"
+roles = {{ label_holder = "{lead}", feature_holder = {others} }}
+seed = 7
+
+[config]
+hidden = [16]
+cut_width = 8
+batch_size = 16
+epochs = {epochs}
+patience = 0
+checkpoint_every = 50
+"""
+
+
+@dataclass
+class Restart:
+    """One party started again, and how long it took until it did something new."""
+
+    party: str
+    seconds: float | None
+
+
+@dataclass
+class Homes:
+    """The homes of all parties of one run."""
+
+    folder: Path
+    parties: tuple[str, ...]
+    epochs: int = 100
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def make(self) -> None:
+        """Give every party a key, a table and its partners' certificates."""
+        generator = np.random.default_rng(1)
+        count = 400
+        blocks = {party: generator.normal(size=(count, 3)) for party in self.parties}
+        signal_of = sum(block.sum(axis=1) for block in blocks.values())
+        ports = free_ports(len(self.parties))
+        for party, port in zip(self.parties, ports, strict=True):
+            make_home(self.folder / party, party, f"127.0.0.1:{port}")
+            frame = pd.DataFrame(blocks[party], columns=[f"{party}_{place}" for place in range(3)])
+            frame.insert(0, "id", np.arange(count))
+            label = ""
+            if party == self.parties[0]:
+                frame["label"] = np.where(signal_of > 0, "yes", "no")
+                label = 'label = "label"\n'
+            frame.to_csv(self.folder / party / "table.csv", index=False)
+            settings = f'[party]\nname = "{party}"\nlisten = "127.0.0.1:{port}"\n\n[table]\nsource = "table.csv"\n'
+            (self.folder / party / "party.toml").write_text(settings + f'id = "id"\n{label}\n[policy]\n')
+        for party in self.parties:
+            for peer, port in zip(self.parties, ports, strict=True):
+                if peer != party:
+                    certificate = (self.folder / peer / "certificate.pem").read_bytes()
+                    pin_partner(self.folder / party, certificate, f"127.0.0.1:{port}")
+        lead, *others = self.parties
+        text = _RUN.format(name=NAME, lead=lead, others=str(others).replace("'", '"'), epochs=self.epochs)
+        (self.folder / "run.toml").write_text(text)
+
+    def start(self, party: str, *options: str) -> subprocess.Popen[bytes]:
+        """Give a party's command."""
+        command = [sys.executable, "-m", "colonnade", "run", "--yes", "--no-compare", *options]
+        command += ["--home", str(self.folder / party), str(self.folder / "run.toml")]
+        log = (self.folder / f"{party}.log").open("ab")
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment())
+        self.processes[party] = process
+        return process
+
+    def kill(self, party: str) -> bool:
+        """Kill a party, if it still runs, and say whether it did."""
+        process = self.processes[party]
+        if process.poll() is not None:
+            return False
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        return True
+
+    def stop(self) -> None:
+        """End everything, whatever happened."""
+        for party in self.processes:
+            self.kill(party)
+
+    def wait(self, seconds: float = LIMIT_SECONDS) -> None:
+        """Wait until all parties have ended well."""
+        limit = time.monotonic() + seconds
+        for party, process in self.processes.items():
+            try:
+                code = process.wait(max(0.1, limit - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"{party} hangs.\n{self.logs()}") from None
+            assert code == 0, f"{party} ended with {code}.\n{self.logs()}"
+
+    def logs(self) -> str:
+        """Return what all parties said."""
+        return "\n".join(f"--- {party}\n{(self.folder / f'{party}.log').read_text()}" for party in self.parties)
+
+    def run_folder(self, party: str) -> PartyFolder:
+        """Return where a party keeps the run."""
+        return PartyFolder(self.folder / party / "runs" / NAME)
+
+    def models(self) -> dict[str, bytes]:
+        """Return every party's part of the model, byte for byte."""
+        return {
+            f"{party}/{file.name}": file.read_bytes()
+            for party in self.parties
+            for file in sorted((self.run_folder(party).path / "model").iterdir())
+        }
+
+    def check_ledgers(self) -> None:
+        """Raise unless every ledger verifies and every two agree."""
+        ledgers = {party: Ledger.read(self.run_folder(party).ledger) for party in self.parties}
+        for ledger in ledgers.values():
+            ledger.verify()
+        lead, *others = self.parties
+        for other in others:
+            compare(ledgers[lead], ledgers[other])
+
+
+def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) -> list[Restart]:
+    """Run to the end with this many kills at seeded random moments, of one party or sometimes of all."""
+    chooser = random.Random(seed)
+    restarted: list[tuple[str, float]] = []
+    for party in homes.parties:
+        homes.start(party)
+    done = 0
+    limit = time.monotonic() + LIMIT_SECONDS
+    while done < kills and any(process.poll() is None for process in homes.processes.values()):
+        assert time.monotonic() < limit, f"The run makes no progress.\n{homes.logs()}"
+        time.sleep(chooser.uniform(0.0, longest_pause))
+        victims = list(homes.parties) if chooser.random() < 0.2 else [chooser.choice(homes.parties)]
+        killed = [party for party in victims if homes.kill(party)]
+        done += len(killed)
+        time.sleep(chooser.uniform(0.0, 0.3))
+        for party in killed:
+            restarted.append((party, time.time()))
+            homes.start(party)
+    homes.wait()
+    return [Restart(party, _first_new_step(homes, party, moment)) for party, moment in restarted]
+
+
+def _first_new_step(homes: Homes, party: str, moment: float) -> float | None:
+    """Return the seconds from a start to the first message of a step the party had not made before it."""
+    reached = 0
+    for entry in Ledger.read(homes.run_folder(party).ledger).entries:
+        when = datetime.fromisoformat(entry.content["time"]).timestamp()
+        step = int(entry.content.get("step", 0)) if entry.is_message else 0
+        if when < moment:
+            reached = max(reached, step)
+        elif step > reached:
+            return when - moment
+    return None
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a party: one thread of arithmetic, so that results do not depend on the machine."""
+    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    import socket
+
+    sockets: list[Any] = []
+    for _ in range(count):
+        one = socket.socket()
+        one.bind(("127.0.0.1", 0))
+        sockets.append(one)
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
