@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import colonnade
-from colonnade import errors
+from colonnade import alignment, errors
 from colonnade.cli import COMMANDS
 from colonnade.launch import files
 from colonnade.launch.settings import config_to_json
@@ -161,9 +161,10 @@ def roles(method: str) -> str:
     )
 
 
-def messages(method: str) -> str:
-    """List what a method may send, from its declarations."""
-    return _message_table(method_named(method).declarations)
+def messages(which: str) -> str:
+    """List what a method or the alignment may send, from the declarations."""
+    found = alignment.MESSAGES if which == "alignment" else method_named(which).messages
+    return _message_table(declaration_of(cls) for cls in found)
 
 
 def control() -> str:
@@ -262,7 +263,8 @@ def limits() -> str:
 
 def schemas(which: str) -> str:
     """List the fingerprints of messages and the text they come from."""
-    found = CONTROL if which == "control" else method_named(which).messages
+    shared = {"control": CONTROL, "alignment": alignment.MESSAGES}
+    found = shared[which] if which in shared else method_named(which).messages
     return table(
         ["message", "schema", "body"],
         (

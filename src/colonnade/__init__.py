@@ -16,17 +16,20 @@ _HOMES = {
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
-    "Run": "colonnade.launch",
+    "Run": "colonnade.launch.run",
     "SplitNN": "colonnade.methods.splitnn",
-    "VerticalClassifier": "colonnade.launch",
-    "VerticalRegressor": "colonnade.launch",
-    "load_run": "colonnade.launch",
-    "simulate": "colonnade.launch",
+    "VerticalClassifier": "colonnade.launch.estimator",
+    "VerticalRegressor": "colonnade.launch.estimator",
+    "load_run": "colonnade.launch.load",
+    "simulate": "colonnade.launch.simulation",
 }
 
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
-    from colonnade.launch import Run, VerticalClassifier, VerticalRegressor, load_run, simulate
+    from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
+    from colonnade.launch.load import load_run
+    from colonnade.launch.run import Run
+    from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
     from colonnade.session import Evaluate, Policy

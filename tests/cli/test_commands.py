@@ -220,12 +220,10 @@ def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> 
         try:
             before = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
             for more in ([], ["--overwrite"]):
-                second = subprocess.run(
-                    [*command, *more], cwd=project.folder, capture_output=True, text=True, timeout=120
-                )
+                second = subprocess.run([*command, *more], cwd=project.folder, capture_output=True, timeout=120)
                 assert second.returncode == 2
-                assert second.stderr.startswith("Error: Another process is at work in runs/churn.")
-                assert second.stdout == ""
+                assert second.stderr.startswith(b"Error: Another process is at work in runs/churn.")
+                assert second.stdout == b""
             after = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
             assert after == before
         finally:

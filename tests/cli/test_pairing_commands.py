@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
 import signal
 import socket
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from colonnade.errors import ProtocolError, UsageError
+from colonnade.launch import pairing
 from colonnade.launch.home import own_certificate, paired, previous_certificate
 from colonnade.transport.grpc import make_identity
 
@@ -223,16 +224,30 @@ def test_ctrl_c_ends_an_invitation_cleanly(homes: Homes) -> None:
     assert "Error" not in invitation.err
 
 
-def test_a_machine_that_listens_everywhere_leaves_its_name_to_the_user(homes: Homes, colonnade: Any) -> None:
-    port = free_port()
-    with inviting(homes.bank, "--listen", f"0.0.0.0:{port}") as invitation:
-        assert invitation.address == f"THIS-MACHINE:{port}"
-    with inviting(homes.bank, "--listen", "127.0.0.1:0", "--reachable", "localhost:7443") as invitation:
-        assert re.fullmatch(r"localhost:[1-9]\d+", invitation.address)
-        address = invitation.address.replace("localhost", "127.0.0.1")
-        joined = colonnade("pair", "--home", "shop", "--code", invitation.code, "--address", address, "--json")
-        assert invitation.end() == 0
-    assert joined.json["address"] == "localhost:7443", "where the bank says that it is reached in a run"
+@pytest.mark.parametrize(
+    ("words", "shown", "told"),
+    [
+        (("--listen", "127.0.0.1:0"), r"127\.0\.0\.1:[1-9]\d+", r":\d+"),
+        (("--listen", "0.0.0.0:0"), r"THIS-MACHINE:[1-9]\d+", r":\d+"),
+        (("--listen", "0.0.0.0:0", "--reachable", "bank.example:7443"), r"bank\.example:[1-9]\d+", "bank.example:7443"),
+    ],
+    ids=["one address", "everywhere", "everywhere, and known where"],
+)
+def test_an_invitation_says_what_to_type_and_where_runs_are_reached(
+    words: tuple[str, ...], shown: str, told: str, homes: Homes, colonnade: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cards: list[pairing.Card] = []
+
+    def interrupted(listener: object, code: str, own: pairing.Card, accept: object) -> None:
+        cards.append(own)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pairing, "invite", interrupted)
+    said = colonnade(*home("--invite", *words))
+    assert said.code == 130
+    assert re.search(rf"colonnade pair --code \d{{3}}-\d{{3}}-\d{{3}} --address {shown}\n", said.err)
+    assert ("THIS-MACHINE stands for" in said.err) is ("THIS-MACHINE" in shown)
+    assert re.fullmatch(told, cards[0].address)
 
 
 def test_another_certificate_for_a_paired_name_is_told_to_both(homes: Homes, colonnade: Any) -> None:
@@ -244,10 +259,7 @@ def test_another_certificate_for_a_paired_name_is_told_to_both(homes: Homes, col
     assert "--replace" in invitation.err
     assert joined.code == PEER
     assert "'bank' did not accept" in joined.message
-    with inviting(homes.bank, "--replace") as invitation:
-        joined = colonnade("pair", "--home", "new", "--code", invitation.code, "--address", invitation.address)
-        assert invitation.end() == 0
-    assert paired(homes.bank)["shop"].fingerprint == own_certificate(homes.folder / "new").fingerprint
+    assert paired(homes.bank)["shop"].fingerprint == homes.fingerprint
 
 
 # Rotation
@@ -423,8 +435,8 @@ def _rotated(homes: Homes) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_mistake_is_told_in_one_message(case: Case, homes: Homes, colonnade: Any, monkeypatch: Any) -> None:
     case.change(homes)
-    files = {path for path in homes.folder.rglob("*")}
-    monkeypatch.setattr(sys, "stdin", open(os.devnull))
+    files = set(homes.folder.rglob("*"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
     shown = colonnade(*case.words)
     assert shown.code == case.code, shown.err
     assert shown.out == ""
@@ -436,7 +448,7 @@ def test_a_mistake_is_told_in_one_message(case: Case, homes: Homes, colonnade: A
     assert re.search(r"[.?]\n$", shown.message)
     assert not re.search(r"\d{3}-\d{3}(?!.*such as)", shown.message.replace("such as 123-456-789", "")), "no code"
     assert "PRIVATE KEY-" not in shown.err
-    assert {path for path in homes.folder.rglob("*")} == files, "a mistake leaves no trace"
+    assert set(homes.folder.rglob("*")) == files, "a mistake leaves no trace"
 
 
 def test_an_address_in_use_is_told(homes: Homes, colonnade: Any) -> None:

@@ -29,8 +29,16 @@ class FaultProxy:
         self.write_bytes = 2**16
         """The most that is written at once."""
         self.bytes_per_second: float | None = None
+        self.narrow = {UP, DOWN}
+        """Directions that ``bytes_per_second`` counts for."""
         self.is_stalled = False
         """Nothing moves; nothing is lost."""
+        self.stalled: set[str] = set()
+        """The same for one direction."""
+        self.damages = 0
+        """In so many pieces one bit is turned."""
+        self.cut_after: int | None = None
+        """New connections break after so many bytes from the dialer."""
         self.swallows: set[str] = set()
         """Directions whose bytes are read and thrown away."""
         self.is_black_hole = False
@@ -98,6 +106,7 @@ class FaultProxy:
 
     async def _stop(self) -> None:
         await self._unlisten()
+        await asyncio.sleep(0.05)  # connections accepted in this moment must begin before they can be ended
         await self._break(with_reset=True)
         rest = asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
         for task in rest:
@@ -143,14 +152,18 @@ class FaultProxy:
         """Read on while earlier pieces are still on their way, as a long line does."""
         on_the_way: asyncio.Queue[tuple[float, bytes] | None] = asyncio.Queue(1000)
         writing = asyncio.create_task(self._write(on_the_way, writers, direction))
+        reading = asyncio.create_task(self._read(reader, on_the_way))
         try:
-            while piece := await reader.read(2**14):
-                moment = self._loop.time() + self.delay + self._dice.random() * self.jitter
-                await on_the_way.put((moment, piece))
-            await on_the_way.put(None)
-            await writing
+            await asyncio.wait([reading, writing], return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            writing.cancel()
+            for task in (reading, writing):
+                task.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+
+    async def _read(self, reader: asyncio.StreamReader, on_the_way: asyncio.Queue[tuple[float, bytes] | None]) -> None:
+        while piece := await reader.read(2**14):
+            await on_the_way.put((self._loop.time() + self.delay + self._dice.random() * self.jitter, piece))
+        await on_the_way.put(None)
 
     async def _write(
         self,
@@ -158,17 +171,21 @@ class FaultProxy:
         writers: list[asyncio.StreamWriter],
         direction: str,
     ) -> None:
+        passed, breaks_after = 0, self.cut_after if direction == UP else None
         while (item := await on_the_way.get()) is not None:
             moment, piece = item
             await asyncio.sleep(max(0.0, moment - self._loop.time()))
             while piece:
-                while self.is_stalled:
+                while self.is_stalled or direction in self.stalled:
                     await asyncio.sleep(0.02)
                 part, piece = piece[: self.write_bytes], piece[self.write_bytes :]
-                if self.bytes_per_second is not None:
+                if self.bytes_per_second is not None and direction in self.narrow:
                     await asyncio.sleep(len(part) / self.bytes_per_second)
                 if direction in self.swallows:
                     continue
+                if self.damages > 0:
+                    self.damages -= 1
+                    part = bytes([part[0] ^ 4]) + part[1:]
                 for place, writer in enumerate(writers):
                     try:
                         writer.write(part)
@@ -177,3 +194,6 @@ class FaultProxy:
                         if place == 0:
                             raise
                 self.forwarded[direction] += len(part)
+                passed += len(part)
+                if breaks_after is not None and passed >= breaks_after:
+                    raise ConnectionResetError

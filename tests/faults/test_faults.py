@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import signal
+import socket
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faults.peer import Process, join
 from tests.faults.proxy import DOWN, UP, FaultProxy
 
 from colonnade.errors import PeerLost
-from colonnade.transport.grpc import Endpoint, GrpcLink, Identity, Partner, make_identity
+from colonnade.transport.grpc import Endpoint, GrpcLink, Partner, make_identity
 
 pytestmark = [pytest.mark.timeout(60), pytest.mark.slow]
 
@@ -207,6 +205,143 @@ def test_a_narrow_line(line: Line) -> None:
     assert line.proxy.connections == 1
 
 
+def both_ways(line: Line, size: int, seconds: float) -> None:
+    """Send a frame each way at once; both arrive."""
+    frame = random.Random(size).randbytes(size)
+    line.a.send([frame])
+    line.b.send([frame])
+    thread, results = begin(lambda: [line.b.receive(), line.a.receive()])
+    thread.join(seconds)
+    assert results == [[frame, frame]]
+
+
+def test_a_very_narrow_line(line: Line) -> None:
+    """Longer than a peer may be silent, at 4 KiB per second both ways at once."""
+    line.proxy.bytes_per_second = 4 * 1024
+    began = time.monotonic()
+    both_ways(line, 48 * 1024, 50)
+    assert time.monotonic() - began > 9
+    assert line.proxy.connections == 1
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_a_line_that_is_narrow_one_way(line: Line, direction: str) -> None:
+    line.proxy.narrow = {direction}
+    line.proxy.bytes_per_second = 8 * 1024
+    both_ways(line, 100 * 1024, 50)
+    assert line.proxy.connections == 1
+
+
+def test_a_narrow_line_with_delay_and_jitter(line: Line) -> None:
+    line.proxy.bytes_per_second, line.proxy.delay, line.proxy.jitter = 16 * 1024, 0.3, 0.3
+    both_ways(line, 128 * 1024, 50)
+    assert line.proxy.connections == 1
+
+
+def test_a_line_that_becomes_narrow_while_it_is_full(line: Line) -> None:
+    talk = Talk(line, 2, MIXED)
+    time.sleep(1)
+    line.proxy.bytes_per_second = 256 * 1024
+    time.sleep(9)
+    line.proxy.bytes_per_second = None
+    talk.finish()
+    assert line.proxy.connections == 1
+
+
+def test_a_narrow_line_after_a_break(line: Line) -> None:
+    """What was under way in large chunks goes on in small ones."""
+    line.proxy.bytes_per_second = 20 * 2**20
+    frame = random.Random(4).randbytes(30 * 2**20)
+    sender, _ = begin(lambda: line.a.send([frame]))
+    receiver, results = begin(line.b.receive)
+    while line.proxy.forwarded[UP] < 5 * 2**20:
+        time.sleep(0.01)
+    line.proxy.bytes_per_second = 8 * 1024
+    line.proxy.reset()
+    time.sleep(12)
+    assert not line.a.is_over
+    assert not line.b.is_over
+    line.proxy.bytes_per_second = None
+    receiver.join(20)
+    sender.join(5)
+    assert results == [frame]
+    assert line.proxy.connections == 2
+
+
+def test_stalls_again_and_again(line: Line) -> None:
+    talk = Talk(line, 6, MIXED)
+    while talk.is_going:
+        line.proxy.is_stalled = not line.proxy.is_stalled
+        time.sleep(0.7)
+    line.proxy.is_stalled = False
+    talk.finish()
+    assert line.proxy.connections == 1
+
+
+@pytest.mark.parametrize("direction", [UP, DOWN])
+def test_bytes_lost_before_a_break(line: Line, direction: str) -> None:
+    """A half-open connection that is found out in time: what it swallowed comes again."""
+    talk = Talk(line, 5, MIXED)
+    time.sleep(0.5)
+    line.proxy.swallows.add(direction)
+    time.sleep(2)
+    line.proxy.swallows.clear()
+    line.proxy.reset()
+    talk.finish()
+
+
+def test_damaged_bytes(line: Line) -> None:
+    """TLS finds each, ends the connection, and the line goes on over another."""
+    talk = Talk(line, 5, MIXED)
+    while talk.is_going:
+        time.sleep(0.8)
+        line.proxy.damages = 1
+    line.proxy.damages = 0
+    talk.finish()
+    assert line.proxy.connections >= 3
+
+
+def test_connections_that_break_in_the_handshake(line: Line) -> None:
+    talk = Talk(line, 5, MIXED)
+    time.sleep(0.5)
+    for cut in (1, 100, 400, 900):
+        line.proxy.cut_after = cut
+        line.proxy.reset()
+        time.sleep(0.6)
+    line.proxy.cut_after = None
+    talk.finish()
+    assert line.proxy.connections >= 3
+
+
+def test_a_line_that_comes_and_goes(line: Line) -> None:
+    talk = Talk(line, 6, MIXED)
+    while talk.is_going:
+        line.proxy.refuse()
+        line.proxy.reset()
+        time.sleep(0.5)
+        line.proxy.accept()
+        time.sleep(0.8)
+    talk.finish()
+
+
+def test_jitter_resets_and_doubled_connections_together(line: Line) -> None:
+    line.proxy.duplicates, line.proxy.delay, line.proxy.jitter = True, 0.02, 0.1
+    talk = Talk(line, 5, MIXED)
+    while talk.is_going:
+        time.sleep(1.2)
+        line.proxy.reset()
+    talk.finish()
+
+
+def test_small_writes_on_a_line_that_breaks(line: Line) -> None:
+    line.proxy.write_bytes = 7
+    talk = Talk(line, 4, SMALL)
+    while talk.is_going:
+        time.sleep(1)
+        line.proxy.reset()
+    talk.finish()
+
+
 def test_doubled_connections(line: Line) -> None:
     line.proxy.duplicates = True
     talk = Talk(line, 2, MIXED)
@@ -238,8 +373,6 @@ def test_a_short_black_hole(line: Line) -> None:
 
 def test_a_burst_of_strangers(line: Line) -> None:
     """Connections that say nothing, or nonsense, disturb nobody."""
-    import socket
-
     talk = Talk(line, 2, MIXED)
     with_nonsense = [socket.create_connection(("127.0.0.1", line.host.port or 0)) for _ in range(30)]
     for place, connection in enumerate(with_nonsense):
@@ -293,7 +426,39 @@ def refuse_for_good(proxy: FaultProxy) -> None:
     proxy.reset()
 
 
+def stall_one_way(direction: str) -> Callable[[FaultProxy], None]:
+    def act(proxy: FaultProxy) -> None:
+        proxy.stalled.add(direction)
+
+    return act
+
+
+def damage_for_good(proxy: FaultProxy) -> None:
+    proxy.damages = 10**9
+
+
+def break_every_handshake(proxy: FaultProxy) -> None:
+    proxy.cut_after = 300
+    proxy.reset()
+
+
+def trickle(proxy: FaultProxy) -> None:
+    """It moves, but not one chunk in the time."""
+    proxy.write_bytes, proxy.bytes_per_second = 1, 1
+
+
+def swallow_then_break(proxy: FaultProxy) -> None:
+    proxy.swallows.update((UP, DOWN))
+    proxy.reset()
+
+
 FATAL = {
+    "stall up": stall_one_way(UP),
+    "stall down": stall_one_way(DOWN),
+    "damage": damage_for_good,
+    "broken handshakes": break_every_handshake,
+    "trickle": trickle,
+    "swallow then break": swallow_then_break,
     "stall": stall,
     "swallow both": swallow(UP, DOWN),
     "black hole": fall_into_a_black_hole,
@@ -329,58 +494,9 @@ def test_a_waiting_writer_learns_of_the_loss(line: Line) -> None:
     assert time.monotonic() - began < REPORTED_WITHIN
 
 
-PEER = """
-import json, sys
-from colonnade.transport.grpc import Endpoint, Identity, Partner
-facts = json.loads(sys.stdin.readline())
-own = Identity(facts["name"], facts["key"].encode(), facts["certificate"].encode())
-partner = Partner(facts["peer"], facts["peer_certificate"].encode(), facts["address"])
-endpoint = Endpoint(own, {partner.name: partner}, facts["listen"])
-endpoint.open()
-link = endpoint.link(partner.name)
-print(endpoint.port, flush=True)
-while True:
-    link.send([link.receive()])
-"""
-
-
-class Process:
-    """A party in its own process that sends back what it receives."""
-
-    def __init__(self, own: Identity, peer: Identity, address: str | None, listen: str | None) -> None:
-        facts = {"name": own.name, "key": own.key.decode(), "certificate": own.certificate.decode()}
-        facts |= {"peer": peer.name, "peer_certificate": peer.certificate.decode()}
-        line = json.dumps(facts | {"address": address, "listen": listen})
-        root = Path(__file__).parents[2]
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", PEER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        self.port = self._process.stdout.readline().strip()
-
-    def signal(self, which: signal.Signals) -> None:
-        self._process.send_signal(which)
-
-    def end(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-        self._process.kill()
-        self._process.communicate(timeout=10)
-
-
 @pytest.fixture(params=["listens", "dials"])
 def pair(request: pytest.FixtureRequest) -> Iterator[tuple[GrpcLink, Process]]:
-    a, b = make_identity("a"), make_identity("b")
-    if request.param == "listens":
-        process = Process(b, a, None, "127.0.0.1:0")
-        endpoint = Endpoint(a, {"b": Partner("b", b.certificate, f"127.0.0.1:{process.port}")})
-    else:
-        endpoint = Endpoint(a, {"b": Partner("b", b.certificate)}, "127.0.0.1:0")
-        endpoint.open()
-        process = Process(b, a, f"127.0.0.1:{endpoint.port}", None)
-    link = endpoint.link("b")
+    endpoint, link, process = join(request.param)
     yield link, process
     process.end()
     endpoint.close()

@@ -54,7 +54,7 @@ class Homes:
 
     folder: Path
     parties: tuple[str, ...]
-    epochs: int = 100
+    epochs: int = 40
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def make(self) -> None:
@@ -92,6 +92,13 @@ class Homes:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment())
         self.processes[party] = process
         return process
+
+    def wait_for_entries(self, party: str, count: int) -> None:
+        """Wait until a party has written this many more lines, or ended, or is stuck."""
+        ledger, limit = self.run_folder(party).ledger, time.monotonic() + 30.0
+        begin = _lines(ledger)
+        while _lines(ledger) < begin + count and self.processes[party].poll() is None and time.monotonic() < limit:
+            time.sleep(0.005)
 
     def kill(self, party: str) -> bool:
         """Kill a party, if it still runs, and say whether it did."""
@@ -153,8 +160,11 @@ def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) 
     limit = time.monotonic() + LIMIT_SECONDS
     while done < kills and any(process.poll() is None for process in homes.processes.values()):
         assert time.monotonic() < limit, f"The run makes no progress.\n{homes.logs()}"
-        time.sleep(chooser.uniform(0.0, longest_pause))
         victims = list(homes.parties) if chooser.random() < 0.2 else [chooser.choice(homes.parties)]
+        if chooser.random() < 0.3:
+            time.sleep(chooser.uniform(0.0, longest_pause))  # often before it has done anything
+        else:
+            homes.wait_for_entries(victims[0], chooser.randrange(1, 300))
         killed = [party for party in victims if homes.kill(party)]
         done += len(killed)
         time.sleep(chooser.uniform(0.0, 0.3))
@@ -176,6 +186,10 @@ def _first_new_step(homes: Homes, party: str, moment: float) -> float | None:
         elif step > reached:
             return when - moment
     return None
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def environment() -> dict[str, str]:

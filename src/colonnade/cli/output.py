@@ -87,7 +87,9 @@ def say(text: str) -> None:
 
 def program() -> str:
     """Return what to type for this command: its name where the shell finds it, else the path it was called by."""
-    return "colonnade" if shutil.which("colonnade") else os.path.relpath(sys.argv[0])
+    if shutil.which("colonnade"):
+        return "colonnade"
+    return "python -m colonnade" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
 
 
 def print_json(document: Any) -> None:

@@ -67,7 +67,7 @@ class _Asked:
 def pair(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="A partner's certificate or succession; with --export, where to write."),
+        typer.Argument(metavar="FILE", help="A partner's certificate or succession; with --export, where to write."),
     ] = None,
     home_folder: Annotated[Path, typer.Option("--home", metavar="FOLDER", help="This party's home.")] = Path(),
     export: Annotated[bool, typer.Option("--export", help="Write the own certificate to FILE, or print it.")] = False,

@@ -11,6 +11,7 @@ import pandas as pd
 
 from colonnade.alignment import align_in_one_place
 from colonnade.data import AlignedRows, PartyTable, Split, split_rows
+from colonnade.errors import TrainingFailed, UsageError
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
 from colonnade.session import Holding, Method, Observer, Party, RunPlan, Scores, Session, derive_seed, play
@@ -83,5 +84,9 @@ def _play_alone(
     solo = replace(plan, roles={method.lead: (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
-    result = play(Session(Party(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+    try:
+        result = play(Session(Party(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+    except (UsageError, TrainingFailed):
+        # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
+        return None
     return evaluation_of(result.scores)

@@ -18,7 +18,7 @@ from cryptography import x509
 
 from colonnade.errors import ColonnadeError, HandshakeRefused, PeerLost
 from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.launch.home import load_identity, load_partners, paired
+from colonnade.launch.home import HomeRenewals, load_identity, load_partners, paired
 from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Method, Party, Role, RunPlan, Session
 from colonnade.session.handshake import greet
@@ -95,7 +95,7 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
     """Talk to a partner that gives the same command: both directions, version, clock, throughput, message size."""
     home = read_party_home(folder)
     identity, partners = load_identity(folder, home.name), load_partners(home, [peer])
-    endpoint = Endpoint(identity, partners, home.listen)
+    endpoint = Endpoint(identity, partners, home.listen, renewals=HomeRenewals(folder))
     endpoint.open()
     try:
         first, second = sorted([home.name, peer])
@@ -192,7 +192,7 @@ def _permissions(key: Path) -> Finding:
 
 
 def _partners(home: PartyHome) -> Iterator[Finding]:
-    names = [one.name for one in paired(home.folder)]
+    names = list(paired(home.folder))
     if not names:
         yield Finding("partners", False, "none is paired", "Exchange certificates with 'colonnade pair'.")
     for name in names:

@@ -136,9 +136,12 @@ class RunFolder:
         plan = next(iter(folders.values())).plan()
         if tuple(folders) != plan.parties:
             raise ValueError("parties")
+        ends = {party: folder.load() for party, folder in folders.items()}
+        if any(end.record.party != party for party, end in ends.items()):
+            raise ValueError("party")
         return Run.of(
             plan,
-            {party: folder.load() for party, folder in folders.items()},
+            ends,
             launch=about["launch"],
             started=about["started"],
             seconds=about["seconds"],

@@ -46,6 +46,7 @@ from colonnade.transport.grpc.endpoint import Partner
 from colonnade.transport.grpc.succession import HEADING, check_succession, make_succession, successor_in
 
 __all__ = [
+    "HomeRenewals",
     "PartyCertificate",
     "Pinned",
     "accept_succession",
@@ -338,7 +339,8 @@ def load_partners(home: PartyHome, names: Iterable[str]) -> dict[str, Partner]:
             raise ConfigError(f"'{name}' is not paired with '{home.name}'. {hint} To pair: 'colonnade pair --help'.")
         certificate = _pinned(home.folder, name).certificate
         check_certificate(certificate, name)
-        partners[name] = Partner(name, certificate, home.partners.get(name))
+        previous = previous_certificate(home.folder, name)
+        partners[name] = Partner(name, certificate, home.partners.get(name), previous)
     return partners
 
 
@@ -552,6 +554,34 @@ def previous_certificate(folder: Path, partner: str) -> bytes | None:
     """Return the certificate a partner may still use, because its new one has not been seen yet."""
     path = _partner_file(folder, partner, f"{_PREVIOUS}.pem")
     return read_certificate(path) if path.exists() else None
+
+
+class HomeRenewals:
+    """Lets partners' lines carry successions from home to home; see `Renewals` of the endpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def own(self) -> bytes:
+        """Return our own statement, if a rotation is under way."""
+        return pending_succession(self._folder) or b""
+
+    def accept(self, peer: str, statement: bytes) -> bool:
+        """Pin a partner's next certificate if its present key signed for it; a bad statement changes nothing."""
+        try:
+            accept_succession(self._folder, peer, statement)
+        except ConfigError:
+            return False
+        return True
+
+    def delivered(self, peer: str) -> None:
+        """Note that a partner has our next certificate."""
+        if pending_succession(self._folder) is not None:
+            note_succession_delivered(self._folder, peer)
+
+    def seen(self, peer: str) -> None:
+        """Forget a partner's previous certificate."""
+        note_certificate_seen(self._folder, peer)
 
 
 def note_certificate_seen(folder: Path, partner: str) -> None:

@@ -12,7 +12,7 @@ from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
 from colonnade.launch.files import PartyHome
 from colonnade.launch.folder import LAUNCHED_APART, RunFolder
-from colonnade.launch.home import load_identity, load_partners
+from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.join import finish_without_partners, join
 from colonnade.launch.party import Seat, peers_of
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, next_prediction
@@ -53,6 +53,7 @@ class Joining:
         self._config = config_from_json(self._method, plan.config)
         self._run_folder, self._folder = folder, PartyFolder(folder.path)
         self._peers = peers_of(self._method, plan, home.name)
+        activate_next_identity(home.folder)
         self._identity = load_identity(home.folder, home.name)
         self._partners = load_partners(home, self._peers)
         self._table: PartyTable | None = None
@@ -153,7 +154,8 @@ class Joining:
 
     @contextmanager
     def _open_door(self) -> Iterator[Endpoint]:
-        endpoint = Endpoint(self._identity, self._partners, self.home.listen)
+        renewals = HomeRenewals(self.home.folder)
+        endpoint = Endpoint(self._identity, self._partners, self.home.listen, renewals=renewals)
         endpoint.open()
         try:
             yield endpoint

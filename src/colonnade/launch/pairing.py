@@ -141,6 +141,10 @@ class _Invitation:
             await asyncio.gather(*self._attempts, return_exceptions=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_spent:
+            # Nobody else can pair any more, and the one who is pairing must not give way.
+            writer.transport.abort()
+            return
         attempt = asyncio.get_running_loop().create_task(self._attempt(reader, writer))
         self._attempts.append(attempt)
         attempt.add_done_callback(lambda done: self._forget(done, writer))

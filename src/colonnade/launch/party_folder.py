@@ -19,12 +19,13 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.data import PartyTable
+from colonnade.data import Kind, PartyTable
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
+from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.session import Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
@@ -71,6 +72,44 @@ class PartyEnd:
     record: PartyRecord
     ledger: Ledger
     history: list[dict[str, Any]]
+
+
+# What the files of a finished party say; who edits them by hand gets an error, not a strange report.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    train: int
+    validation: int
+    test: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcome:
+    party: str
+    started: str
+    seconds: float
+    alignment: str
+    rows: _Rows
+    shared_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    name: str
+    kind: Kind
+    missing: int
+    distinct: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Table:
+    digest: str
+    name: str
+    rows: int
+    id: str
+    label: str | None
+    columns: list[_Column]
 
 
 class PartyFolder:
@@ -165,17 +204,19 @@ class PartyFolder:
             ) from None
 
     def _load(self) -> PartyEnd:
-        about, table = read_json(self.path / "outcome.json"), read_json(self.path / "table.json")
+        about: _Outcome = validated(_Outcome, read_json(self.path / "outcome.json"), "outcome")
+        table: _Table = validated(_Table, read_json(self.path / "table.json"), "table")
+        self.plan().role_of(about.party)
         evaluation = self.path / "evaluation.json"
         found = read_json(evaluation) if evaluation.exists() else {}
-        del table["digest"]
+        shape = {name: value for name, value in asdict(table).items() if name != "digest"}
         record = PartyRecord(
-            party=about["party"],
-            started=about["started"],
-            seconds=about["seconds"],
-            alignment=about["alignment"],
-            rows=about["rows"],
-            table={**table, "shared_rows": about["shared_rows"]},
+            party=about.party,
+            started=about.started,
+            seconds=about.seconds,
+            alignment=about.alignment,
+            rows=asdict(about.rows),
+            table={**shape, "shared_rows": about.shared_rows},
             evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
         )

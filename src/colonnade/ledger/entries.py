@@ -40,6 +40,7 @@ _CROSSED: dict[str, type] = {
 _FACTS: dict[str, dict[str, type]] = {
     "opened": {"party": str, "digest": str},
     "disconnected": {"peer": str, "connections": list},
+    "unconfirmed": {"peer": str},
     "sent": _CROSSED,
     "received": _CROSSED,
 }

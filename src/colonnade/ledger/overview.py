@@ -91,6 +91,8 @@ class Overview:
         """By peer, the connections that were closed in good order."""
         self.latest: dict[str, set[str]] = defaultdict(set)
         """By peer, the connections used since the last opening mark."""
+        self.unconfirmed: set[str] = set()
+        """The peers that, since the last opening mark, were gone before their goodbye."""
         self._totals: dict[tuple[str, str, str, str], _Total] = defaultdict(_Total)
         self._crossed: dict[tuple[str, str], dict[str, list[Attempt]]] = defaultdict(lambda: defaultdict(list))
 
@@ -108,6 +110,9 @@ class Overview:
             self._add_message(entry.kind, entry.content)
         elif entry.kind == "opened":
             self.latest.clear()
+            self.unconfirmed.clear()
+        elif entry.kind == "unconfirmed":
+            self.unconfirmed.add(entry.content["peer"])
         elif entry.kind == "disconnected":
             self.ended[entry.content["peer"]].update(map(str, entry.content["connections"]))
 

@@ -19,6 +19,8 @@ __all__ = ["Ledger", "compare", "front_of"]
 # A run that came to its end has this as its last mark. A failed run may be resumed, so a failure mark closes nothing:
 # otherwise the part after it could be cut off unnoticed.
 _CLOSING = "closed"
+# What a session says when it has nothing left to do. None of it tells of a table.
+_LAST_WORDS = ("Finished", "Goodbye", "Failed")
 
 
 class Ledger:
@@ -186,7 +188,7 @@ def compare(first: Ledger, second: Ledger) -> None:
 
     What one received must be what the other sent: same messages, same order, same payload hashes. After a crash the
     receiver may have seen less than was sent, never more or other. When the connection was closed by both, all of it
-    must have arrived.
+    must have arrived; save the last words of a peer that was gone before they came, where the receiver says so.
     """
     openings = []
     for ledger in (first, second):
@@ -234,10 +236,16 @@ class _Crossing:
                 continue
             if len(arrived) > 1 or any(prefixes.get((connection, 0, c.count)) != c.digest for c in arrived):
                 raise self._disagreement(connection)
-            if connection in closed:
+            if connection in closed and not self._lacks_last_words_only(connection, sum(c.count for c in arrived)):
                 raise LedgersDisagree(
                     f"'{self._sent_by}' recorded messages that '{self._to}' did not record receiving."
                 )
+
+    def _lacks_last_words_only(self, connection: str, arrived: int) -> bool:
+        if self._sent_by not in self._receiver._overview.unconfirmed:
+            return False
+        sent = (one for one in _crossed(self._sender, "sent", self._to) if one["connection"] == connection)
+        return all(one["message"] in _LAST_WORDS for one in islice(sent, arrived, None))
 
     def _prefixes(self, arrived: dict[str, list[Attempt]]) -> dict[tuple[str, int, int], bytes]:
         """Return digests of the first messages sent, by connection, attempt and how many of them arrived."""

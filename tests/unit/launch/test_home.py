@@ -165,7 +165,7 @@ def test_an_identity_is_refused_with_its_own_words_when_it_is(case: str, bank: P
 
 
 def test_a_folder_without_settings_is_no_home(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no party's home.*--home"):
+    with pytest.raises(ConfigError, match=r"no party's home.*--home"):
         open_home(tmp_path)
 
 
@@ -379,6 +379,16 @@ def test_a_second_rotation_follows_the_first(bank: Path, shop: Path) -> None:
         note_succession_delivered(bank, "shop")
         assert activate_next_identity(bank)
     assert paired(shop)["bank"].fingerprint == own_certificate(bank).fingerprint
+
+
+def test_a_note_of_a_rotation_that_was_given_up_counts_for_nothing(bank: Path, shop: Path) -> None:
+    start_rotation(bank)
+    note_succession_delivered(bank, "shop")
+    for path in bank.glob("next-*"):
+        path.unlink()
+    start_rotation(bank)
+    assert has_our_next(bank, "shop") is False
+    assert activate_next_identity(bank) is False
 
 
 def test_accepting_again_changes_nothing(bank: Path, shop: Path) -> None:

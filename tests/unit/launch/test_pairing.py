@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import hmac
 import re
@@ -83,9 +84,9 @@ def _exactly(line: socket.socket, count: int) -> bytes:
     return content
 
 
-def is_closed(line: socket.socket) -> bool:
+def is_closed(line: socket.socket, seconds: float = 15) -> bool:
     """Wait until the other side hangs up; tell whether it did so without another byte."""
-    line.settimeout(15)
+    line.settimeout(seconds)
     try:
         return line.recv(1) == b""
     except ConnectionResetError:
@@ -151,7 +152,7 @@ def test_nothing_readable_crosses_but_the_names() -> None:
 def test_a_wrong_code_ends_the_invitation_on_both_sides() -> None:
     accepted: list[Card] = []
     waiting = Waiting(accepted.append)
-    with pytest.raises(HandshakeRefused, match="did not accept the code.*new invitation") as refused:
+    with pytest.raises(HandshakeRefused, match=r"did not accept the code.*new invitation") as refused:
         join(waiting.address, WRONG, SHOP_CARD, lambda _: pytest.fail("a card came through"))
     waiting.end()
     assert isinstance(waiting.error, HandshakeRefused)
@@ -199,17 +200,21 @@ def test_connections_opened_before_the_guess_get_no_guess_of_their_own() -> None
 
 def test_a_guess_on_a_second_connection_is_not_even_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
-    real = hmac.compare_digest
-    monkeypatch.setattr(pairing.hmac, "compare_digest", lambda *pair: compared.append(1) or real(*pair))
+    compare, close = hmac.compare_digest, pairing._Line.close
+
+    async def close_late(line: Any) -> None:
+        await asyncio.sleep(1)  # so that all guesses are there while the first is still being refused
+        await close(line)
+
+    monkeypatch.setattr(pairing.hmac, "compare_digest", lambda *pair: compared.append(1) or compare(*pair))
+    monkeypatch.setattr(pairing._Line, "close", close_late)
     waiting = Waiting()
     lines = [waiting.dial() for _ in range(8)]
     for line in lines:
         send(line, pairing._hello("mallory"))
         receive(line)
-    # All guesses arrive before any answer could.
     for line in lines:
-        with suppress(OSError):
-            send(line, SPAKE2_B(b"000000000", idA=b"bank", idB=b"mallory").start() + bytes(32))
+        send(line, SPAKE2_B(b"000000000", idA=b"bank", idB=b"mallory").start() + bytes(32))
     waiting.end()
     assert compared == [1]
     for line in lines:
@@ -484,6 +489,19 @@ def test_a_message_that_is_no_guess_does_not_cost_the_code(guess: bytes) -> None
     finish(waiting)
 
 
+def test_a_block_too_long_for_its_step_is_not_waited_for() -> None:
+    waiting = Waiting()
+    with waiting.dial() as line:
+        line.sendall(struct.pack(">H", pairing._MOST_HELLO + 1))
+        assert is_closed(line, 4)
+    with waiting.dial() as line:
+        send(line, pairing._hello("mallory"))
+        receive(line)
+        line.sendall(struct.pack(">H", 66))
+        assert is_closed(line, 4)
+    finish(waiting)
+
+
 def test_silent_and_slow_strangers_do_not_keep_the_partner_waiting() -> None:
     waiting = Waiting()
     lines = [waiting.dial() for _ in range(40)]
@@ -501,13 +519,33 @@ def test_only_so_many_connections_are_kept() -> None:
         lines.append(waiting.dial())
         time.sleep(0.02)  # so that the order of arrival is known
     for line in lines[:5]:
-        assert is_closed(line), "the oldest gave way"
+        assert is_closed(line, 4), "the oldest gave way, long before its time was up"
     lines[-1].settimeout(0.2)
     with pytest.raises(TimeoutError):
         lines[-1].recv(1)
     finish(waiting)
     for line in lines:
         line.close()
+
+
+def test_a_crowd_does_not_push_out_a_partner_whose_code_was_right() -> None:
+    waiting = Waiting()
+    with waiting.dial() as line:
+        hello = pairing._hello("shop")
+        send(line, hello)
+        answer = receive(line)
+        pake = SPAKE2_B(b"123456789", idA=b"bank", idB=b"shop")
+        message = pake.start()
+        keys = pairing._Keys(pake.finish(answer[-33:]), hello, answer, message)
+        send(line, message + keys.confirmation(by_inviter=False))
+        receive(line)
+        receive(line)
+        for _ in range(pairing._MOST_AT_ONCE + 5):
+            with waiting.dial() as stranger:
+                assert is_closed(stranger, 4)
+        send(line, keys.joiner.seal(pairing._write_card(SHOP_CARD)))
+        waiting.end()
+    assert waiting.accepted == [SHOP_CARD]
 
 
 def test_a_stranger_that_dribbles_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

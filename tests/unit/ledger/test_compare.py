@@ -239,3 +239,25 @@ def test_a_receiver_that_saw_less_of_many_messages_is_compared_as_far_as_it_goes
     for seen in (1, 17, 29):
         compare(bank, rewritten(shop, lambda entries, seen=seen: cut(entries, seen)))
         both_ways(bank, rewritten(shop, lambda entries, seen=seen: forge(entries, seen)), f"as message {seen - 1} of")
+
+
+def test_a_peer_that_was_gone_excuses_missing_last_words_and_nothing_else(finished: Any, rewritten: Any) -> None:
+    bank, shop = finished.ledgers()
+
+    def without_last(count: int, message: str) -> Any:
+        def edit(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            for entry in [entry for entry in entries if entry["kind"] == "received"][-count:]:
+                entries.remove(entry)
+            entries.insert(-1, {"index": 0, "time": "", "kind": "unconfirmed", "peer": "shop"})
+            return entries
+
+        def renamed(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            [entry for entry in entries if entry["kind"] == "sent"][-1]["message"] = message
+            return entries
+
+        return rewritten(bank, edit), rewritten(shop, renamed)
+
+    for message in ("Goodbye", "Finished", "Failed"):
+        compare(*without_last(1, message))
+    both_ways(*without_last(1, "Numbers"), "did not record receiving")
+    both_ways(*without_last(2, "Goodbye"), "did not record receiving")

@@ -136,6 +136,22 @@ def test_a_goodbye_lost_on_its_way_leaves_ledgers_that_agree() -> None:
     for ledger in (bank, shop):
         ledger.verify()
     compare(bank, shop)
+    compare(shop, bank)
+
+
+@pytest.mark.parametrize("gone", [vanish_after_finished, vanish_after_the_leads_goodbye], ids=["before", "after"])
+def test_ledgers_agree_when_the_lost_party_closes_its_own_later(gone: Code) -> None:
+    def closed_later(session: Session) -> None:
+        gone(session)
+        session.ledger.mark("unconfirmed", peer="bank")
+        session.ledger.mark("closed")
+
+    played = Play(code={"shop": closed_later})
+    assert isinstance(played.run()["bank"], Result)
+    bank, shop = (played.sessions[party].ledger.read() for party in ("bank", "shop"))
+    shop.verify()
+    compare(bank, shop)
+    compare(shop, bank)
 
 
 def test_a_lead_lost_before_its_goodbye_is_a_loss_and_after_it_is_not() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from colonnade import PartyTable, SplitNN
-from colonnade.launch import simulate
+from colonnade.launch.simulation import simulate
 from colonnade.launch.run import Run
 from colonnade.session import Evaluate, Progress
 

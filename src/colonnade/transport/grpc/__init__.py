@@ -8,7 +8,7 @@ from colonnade.transport.grpc.certificates import (
     name_of,
     server_name,
 )
-from colonnade.transport.grpc.endpoint import Endpoint, Partner
+from colonnade.transport.grpc.endpoint import Endpoint, Partner, Renewals
 from colonnade.transport.grpc.link import DEAD_SECONDS, GrpcLink
 from colonnade.transport.grpc.loopback import LoopbackNetwork
 
@@ -19,6 +19,7 @@ __all__ = [
     "Identity",
     "LoopbackNetwork",
     "Partner",
+    "Renewals",
     "check_certificate",
     "fingerprint",
     "make_identity",

@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.errors import ConfigError
@@ -23,6 +24,7 @@ __all__ = ["Identity", "check_certificate", "fingerprint", "make_identity", "nam
 # P-256 with ECDSA: no RSA certificate can exist, which is what keeps TLS 1.2 out (see endpoint.py).
 _CURVE = ec.SECP256R1()
 _DAYS = 825
+_BOTH_ENDS = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 # Without this TLS accepts whatever a pinned key has signed, although the certificate says that it is no authority.
 _SIGNS_HANDSHAKES_ONLY = x509.KeyUsage(
     digital_signature=True,
@@ -35,6 +37,8 @@ _SIGNS_HANDSHAKES_ONLY = x509.KeyUsage(
     encipher_only=False,
     decipher_only=False,
 )
+
+E = TypeVar("E", bound=x509.ExtensionType)
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,6 @@ def make_identity(name: str, *, days: int = _DAYS, starts: datetime.datetime | N
     key = ec.generate_private_key(_CURVE)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     begin = starts or datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
-    usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -65,7 +68,7 @@ def make_identity(name: str, *, days: int = _DAYS, starts: datetime.datetime | N
         .not_valid_after(begin + datetime.timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(server_name(name))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(_BOTH_ENDS), critical=False)
         .add_extension(_SIGNS_HANDSHAKES_ONLY, critical=True)
         .sign(key, hashes.SHA256())
     )
@@ -103,21 +106,77 @@ def name_of(certificate: bytes) -> str:
 
 
 def check_certificate(certificate: bytes, name: str, *, now: datetime.datetime | None = None) -> None:
-    """Refuse a certificate that is not a party's own, has the wrong dates, a weak key or another name."""
+    """Refuse a certificate that is not a party's own, has the wrong dates, a weak key, another name or other powers."""
     parsed = _parse(certificate)
-    moment = now or datetime.datetime.now(datetime.UTC)
     if name_of(certificate) != name:
         raise ConfigError(f"The certificate is that of '{name_of(certificate)}', not of '{name}'. Pair again.")
-    if not isinstance(parsed.public_key(), ec.EllipticCurvePublicKey) or parsed.public_key().curve.name != _CURVE.name:  # type: ignore[union-attr]
-        raise ConfigError(f"The certificate of '{name}' has a key that is not P-256. Its party must make a new one.")
-    if moment < parsed.not_valid_before_utc:
-        raise ConfigError(f"The certificate of '{name}' is not valid yet. Check the clocks of both machines.")
-    if moment > parsed.not_valid_after_utc:
-        raise ConfigError(f"The certificate of '{name}' has expired. Its party must make a new one and pair again.")
+    _check_key(parsed, name)
+    _check_dates(parsed, name, now or datetime.datetime.now(datetime.UTC))
     try:
         parsed.verify_directly_issued_by(parsed)
     except (InvalidSignature, ValueError, TypeError):
         raise ConfigError(f"The certificate of '{name}' is not signed by its own key. Pair again.") from None
+    _check_powers(parsed, name)
+
+
+def _check_key(parsed: x509.Certificate, name: str) -> None:
+    key = parsed.public_key()
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        found = f"on the curve {key.curve.name}"
+    elif isinstance(key, rsa.RSAPublicKey):
+        found = f"of RSA with {key.key_size} bits"
+    else:
+        found = "of another kind"
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != _CURVE.name:
+        raise ConfigError(
+            f"The certificate of '{name}' has a key {found}, not P-256. Its party must make a new one with 'colonnade "
+            "init'."
+        )
+    if not isinstance(parsed.signature_hash_algorithm, hashes.SHA256):
+        raise ConfigError(f"The certificate of '{name}' is not signed with SHA-256. Its party must make a new one.")
+
+
+def _check_dates(parsed: x509.Certificate, name: str, moment: datetime.datetime) -> None:
+    if moment < parsed.not_valid_before_utc:
+        raise ConfigError(f"The certificate of '{name}' is not valid yet. Check the clocks of both machines.")
+    if moment > parsed.not_valid_after_utc:
+        raise ConfigError(f"The certificate of '{name}' has expired. Its party must make a new one and pair again.")
+
+
+def _check_powers(parsed: x509.Certificate, name: str) -> None:
+    """Refuse what may vouch for others: TLS would let in whoever shows a certificate that this one has signed."""
+    try:
+        basics = _extension(parsed, x509.BasicConstraints)
+        usage = _extension(parsed, x509.KeyUsage)
+        ends = _extension(parsed, x509.ExtendedKeyUsage)
+        hosts = _extension(parsed, x509.SubjectAlternativeName)
+    except (ValueError, x509.DuplicateExtension):
+        raise ConfigError(f"The certificate of '{name}' cannot be understood. Pair again.") from None
+    if basics is None or basics.ca:
+        raise ConfigError(
+            f"The certificate of '{name}' is that of an authority, or does not say that it is none, so it could let in "
+            "strangers. Use the one that 'colonnade init' made."
+        )
+    if usage != _SIGNS_HANDSHAKES_ONLY:
+        raise ConfigError(
+            f"The certificate of '{name}' is for another use than handshakes. Use the one that 'colonnade init' made."
+        )
+    if ends is None or set(ends) != set(_BOTH_ENDS):
+        raise ConfigError(
+            f"The certificate of '{name}' is not for both ends of a line. Use the one that 'colonnade init' made."
+        )
+    if hosts is None or list(hosts) != [x509.DNSName(server_name(name))]:
+        raise ConfigError(
+            f"The certificate of '{name}' does not carry the host name {server_name(name)} alone. Use the one that "
+            "'colonnade init' made."
+        )
+
+
+def _extension(parsed: x509.Certificate, kind: type[E]) -> E | None:
+    try:
+        return parsed.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
 
 
 def read_certificate(path: Path) -> bytes:

@@ -7,19 +7,34 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from colonnade.errors import ConfigError, FrameRefused, PeerLost
 from colonnade.transport.grpc.certificates import Identity, check_certificate, fingerprint, server_name
 from colonnade.transport.grpc.link import GrpcLink
 from colonnade.transport.grpc.tls import grpc
 
-__all__ = ["Endpoint", "Partner"]
+__all__ = ["Endpoint", "Partner", "Renewals"]
 
-_METHOD = "/colonnade.Line/Exchange"
+_SERVICE, _EXCHANGE, _RENEW = "colonnade.Line", "Exchange", "Renew"
+_RENEWAL_SECONDS = 5.0
+_LARGEST_RENEWAL = 16 * 1024
 _RETRY_SECONDS = 0.2
 # One that works, and some whose connections are dead but not yet given up by the system.
 _CALLS_PER_PARTNER = 16
+# How long who should not dial waits for who should.
+_SECOND_SECONDS = 3.0
+_REASONS = {
+    "Connection refused": "nothing listens there yet",
+    "address lookup failed": "its host name is unknown",
+    "CERTIFICATE_VERIFY_FAILED": "it shows another certificate than the one that is paired",
+    "Tls handshake failed": "it does not speak TLS 1.3 as colonnade does",
+    "Ssl handshake failed": "it does not speak TLS 1.3 as colonnade does",
+    "Socket closed": "it refuses our certificate, or closed the connection",
+    "timed out": "it does not answer; a firewall may be in the way",
+    "Network is unreachable": "its network is unreachable",
+    "No route to host": "there is no route to it",
+}
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", 2**20),
     ("grpc.max_send_message_length", 2**20),
@@ -41,22 +56,50 @@ class Partner:
     name: str
     certificate: bytes
     address: str | None = None
+    previous: bytes | None = None
+    """The certificate before a succession, good until the new one has been seen."""
+
+
+class Renewals(Protocol):
+    """Passes on certificates that follow a party's present one, each signed by the present key."""
+
+    def own(self) -> bytes:
+        """Return the statement that names our next certificate, or nothing."""
+
+    def accept(self, peer: str, statement: bytes) -> bool:
+        """Pin a partner's next certificate, if its statement is good."""
+
+    def delivered(self, peer: str) -> None:
+        """Note that a partner has pinned our next certificate."""
+
+    def seen(self, peer: str) -> None:
+        """Note that a partner uses its newest certificate."""
 
 
 class Endpoint:
     """One party's end of all its lines."""
 
-    def __init__(self, identity: Identity, partners: Mapping[str, Partner], listen: str | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        partners: Mapping[str, Partner],
+        listen: str | None = None,
+        *,
+        renewals: Renewals | None = None,
+    ) -> None:
         """Check all certificates; nothing is opened yet.
 
-        Of two parties that can both reach each other the one whose name comes first dials. A party that does not listen
-        always dials.
+        Of two parties that can both reach each other the one whose name comes first dials; the other does so only if
+        that has not worked for a while. A party that does not listen always dials.
         """
         check_certificate(identity.certificate, identity.name)
         for partner in partners.values():
             check_certificate(partner.certificate, partner.name)
         self._identity, self._partners, self._listen = identity, dict(partners), listen
-        self._by_fingerprint = {fingerprint(partner.certificate): name for name, partner in partners.items()}
+        self._renewals = renewals
+        self._by_fingerprint = {
+            fingerprint(pem): name for name, partner in partners.items() for pem in _certificates_of(partner)
+        }
         self._links: dict[str, GrpcLink] = {}
         self._lock = threading.Condition()
         self._server: grpc.Server | None = None
@@ -71,16 +114,18 @@ class Endpoint:
             return
         credentials = grpc.ssl_server_credentials(
             [(self._identity.key, self._identity.certificate)],
-            root_certificates=b"".join(partner.certificate for partner in self._partners.values()),
+            root_certificates=b"".join(pem for one in self._partners.values() for pem in _certificates_of(one)),
             require_client_auth=True,
         )
         # Few calls at once are enough, and a partner's broken programme cannot fill this process with threads.
         self._server = grpc.server(
             _Threads(), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_PER_PARTNER * len(self._partners) + 1
         )
-        handler = grpc.stream_stream_rpc_method_handler(self._answer)
-        service, method = _METHOD[1:].split("/")
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        handlers = {
+            _EXCHANGE: grpc.stream_stream_rpc_method_handler(self._answer),
+            _RENEW: grpc.unary_unary_rpc_method_handler(self._answer_renewal),
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         try:
             self.port = self._server.add_secure_port(self._listen, credentials)
         except RuntimeError:
@@ -94,8 +139,11 @@ class Endpoint:
         """Note where a partner is reached; lines begun from now on use it."""
         self._partners[peer] = replace(self._partners[peer], address=address)
 
-    def link(self, peer: str) -> GrpcLink:
-        """Begin a new line to a partner; the line before it, if any, ends."""
+    def link(self, peer: str, *, dials: bool | None = None) -> GrpcLink:
+        """Begin a new line to a partner; the line before it, if any, ends.
+
+        ``dials`` overrules who dials, for those who try a line in both directions.
+        """
         partner = self._partners[peer]
         link = GrpcLink(self._identity.name, peer)
         with self._lock:
@@ -104,8 +152,10 @@ class Endpoint:
             self._lock.notify_all()
         if before is not None:
             before.lose("A new attempt began.")
-        if partner.address is not None and (self._listen is None or self._identity.name < peer):
-            threading.Thread(target=self._dial, args=(partner, link), name=f"dial {peer}", daemon=True).start()
+        is_second = dials is None and self._listen is not None and self._identity.name > peer
+        if partner.address is not None and dials is not False:
+            facts = (partner, link, _SECOND_SECONDS if is_second else 0.0)
+            threading.Thread(target=self._dial, args=facts, name=f"dial {peer}", daemon=True).start()
         return link
 
     def close(self) -> None:
@@ -114,19 +164,23 @@ class Endpoint:
         for link in self._links.values():
             link.lose(f"'{self._identity.name}' closed its door.")
         if self._server is not None:
-            # A call to a peer that is dead cannot end before the system gives up its connection. That happens without us.
+            # A call to a dead peer cannot end before the system gives up its connection, which it does without us.
             self._server.stop(grace=_RETRY_SECONDS).wait(2 * _RETRY_SECONDS)
 
-    def _dial(self, partner: Partner, link: GrpcLink) -> None:
+    def _dial(self, partner: Partner, link: GrpcLink, after_seconds: float) -> None:
         credentials = grpc.ssl_channel_credentials(
-            root_certificates=partner.certificate,
+            root_certificates=b"".join(_certificates_of(partner)),
             private_key=self._identity.key,
             certificate_chain=self._identity.certificate,
         )
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(partner.name))]
         with grpc.secure_channel(str(partner.address), credentials, options=options) as channel:
-            exchange = channel.stream_stream(_METHOD)
+            exchange = channel.stream_stream(f"/{_SERVICE}/{_EXCHANGE}")
+            is_renewed = self._renewals is None
             while not link.is_over and not self._is_closed:
+                if not link.wait_until_idle(after_seconds):
+                    continue
+                is_renewed = is_renewed or self._renew(partner.name, channel)
                 stream = link.begin_stream()
                 calls: list[Any] = []
                 calls.append(exchange(self._speak(link, stream, calls)))
@@ -149,9 +203,9 @@ class Endpoint:
         except MemoryError:
             link.lose(f"'{link.party}' has not enough memory for what '{link.peer}' sends.")
         except grpc.RpcError as error:
-            code = getattr(error, "code", lambda: None)()
-            self.trouble[link.peer] = code.name if code is not None else "broken"
+            self.trouble[link.peer] = _reason(error)
         finally:
+            link.end_stream(stream)
             if hasattr(chunks, "cancel"):
                 if link.is_over:
                     time.sleep(_RETRY_SECONDS)  # a cancelled call throws away even a BYE that has already arrived
@@ -170,10 +224,46 @@ class Endpoint:
         reader.start()
         yield from link.outgoing(stream)
 
+    def _renew(self, peer: str, channel: grpc.Channel) -> bool:
+        """Exchange news of next certificates with a partner we dial; tell whether that got through."""
+        renewals = self._renewals
+        if renewals is None:
+            return True
+        ask = channel.unary_unary(f"/{_SERVICE}/{_RENEW}")
+        try:
+            reply = bytes(ask(b"\0" + renewals.own(), timeout=_RENEWAL_SECONDS))
+            if reply[:1] == b"\1":
+                renewals.delivered(peer)
+            if 1 < len(reply) <= _LARGEST_RENEWAL and renewals.accept(peer, reply[1:]):
+                ask(b"\1", timeout=_RENEWAL_SECONDS)
+        except grpc.RpcError as error:
+            self.trouble[peer] = _reason(error)
+            return False
+        return True
+
+    def _answer_renewal(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        peer = self._name_of_caller(context)
+        if peer is None:
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "")
+        renewals = self._renewals
+        if renewals is None or peer is None:
+            return b"\0"
+        if request[:1] == b"\1":
+            renewals.delivered(peer)
+        has_news = 1 < len(request) <= _LARGEST_RENEWAL
+        return (b"\1" if has_news and renewals.accept(peer, request[1:]) else b"\0") + renewals.own()
+
     def _name_of_caller(self, context: grpc.ServicerContext) -> str | None:
         """Return the partner whose pinned certificate the caller proved to own; nothing else counts."""
         found = context.auth_context().get("x509_pem_cert", [])
-        return self._by_fingerprint.get(fingerprint(found[0])) if len(found) == 1 else None
+        if len(found) != 1 or fingerprint(found[0]) not in self._by_fingerprint:
+            return None
+        peer = self._by_fingerprint[fingerprint(found[0])]
+        partner = self._partners[peer]
+        is_newest = fingerprint(found[0]) == fingerprint(partner.certificate)
+        if is_newest and partner.previous is not None and self._renewals is not None:
+            self._renewals.seen(peer)
+        return peer
 
     def _current_link(self, peer: str) -> GrpcLink | None:
         with self._lock:
@@ -182,6 +272,16 @@ class Endpoint:
     def _is_alive(self, peer: str) -> bool:
         link = self._links.get(peer)
         return link is not None and not link.is_over
+
+
+def _certificates_of(partner: Partner) -> list[bytes]:
+    return [partner.certificate] if partner.previous is None else [partner.certificate, partner.previous]
+
+
+def _reason(error: grpc.RpcError) -> str:
+    """Say in words why a partner cannot be reached, as far as grpc knows."""
+    details = str(getattr(error, "details", lambda: "")() or "")
+    return next((words for part, words in _REASONS.items() if part in details), "the connection broke")
 
 
 class _Threads(Executor):

@@ -23,7 +23,7 @@ INBOX_BYTES = 32 * 2**20
 _FRAME_OVERHEAD = 128
 # An acknowledgement waits this long for company, unless much has come: most messages are answered sooner.
 _ACK_SECONDS = 0.02
-_ACK_BYTES = 2**20
+_ACK_BYTES = 4 * 2**20
 _NEVER = float("inf")
 
 
@@ -103,11 +103,6 @@ class Inbox:
         """Let go of the first frame, which is whole."""
         self._held_bytes -= self.frames.popleft().total + _FRAME_OVERHEAD
 
-    def drop_all(self) -> None:
-        """Let go of all frames; what still arrives is not kept either."""
-        self.frames.clear()
-        self._held_bytes = 0
-
     def take(self, number: int, total: int, content: memoryview, now: float, *, keeps: bool) -> None:
         """Take in a chunk; unless it ``keeps`` it, it only counts."""
         if number < self.expected:
@@ -119,15 +114,20 @@ class Inbox:
             raise FrameRefused(f"'{self._peer}' sent more than the frame it announced; the connection was refused.")
         self._count(len(content), now)
         self.expected += 1
-        if total and keeps:
-            self.frames.append(frame)
         frame.add(content)
-        if not keeps:
-            frame.contents.clear()
+        if keeps and total:
+            self.frames.append(frame)
+        elif not keeps:
+            self._drop(frame)
         if frame.is_whole:
             self._arriving = None
             if keeps:
                 self._held_bytes += frame.total + _FRAME_OVERHEAD
+
+    def _drop(self, frame: Arrival) -> None:
+        frame.contents.clear()
+        if self.frames and self.frames[-1] is frame:
+            self.frames.pop()
 
     def _frame(self, total: int) -> Arrival:
         if self._arriving is not None:

@@ -41,12 +41,14 @@ class GrpcLink:
         self._to_say = threading.Condition(lock)  # for the stream that speaks
         self._arrived = threading.Condition(lock)  # for the role that receives
         self._went_out = threading.Condition(lock)  # for the role that sends or closes
+        self._became_idle = threading.Condition(lock)  # for who dials
         self._lost: str | None = None
         self._stream = 0
         self._heard = self._was_heard = time.monotonic()  # when we heard the peer, and when it heard us
         self._was_up = False
         # Whether the peer has opened the current stream; before that we do not know what it has.
         self._is_open = False
+        self._has_stream, self._idle_since = False, time.monotonic()
         self._outbox = Outbox()
         self._inbox = Inbox(peer)
         self._is_closing = self._says_bye = self._said_bye = self._heard_bye = False
@@ -131,9 +133,28 @@ class GrpcLink:
         """Make a new stream the current one; the one before it ends."""
         with self._to_say:
             self._stream += 1
-            self._is_open = False
+            self._is_open, self._has_stream = False, True
             self._to_say.notify_all()
             return self._stream
+
+    def end_stream(self, stream: int) -> None:
+        """Note that a stream broke or ended, unless another took its place already."""
+        with self._became_idle:
+            if self._stream == stream:
+                self._has_stream, self._idle_since = False, time.monotonic()
+                self._became_idle.notify_all()
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Tell whether there has been no stream for this long, or wait a little and say no.
+
+        Both parties may dial. Who would begin a stream while another works would end it.
+        """
+        with self._became_idle:
+            left = self._idle_since + seconds - time.monotonic()
+            if self._lost is None and not self._has_stream and left <= 0:
+                return True
+            self._became_idle.wait(_PING_SECONDS if self._has_stream else max(left, 0.0))
+            return False
 
     def outgoing(self, stream: int) -> Iterator[bytes]:
         """Yield what goes out over a stream until the link or the stream ends."""
@@ -255,7 +276,7 @@ class GrpcLink:
         self.check_alive()
 
     def _wake_all(self) -> None:
-        for bell in (self._to_say, self._arrived, self._went_out):
+        for bell in (self._to_say, self._arrived, self._went_out, self._became_idle):
             bell.notify_all()
 
     def _check_present(self) -> None:

@@ -11,6 +11,9 @@ import os
 
 os.environ["GRPC_SSL_CIPHER_SUITES"] = "ECDHE-RSA-AES128-GCM-SHA256"
 
+# What goes wrong with a connection is told by `Endpoint.trouble`, once and in words, not by lines on stderr.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
 import grpc
 
 __all__ = ["grpc"]

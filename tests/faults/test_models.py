@@ -1,0 +1,92 @@
+"""A whole training over a bad network ends in the same model as without one."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from tests.conformance.cases import CASES, train
+from tests.faults.proxy import FaultProxy
+
+from colonnade.transport.grpc import LoopbackNetwork
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
+
+
+@pytest.fixture
+def proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FaultProxy]]:
+    """Put a proxy in front of every door that is dialled."""
+    made: list[FaultProxy] = []
+    address = LoopbackNetwork._address
+
+    def through_a_proxy(network: LoopbackNetwork, peer: str) -> str | None:
+        direct = address(network, peer)
+        if direct is None:
+            return None
+        made.append(FaultProxy(int(direct.rsplit(":", 1)[1])))
+        return f"127.0.0.1:{made[-1].port}"
+
+    monkeypatch.setattr(LoopbackNetwork, "_address", through_a_proxy)
+    yield made
+    for proxy in made:
+        proxy.__exit__()
+
+
+def reset(proxy: FaultProxy, _: random.Random) -> None:
+    proxy.reset()
+
+
+def close(proxy: FaultProxy, _: random.Random) -> None:
+    proxy.close_all()
+
+
+def damage(proxy: FaultProxy, _: random.Random) -> None:
+    proxy.damages = 1
+
+
+def stall(proxy: FaultProxy, dice: random.Random) -> None:
+    proxy.is_stalled = dice.random() < 0.4
+
+
+def shake(proxy: FaultProxy, dice: random.Random) -> None:
+    proxy.delay, proxy.jitter = dice.random() * 0.01, dice.random() * 0.02
+
+
+def all_together(proxy: FaultProxy, dice: random.Random) -> None:
+    proxy.duplicates = dice.random() < 0.3
+    dice.choice((reset, close, damage, stall, shake))(proxy, dice)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("fault", [reset, close, damage, stall, shake, all_together])
+def test_a_training_over_a_bad_network_ends_in_the_same_model(
+    fault: Callable[[FaultProxy, random.Random], None], case: object, proxies: list[FaultProxy]
+) -> None:
+    expected = train(case)  # type: ignore[arg-type]
+    dice, is_over, faults = random.Random(1), threading.Event(), 0
+
+    def disturb() -> None:
+        nonlocal faults
+        # Seldom enough that a connection can be made in between.
+        pause = 0.2
+        while not is_over.wait(pause):
+            for proxy in list(proxies):
+                fault(proxy, dice)
+                faults += 1
+            pause = 0.5 + dice.random()
+
+    thread = threading.Thread(target=disturb, daemon=True)
+    thread.start()
+    try:
+        run = train(case, "grpc")  # type: ignore[arg-type]
+    finally:
+        is_over.set()
+        thread.join(5)
+    assert faults
+    for party in expected.plan.parties:
+        ours, theirs = expected.parts[party].tensors, run.parts[party].tensors
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
