@@ -69,9 +69,9 @@ KEYS = {
     },
     "party": {
         "name": "This party's name, as in `run.toml`.",
-        "listen": "Not used yet: where this party will listen.",
+        "listen": "Where this party waits for partners, as `HOST:PORT`. Without it, it only dials.",
     },
-    "partners.NAME": {"address": "Not used yet: where that partner will be reached."},
+    "partners.NAME": {"address": "Where that partner is reached, as `HOST:PORT`."},
     "table": {
         "source": "A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL.",
         "id": "The column that names the row, the same person at every party.",

@@ -22,7 +22,7 @@ def audit() -> None:
 
 
 @app.command(
-    epilog=examples("colonnade audit verify runs/churn", "colonnade audit verify bank.jsonl shop.jsonl --json")
+    epilog=examples("colonnade audit verify runs/churn", "colonnade audit verify bank/runs/churn shop.jsonl --json")
 )
 def verify(
     paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="A run folder, or ledger files of one run.")],
@@ -52,10 +52,14 @@ def verify(
     print_table(
         ["sender", "receiver", "message", "protection", "count", "bytes"],
         [
-            [name, total.peer, total.message, total.protection, str(total.count), readable_bytes(total.bytes)]
+            [
+                *((name, total.peer) if total.direction == "sent" else (total.peer, name)),
+                *(total.message, total.protection, str(total.count), readable_bytes(total.bytes)),
+            ]
             for name, ledger in ledgers.items()
             for total in ledger.summary()
-            if total.direction == "sent"
+            # A partner's own ledger is the better witness of what it sent, where we have it.
+            if total.direction == "sent" or total.peer not in ledgers
         ],
     )
     typer.echo("")
@@ -68,9 +72,12 @@ def verify(
 def _ledgers(paths: list[Path]) -> list[Ledger]:
     if len(paths) == 1 and not paths[0].is_file():
         return list(RunFolder(paths[0]).ledgers().values())
+    paths = [path / "ledger.jsonl" if (path / "ledger.jsonl").is_file() else path for path in paths]
     for path in paths:
         if path.is_dir():
-            raise ConfigError(f"{path} is a folder. Give one run folder alone, or ledger files.")
+            raise ConfigError(
+                f"{path} is a folder of several parties. Give it alone, or parties' own folders or ledgers."
+            )
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("A ledger is given twice. Give the ledger of each party once.")
     return [Ledger.read(path) for path in paths]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ app = make_app("Make a party's home: key, certificate and a commented party.toml
     epilog=examples(
         "colonnade init bank",
         "colonnade init bank --listen 0.0.0.0:7443",
+        "colonnade init bank --table customers.csv --id customer --label churned",
         "colonnade init shop --folder /srv/colonnade/shop --json",
     )
 )
@@ -28,6 +30,16 @@ def init(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where this machine waits for partners.")
     ] = "0.0.0.0:7443",  # nobody without a pinned certificate is answered there
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="The party's table, for party.toml; or a database URL."),
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="The column that names the row.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option("--label", metavar="COLUMN", help="The column to predict, at the party that has it.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a party's home: key.pem, certificate.pem, party.toml, and a folder for partners' certificates.
@@ -36,7 +48,14 @@ def init(
     """
     place = folder or Path(name)
     had_settings = (place / "party.toml").exists()
-    make_home(place, name, listen)
+    make_home(
+        place,
+        name,
+        listen,
+        source="FILL-IN.csv" if table is None else _seen_from(place, table),
+        id_column=id_column or "FILL-IN",
+        label_column=label_column,
+    )
     own = own_certificate(place)
     if json:
         print_json({"name": name, "folder": str(place), "fingerprint": own.fingerprint, "expires": str(own.expires)})
@@ -45,12 +64,21 @@ def init(
     typer.echo(f"Fingerprint: {own.fingerprint}")
     typer.echo(f"Valid until: {own.expires:%Y-%m-%d}")
     if had_settings:
-        say(f"{place}/party.toml was there already and is kept as it is; --listen does not change it.")
+        say(f"{place}/party.toml was there already and is kept as it is; no option changes it.")
     here = "" if place.resolve() == Path.cwd() else f" --home {place}"
+    is_filled = had_settings or (table is not None and id_column is not None)
+    first = (
+        f"See whether all is well: {program()} doctor{here}" if is_filled else f"Fill in [table] in {place}/party.toml."
+    )
     say(
         f"\nNext:\n"
-        f"  1. Fill in [table] in {place}/party.toml.\n"
+        f"  1. {first}\n"
         f"  2. Pair: run '{program()} pair{here} --invite', and let your partner type what it shows; or the other way "
         "round.\n"
         f"{place}/key.pem is this party's identity. Do not copy it anywhere but into a backup of yours."
     )
+
+
+def _seen_from(home: Path, table: str) -> str:
+    """Return a table's path as party.toml wants it, relative to the home; a database URL stays as it is."""
+    return table if "://" in table else os.path.relpath(table, home)

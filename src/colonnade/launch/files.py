@@ -13,7 +13,6 @@ from typing import Any, Literal
 from colonnade.data import Kind, PartyTable, read_frame, read_table
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.settings import config_from_json, config_to_json, validated
-from colonnade.methods import method_named
 from colonnade.session import Evaluate, Policy, RunPlan
 
 __all__ = ["PartyHome", "read_party_home", "read_run_file"]
@@ -117,6 +116,9 @@ def read_run_file(path: Path) -> RunPlan:
 
 
 def _plan(document: dict[str, Any]) -> RunPlan:
+    # Methods need torch, which takes seconds to load; who only reads a home must not wait for it.
+    from colonnade.methods import method_named
+
     about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
     alignment: _AlignmentTable = validated(_AlignmentTable, document.get("alignment", {}), "alignment")
     method = method_named(about.method)

@@ -92,9 +92,9 @@ _TEMPLATE = """\
 # address = "shop.example:7443"
 
 [table]
-source = "FILL-IN.csv"               # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
-id = "FILL-IN"                       # the column that names the row, the same person at every party
-# label = "FILL-IN"                  # the column to predict; only at the party that has it
+{source}  # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
+{id}  # the column that names the row, the same person at every party
+{label}  # the column to predict; only at the party that has it
 # drop = ["name", "street"]          # columns to ignore
 # types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
 # query = "SELECT * FROM customers"  # for a database URL: a SELECT
@@ -107,6 +107,7 @@ id = "FILL-IN"                       # the column that names the row, the same p
 # never_send = ["PLAIN"]             # protections that must not leave: PLAIN, NOISED, MASKED, ENCRYPTED
 # minimum_shared_rows = 500          # fewest shared rows for a run
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
+# consent = "policy"                 # do not ask an operator before a run: these rules are enough
 """
 _LISTENS = """\
 {listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks
@@ -140,7 +141,15 @@ class Pinned:
 # The home itself
 
 
-def make_home(folder: Path, name: str, listen: str | None) -> Path:
+def make_home(
+    folder: Path,
+    name: str,
+    listen: str | None,
+    *,
+    source: str = "FILL-IN.csv",
+    id_column: str = "FILL-IN",
+    label_column: str | None = None,
+) -> Path:
     """Make a party's home; nothing that is there already is changed.
 
     A ``party.toml`` that carries this name is kept, so that a home without a key gets one.
@@ -157,15 +166,24 @@ def make_home(folder: Path, name: str, listen: str | None) -> Path:
     identity = make_identity(name)
     # The key comes last: an interrupted init can be given again, for nothing that matters is there before it.
     if not (folder / _PARTY).exists():
-        write_whole(folder / _PARTY, _settings(name, listen).encode())
+        write_whole(folder / _PARTY, _settings(name, listen, source, id_column, label_column).encode())
     write_whole(folder / _CERTIFICATE, identity.certificate)
     write_whole(folder / _KEY, identity.key)
     return folder
 
 
-def _settings(name: str, listen: str | None) -> str:
+def _settings(name: str, listen: str | None, source: str, id_column: str, label_column: str | None) -> str:
     lines = _DIALS if listen is None else _LISTENS.format(listens=f'listen = "{listen}"')
-    return _TEMPLATE.format(name=name, named=f'name = "{name}"', listen=lines)
+    label = '# label = "FILL-IN"' if label_column is None else f"label = {json.dumps(label_column)}"
+    return _TEMPLATE.format(
+        name=name,
+        named=f'name = "{name}"',
+        listen=lines,
+        # A JSON string is a TOML string; the notes after the settings stay in line.
+        source=f"source = {json.dumps(source)}".ljust(35),
+        id=f"id = {json.dumps(id_column)}".ljust(35),
+        label=label.ljust(35),
+    )
 
 
 def _refuse_taken_home(folder: Path, name: str) -> None:

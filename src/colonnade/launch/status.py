@@ -51,6 +51,10 @@ class StatusFile(Watcher):
 
     def observe(self, progress: Progress) -> None:
         """Note how far this party has come."""
+        if self._observer is not None:
+            self._observer(progress)
+        if progress.stage == "comparison":
+            return  # not the run itself; nothing crosses
         now = time.monotonic()
         if self._first is None or progress.step < self._first[1]:
             self._first = (now, progress.step)
@@ -69,8 +73,6 @@ class StatusFile(Watcher):
                 "bytes_received": progress.bytes_received,
             }
         )
-        if self._observer is not None:
-            self._observer(progress)
 
     def end(self, state: str) -> None:
         """Note how it ended: finished, interrupted or failed."""

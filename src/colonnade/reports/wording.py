@@ -153,6 +153,8 @@ def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
 def verdict(record: RunRecord) -> tuple[str, str]:
     """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
     together = record.evaluations.get("together")
+    if together is None and any(party.is_elsewhere for party in record.parties):
+        return (f"How good the federated model is, {alone_name(record)} knows: only it sees held-out scores.", "")
     if together is None:
         return ("This run kept no evaluation of the federated model.", "Nothing is said here about how good it is.")
     name = headline_of(together)

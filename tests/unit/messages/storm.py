@@ -53,7 +53,7 @@ CORPUS = [
     HeldCheckpoints((5, 10, 15)),
     ResumeFrom(None),
     ResumeFrom(300),
-    Failed("bank", 3, "the loss is no longer a number"),
+    Failed("bank", 3, "the loss is no longer a number", True),
     CutWidth(32),
     CutActivations(torch.randn(3, 4, generator=torch.Generator().manual_seed(0))),
     EpochVerdict(True, False),
