@@ -217,6 +217,7 @@ def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> 
             assert time.monotonic() < limit
             time.sleep(0.01)
         first.send_signal(signal.SIGSTOP)  # so that it is alive for as long as the others try
+        time.sleep(0.5)  # its other threads stop a moment later
         try:
             before = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
             for more in ([], ["--overwrite"]):

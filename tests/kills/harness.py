@@ -88,8 +88,8 @@ class Homes:
         """Give a party's command."""
         command = [sys.executable, "-m", "colonnade", "run", "--yes", "--no-compare", *options]
         command += ["--home", str(self.folder / party), str(self.folder / "run.toml")]
-        log = (self.folder / f"{party}.log").open("ab")
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment())
+        with (self.folder / f"{party}.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment())
         self.processes[party] = process
         return process
 

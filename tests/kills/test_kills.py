@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.kills.harness import Homes, disturb
 
 PARTIES = {2: ("bank", "shop"), 3: ("bank", "shop", "telecom")}

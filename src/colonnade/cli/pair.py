@@ -212,8 +212,7 @@ def _by_file(asked: _Asked) -> None:
 
 
 def _read(asked: _Asked) -> bytes:
-    path = asked.file
-    assert path is not None  # noqa: S101  # the task is FILE
+    path = asked.file or Path()
     if path.is_dir():
         raise ConfigError(f"{path} is a folder. Give the certificate file your partner sent.")
     if not path.exists():

@@ -16,9 +16,17 @@ from typing import Any
 
 from cryptography import x509
 
-from colonnade.errors import ColonnadeError, HandshakeRefused, PeerLost
+from colonnade.errors import (
+    ColonnadeError,
+    ConfigError,
+    FrameRefused,
+    HandshakeRefused,
+    OutOfStep,
+    PeerFailed,
+    PeerLost,
+)
 from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.launch.home import HomeRenewals, load_identity, load_partners, paired
+from colonnade.launch.home import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Method, Party, Role, RunPlan, Session
 from colonnade.session.handshake import greet
@@ -67,13 +75,9 @@ def examine_home(folder: Path) -> Iterator[Finding]:
         yield Finding("home", False, str(error), "Make a home with 'colonnade init NAME', or name it with --home.")
         return
     yield Finding("home", True, f"{folder} belongs to '{home.name}'")
-    yield _permissions(folder / "key.pem")
-    try:
-        identity = load_identity(folder, home.name)
-    except ColonnadeError as error:
-        yield Finding("certificate", False, str(error), "Make a new key with 'colonnade pair --rotate'.")
-    else:
-        yield _dates("certificate", identity.certificate, "Renew it with 'colonnade pair --rotate'.")
+    key = _permissions(folder / "key.pem")
+    yield key
+    yield _certificate(home, has_key=key.passed)
     yield from _partners(home)
     yield _attempted("table", lambda: _table(home), "Correct [table] in party.toml.")
     free = shutil.disk_usage(folder).free
@@ -93,10 +97,15 @@ def examine_home(folder: Path) -> Iterator[Finding]:
 
 def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
     """Talk to a partner that gives the same command: both directions, version, clock, throughput, message size."""
-    home = read_party_home(folder)
-    identity, partners = load_identity(folder, home.name), load_partners(home, [peer])
-    endpoint = Endpoint(identity, partners, home.listen, renewals=HomeRenewals(folder))
-    endpoint.open()
+    try:
+        home = read_party_home(folder)
+        identity, partners = load_identity(folder, home.name), load_partners(home, [peer])
+        endpoint = Endpoint(identity, partners, home.listen, renewals=HomeRenewals(folder))
+        endpoint.open()
+    except ConfigError as error:
+        yield Finding("connection", False, str(error), "Mend this home first; 'colonnade doctor' alone looks at it.")
+        return
+    check = "connection"
     try:
         first, second = sorted([home.name, peer])
         dials = partners[peer].address is not None
@@ -110,16 +119,18 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
         if not both:
             yield Finding("other direction", True, "not tried: only one of the two can be dialled")
             return
+        check = "other direction"
         # The one that is dialled by rule dials now.
         with _line(home, endpoint, peer, dials=home.name == second) as session:
             greet(session)
             yield Finding("other direction", True, f"'{second}' can dial '{first}' too")
-    except HandshakeRefused as refused:
-        yield Finding("version", False, str(refused), "Install the same version at both.")
-    except PeerLost as lost:
+    except (FrameRefused, HandshakeRefused, OutOfStep) as refused:
+        fix = f"Install the same version at both; '{peer}' must give 'colonnade doctor', not 'colonnade run'."
+        yield Finding("version", False, str(refused), fix)
+    except (PeerFailed, PeerLost) as lost:
         trouble = endpoint.trouble.get(peer, "")
         yield Finding(
-            "connection",
+            check,
             False,
             f"{lost} {trouble}".strip(),
             f"Check that '{peer}' gives 'colonnade doctor --peer {home.name}' at the same moment, its address in "
@@ -154,6 +165,7 @@ def _line(home: PartyHome, endpoint: Endpoint, peer: str, *, dials: bool | None)
     link = endpoint.link(peer, dials=dials)
     try:
         if not link.wait_until_up(_PATIENCE_SECONDS):
+            link.check_present()
             raise PeerLost(f"'{peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
         yield Session(Party(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
     finally:
@@ -191,8 +203,24 @@ def _permissions(key: Path) -> Finding:
     return Finding("key", mode & 0o077 == 0, f"{key} has mode {mode:o}", fix)
 
 
+def _certificate(home: PartyHome, *, has_key: bool) -> Finding:
+    folder = home.folder
+    try:
+        # What is wrong with the key has been said; the certificate may be sound.
+        own = load_identity(folder, home.name).certificate if has_key else own_certificate(folder).certificate
+    except ColonnadeError as error:
+        return Finding(
+            "certificate", False, str(error), "Restore a backup; or make a new key with 'colonnade init' and pair again."
+        )
+    return _dates("certificate", own, "Renew it with 'colonnade pair --rotate'.")
+
+
 def _partners(home: PartyHome) -> Iterator[Finding]:
-    names = list(paired(home.folder))
+    try:
+        names = list(paired(home.folder))
+    except ColonnadeError as error:
+        yield Finding("partners", False, str(error), "Remove it with 'colonnade pair --remove NAME' and pair again.")
+        return
     if not names:
         yield Finding("partners", False, "none is paired", "Exchange certificates with 'colonnade pair'.")
     for name in names:

@@ -51,6 +51,8 @@ class RunFolder:
     def __init__(self, path: Path, agreed: bytes | None = None) -> None:
         """Name a folder; ``agreed`` is the run.toml to keep there."""
         self.path, self._agreed = path, agreed
+        self.lock = -1
+        """The file that keeps others out while the folder is held."""
 
     def party(self, name: str) -> PartyFolder:
         """Return a party's own run folder, where several lie side by side."""
@@ -66,7 +68,7 @@ class RunFolder:
         is refused for a setting, a table or a policy, or cannot be written, before its first checkpoint, leaves no
         trace, and the earlier one comes back. Only what belongs to a run is ever moved or deleted.
         """
-        with alone_in(self.path):
+        with alone_in(self.path) as self.lock:
             self._bring_back()
             self._check_place(overwrite)
             is_new = overwrite or not self._parts()
@@ -199,7 +201,10 @@ class RunFolder:
         raise RunFolderError(f"There is no run folder {self.path}. {hint}")
 
     def _check_place(self, overwrite: bool) -> None:
-        if any(one.name not in _HIDDEN for one in self.path.iterdir()) and not self._parts():
+        if (
+            any(one.name not in _HIDDEN and not _is_barely_begun(one) for one in self.path.iterdir())
+            and not self._parts()
+        ):
             raise RunFolderError(
                 f"{self.path} holds other things and no run, so nothing will be written or deleted there. "
                 "Choose another --folder."
@@ -254,3 +259,9 @@ class RunFolder:
     def _delete_parts(self) -> None:
         for part in self._parts():
             shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+
+
+def _is_barely_begun(path: Path) -> bool:
+    """Tell whether this is all that a party wrote before it was killed: the first file, or a folder with it alone."""
+    first = {"table.json", "table.json.part", "plan.json.part"}
+    return path.name in first or (path.is_dir() and {one.name for one in path.iterdir()} <= first)

@@ -71,8 +71,8 @@ def _wait_for_all(seat: Seat, links: Mapping[str, GrpcLink], endpoint: Endpoint,
     keeps_result = seat.folder is not None and seat.folder.keeps_result
     since = time.monotonic()
     while absent := [link for link in links.values() if not link.is_up]:
-        if any(link.is_over for link in links.values()):
-            raise PeerLost("A partner left before all were there.")
+        for link in links.values():
+            link.check_present()
         if keeps_result and time.monotonic() - since > _FAREWELL_SECONDS:
             return False
         watcher.connecting(links, endpoint.trouble)

@@ -91,9 +91,10 @@ class _Workers:
         say: Say,
     ) -> None:
         identities = {party: make_identity(party) for party in plan.parties}
-        self._observer, self._say = observer, say
+        self._observer, self._say, self._lock = observer, say, folder.lock
         self._reports: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._readers: list[threading.Thread] = []
         self._tasks = {
             party: {
                 "party": party,
@@ -117,10 +118,14 @@ class _Workers:
                 [sys.executable, "-m", "colonnade.launch.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # The folder stays held for as long as any of them writes there, even if this process is killed.
+                pass_fds=(self._lock,),
                 # A terminal's Ctrl-C goes to this process only, which then lets the others end in order.
                 start_new_session=True,
             )
-            threading.Thread(target=self._listen, args=(party, process.stdout), daemon=True).start()
+            reader = threading.Thread(target=self._listen, args=(party, process.stdout), daemon=True)
+            reader.start()
+            self._readers.append(reader)
             self._write(party, task)
         ports: dict[str, int] = {}
         while len(ports) < len(self._tasks):
@@ -160,6 +165,8 @@ class _Workers:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        for reader in self._readers:
+            reader.join()  # it ends with the process, and closes what it read
 
     def _next(self) -> tuple[str, dict[str, Any]]:
         """Return the next report of the beginning, where every error ends the run."""
@@ -196,8 +203,9 @@ class _Workers:
             pass  # it has ended; its reports say why
 
     def _listen(self, party: str, stdout: IO[bytes]) -> None:
-        for line in stdout:
-            self._reports.put((party, json.loads(line)))
+        with stdout:
+            for line in stdout:
+                self._reports.put((party, json.loads(line)))
         self._reports.put((party, None))
 
 

@@ -17,17 +17,18 @@ LOCK_FILE = ".lock"
 
 
 @contextmanager
-def alone_in(folder: Path) -> Iterator[None]:
+def alone_in(folder: Path) -> Iterator[int]:
     """Hold a run folder, made if need be, until the block ends; refuse it while another process holds it.
 
-    The lock goes with the process, even a killed one. A folder that is empty in the end is removed.
+    The lock goes with the process, even a killed one, and with its children if they are given the file that is
+    yielded. A folder that is empty in the end is removed.
     """
     if folder.exists() and not folder.is_dir():
         raise RunFolderError(f"{folder} is a file, so no run can be kept there. Choose another --folder.")
     existed = folder.exists()
     file = _lock(folder)
     try:
-        yield
+        yield file
     finally:
         # Whoever comes next may be in as soon as the file is gone, so the folder may not be empty any more.
         with contextlib.suppress(OSError):

@@ -171,6 +171,8 @@ def ks_figure(evaluation: Evaluation) -> Html | None:
     if not curve:
         return None
     at = curve["widest"]
+    # The curve is drawn by groups of rows; the number itself is exact.
+    widest = evaluation.metrics["ks"]
     cut, low, high = (curve[name][at] for name in ("threshold", "cumulative_positive", "cumulative_negative"))
 
     def draw(axes: Any) -> None:
@@ -178,13 +180,13 @@ def ks_figure(evaluation: Evaluation) -> Html | None:
         for name, colour, dashes in (("negative", "#71777f", (0, (5, 2))), ("positive", "#1c5d99", "-")):
             shares = [0.0, *curve[f"cumulative_{name}"], 1.0]
             axes.step(scores, shares, where="post", label=f"{name} rows", color=colour, linestyle=dashes, linewidth=1.9)
-        axes.plot([cut, cut], [low, high], color="#d0741c", linewidth=2.2, label=f"widest gap ({abs(high - low):.3f})")
+        axes.plot([cut, cut], [low, high], color="#d0741c", linewidth=2.2, label=f"widest gap ({widest:.3f})")
         _unit_axes(axes, "predicted probability", "share of rows at or below")
         # Above the axes: inside, it would cover a curve wherever the gap happens to lie.
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2, handlelength=1.6)
 
     text = (
-        f"How far the federated model's scores pull the two classes apart: KS {abs(high - low):.3f}, "
+        f"How far the federated model's scores pull the two classes apart: KS {widest:.3f}, "
         f"at a probability of {cut:.2f}."
     )
     return _figure("ks", "Separation of the classes", text, draw)

@@ -117,6 +117,10 @@ def _last_goodbye(channel: Channel) -> Goodbye | None:
         return channel.receive(Goodbye)
     except PeerLost:
         return None
+    except PeerFailed as failed:
+        if not failed.returns:
+            raise
+        return None
 
 
 def say_failed(session: Session, error: BaseException) -> None:

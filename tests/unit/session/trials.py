@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from colonnade import PartyTable, SplitNN
-from colonnade.launch.simulation import simulate
 from colonnade.launch.run import Run
+from colonnade.launch.simulation import simulate
 from colonnade.session import Evaluate, Progress
 
 ROWS = 48

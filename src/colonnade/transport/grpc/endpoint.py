@@ -199,7 +199,7 @@ class Endpoint:
         try:
             link.incoming(stream, chunks)
         except FrameRefused as refused:
-            link.lose(str(refused))
+            link.lose(str(refused), FrameRefused)
         except MemoryError:
             link.lose(f"'{link.party}' has not enough memory for what '{link.peer}' sends.")
         except grpc.RpcError as error:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from colonnade.errors import FrameRefused, PeerLost
+from colonnade.errors import FrameRefused, PeerLost, ProtocolError
 from colonnade.messages import Part
 from colonnade.transport.grpc.chunks import ACK, BYE, DATA, NOBODY, PING, Opening, ack, opening, ping, read
 from colonnade.transport.grpc.inbox import Inbox
@@ -43,6 +43,7 @@ class GrpcLink:
         self._went_out = threading.Condition(lock)  # for the role that sends or closes
         self._became_idle = threading.Condition(lock)  # for who dials
         self._lost: str | None = None
+        self._loss: type[ProtocolError] = PeerLost
         self._stream = 0
         self._heard = self._was_heard = time.monotonic()  # when we heard the peer, and when it heard us
         self._was_up = False
@@ -58,13 +59,13 @@ class GrpcLink:
     def send(self, parts: Sequence[Part]) -> None:
         """Hand over one frame, and wait while more is under way than the window allows."""
         with self._went_out:
-            self._check_present()
+            self.check_present()
             is_borrowed = self._outbox.add(parts)
             self._to_say.notify()
             try:
                 while self._outbox.is_full:
                     self._wait(self._went_out)
-                    self._check_present()
+                    self.check_present()
             finally:
                 if is_borrowed:
                     self._outbox.keep()
@@ -74,7 +75,7 @@ class GrpcLink:
         while True:
             with self._arrived:
                 while not (self._inbox.frames and self._inbox.frames[0].has_news):
-                    self._check_present()
+                    self.check_present()
                     self._wait(self._arrived)
                 arrival = self._inbox.frames[0]
                 is_whole = arrival.is_whole
@@ -99,11 +100,14 @@ class GrpcLink:
                 self._went_out.wait(0.1)
             self.lose(f"'{self.party}' closed the line.")
 
-    def lose(self, reason: str) -> None:
-        """End the link; whoever waits on it learns why."""
+    def lose(self, reason: str, error: type[ProtocolError] = PeerLost) -> None:
+        """End the link; whoever waits on it learns why.
+
+        A peer that is lost may come back. One whose bytes were refused would only be refused again: `FrameRefused`.
+        """
         with self._to_say:
             if self._lost is None:
-                self._lost = reason
+                self._lost, self._loss = reason, error
                 self._outbox.clear()
             self._wake_all()
 
@@ -121,6 +125,13 @@ class GrpcLink:
     def is_over(self) -> bool:
         """Tell whether the link has ended."""
         return self._lost is not None
+
+    def check_present(self) -> None:
+        """Raise what ended the link, if it has ended."""
+        if self._heard_bye:
+            raise PeerLost(f"'{self.peer}' left the run while '{self.party}' still needed it.")
+        if self._lost is not None:
+            raise self._loss(self._lost)
 
     def wait_until_up(self, seconds: float) -> bool:
         """Wait for the peer's first sign of life."""
@@ -237,12 +248,15 @@ class GrpcLink:
             self.lose(f"'{self.peer}' was restarted.")
             return
         if facts.known_peer not in (NOBODY, self._incarnation):
-            # The peer still speaks to who we were before a restart; it will notice and come back anew.
-            self._stream += 1
-            self._to_say.notify_all()
+            # The peer still speaks to who we were before a restart. Our own opening tells it so, and it ends the
+            # stream; ended by us, the stream could take our opening with it, unread.
             return
-        if not self._outbox.first_number <= facts.expected <= self._outbox.next_number:
-            self.lose(f"'{self.peer}' claims to have chunks that were never sent.")
+        if facts.expected > self._outbox.next_number:
+            self.lose(f"'{self.peer}' claims to have chunks that were never sent.", FrameRefused)
+            return
+        if facts.expected < self._outbox.first_number:
+            # Perhaps an opening that was overtaken by a later stream, so it may come back.
+            self.lose(f"'{self.peer}' asks again for chunks that it has acknowledged.")
             return
         self._peer_incarnation = facts.incarnation
         self._was_up = self._is_open = True
@@ -264,7 +278,7 @@ class GrpcLink:
 
     def _acknowledge(self, expected: int, now: float) -> None:
         if expected > self._outbox.next_number:
-            self.lose(f"'{self.peer}' acknowledges chunks that were never sent.")
+            self.lose(f"'{self.peer}' acknowledges chunks that were never sent.", FrameRefused)
             return
         self._outbox.acknowledge(expected, now)
         self._to_say.notify()
@@ -278,9 +292,3 @@ class GrpcLink:
     def _wake_all(self) -> None:
         for bell in (self._to_say, self._arrived, self._went_out, self._became_idle):
             bell.notify_all()
-
-    def _check_present(self) -> None:
-        if self._heard_bye:
-            raise PeerLost(f"'{self.peer}' left the run while '{self.party}' still needed it.")
-        if self._lost is not None:
-            raise PeerLost(self._lost)

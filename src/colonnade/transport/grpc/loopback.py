@@ -12,6 +12,8 @@ from colonnade.transport.link import Tap
 
 __all__ = ["LoopbackNetwork", "TappedLink"]
 
+_UP_SECONDS = 5.0
+
 
 class LoopbackNetwork:
     """Connect named parties of one process through their own doors; a `Network`."""
@@ -20,6 +22,7 @@ class LoopbackNetwork:
         names = list(parties)
         identities = {name: make_identity(name) for name in names}
         self._tap = tap
+        self._left: set[str] = set()
         self._endpoints: dict[str, Endpoint] = {}
         self._links: dict[str, list[GrpcLink]] = {name: [] for name in names}
         # The first by name dials, so doors open from the last to the first and each knows where the later ones are.
@@ -38,15 +41,26 @@ class LoopbackNetwork:
 
     def leave(self, party: str) -> None:
         """Let what was sent arrive, say goodbye and close the party's door."""
+        self._left.add(party)
         for link in self._links[party]:
+            # Who stops at once may be faster than the line, and its last words must still arrive.
+            if link.peer not in self._left:
+                link.wait_until_up(_UP_SECONDS)
             link.close()
         self._endpoints[party].close()
+        self._tell_who_never_met(party)
 
     def stop(self, reason: str) -> None:
         """End the run for everyone."""
         for links in self._links.values():
             for link in links:
                 link.lose(reason)
+
+    def _tell_who_never_met(self, party: str) -> None:
+        for links in self._links.values():
+            for link in links:
+                if link.peer == party and not link.is_up:
+                    link.lose(f"'{party}' left the run before '{link.party}' could reach it.")
 
     def _address(self, peer: str) -> str | None:
         return f"127.0.0.1:{self._endpoints[peer].port}" if peer in self._endpoints else None

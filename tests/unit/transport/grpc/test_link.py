@@ -459,20 +459,22 @@ def test_an_announcement_alone_costs_no_memory() -> None:
 def test_a_peer_that_has_what_was_never_sent_ends_the_link(claim: int) -> None:
     link = GrpcLink("a", "b")
     open_by_hand(link, chunks.ack(claim))
-    with pytest.raises(PeerLost, match="never sent"):
+    with pytest.raises(FrameRefused, match="never sent"):
         link.receive()
     link = GrpcLink("a", "b")
     open_by_hand(link, expected=claim)
-    with pytest.raises(PeerLost, match="never sent"):
+    with pytest.raises(FrameRefused, match="never sent"):
         link.send([b"x"])
 
 
 def test_a_peer_that_forgot_what_it_acknowledged_ends_the_link() -> None:
     link = GrpcLink("a", "b")
     link.send([b"x"])
-    open_by_hand(link, chunks.ack(1))
+    speech = link.outgoing(open_by_hand(link))
+    assert [next(speech)[0], next(speech)[0]] == [chunks.OPEN, chunks.DATA]
+    link.incoming(link._stream, iter([chunks.ack(1)]))
     open_by_hand(link, expected=0)
-    with pytest.raises(PeerLost):
+    with pytest.raises(PeerLost, match="asks again for chunks"):
         link.receive()
 
 
@@ -504,7 +506,11 @@ def test_a_restarted_peer_ends_the_link(wire: Wire) -> None:
 
 def test_a_stream_for_an_earlier_incarnation_delivers_nothing() -> None:
     link = GrpcLink("a", "b")
-    open_by_hand(link, chunks.data(0, 3, b"old"), known=b"x" * 16)
+    open_by_hand(link, chunks.ping(0.0), known=b"x" * 16)
+    assert not link.is_up
+    assert not link.is_over, "the peer will hear from our opening that we are new"
+    with pytest.raises(FrameRefused, match="before it opened"):
+        open_by_hand(link, chunks.data(0, 3, b"old"), known=b"x" * 16)
     assert not link.is_up
     assert not frames_in(link)
     open_by_hand(link, chunks.data(0, 3, b"new"))
