@@ -210,7 +210,10 @@ def _certificate(home: PartyHome, *, has_key: bool) -> Finding:
         own = load_identity(folder, home.name).certificate if has_key else own_certificate(folder).certificate
     except ColonnadeError as error:
         return Finding(
-            "certificate", False, str(error), "Restore a backup; or make a new key with 'colonnade init' and pair again."
+            "certificate",
+            False,
+            str(error),
+            "Restore a backup; or make a new key with 'colonnade init' and pair again.",
         )
     return _dates("certificate", own, "Renew it with 'colonnade pair --rotate'.")
 

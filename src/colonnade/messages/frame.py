@@ -96,8 +96,13 @@ def seal(
     return header, [front + hashlib.sha256(front).digest(), *parts]
 
 
-def open_frame(frame: bytes | bytearray | memoryview, limits: Limits = LIMITS) -> tuple[Header, memoryview]:
-    """Check a received frame and return its header and body; raise FrameRefused for any damage."""
+def open_frame(
+    frame: bytes | bytearray | memoryview, limits: Limits = LIMITS, *, body_digest: bytes | None = None
+) -> tuple[Header, memoryview]:
+    """Check a received frame and return its header and body; raise FrameRefused for any damage.
+
+    ``body_digest`` is the body's SHA-256 where it was computed while the frame arrived.
+    """
     view = memoryview(frame)
     if not HEADER_BYTES <= len(view) <= limits.frame_bytes:
         raise FrameRefused(f"A frame of {len(view)} bytes arrived, outside the limits; it was refused.")
@@ -115,6 +120,6 @@ def open_frame(frame: bytes | bytearray | memoryview, limits: Limits = LIMITS) -
     body = view[HEADER_BYTES:]
     if len(body) != body_bytes:
         raise FrameRefused(f"A frame promises {body_bytes} bytes and brings {len(body)}; it was refused.")
-    if hashlib.sha256(body).digest() != payload:
+    if (body_digest or hashlib.sha256(body).digest()) != payload:
         raise FrameRefused("A frame's body does not match its digest; it was damaged on the way and refused.")
     return Header(context, sequence, step, schema, body_bytes, payload), body

@@ -121,7 +121,10 @@ class Channel:
         return self._sent_digest.digest(), self._received_digest.digest()
 
     def _take(self, expected: Declaration) -> tuple[Declaration, object]:
-        header, body = open_frame(self._link.receive())
+        # Made while the bytes arrive: afterwards the line would be idle meanwhile.
+        digest = hashlib.sha256()
+        frame = self._link.receive(digest)
+        header, body = open_frame(frame, body_digest=digest.digest())
         where = f"{self.role} '{self.party}' at step {self._step()}"
         context, due = self._incoming, self._received_count
         if self.connections and due == 0 and header.schema == _FAILED and header.context == _GREETING:

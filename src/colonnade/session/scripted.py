@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from colonnade.errors import PeerLost
-from colonnade.messages import Part, declaration_of, open_frame, seal
+from colonnade.messages import HEADER_BYTES, Part, declaration_of, open_frame, seal
+from colonnade.transport import Digest
 
 __all__ = ["ScriptedLink"]
 
@@ -33,8 +34,11 @@ class ScriptedLink:
         self.sent.append(b"".join(parts))
         open_frame(self.sent[-1])
 
-    def receive(self) -> bytearray:
+    def receive(self, digest: Digest | None = None) -> bytearray:
         """Return the next scripted frame; when there are none left, the peer is gone."""
         if not self._frames:
             raise PeerLost("The scripted peer has nothing more to say.")
-        return bytearray(self._frames.popleft())
+        frame = bytearray(self._frames.popleft())
+        if digest is not None:
+            digest.update(memoryview(frame)[HEADER_BYTES:])
+        return frame

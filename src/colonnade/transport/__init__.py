@@ -1,6 +1,6 @@
 """Move bytes between parties. Knows no method, no message, no run."""
 
-from colonnade.transport.link import Link, Network, Tap
+from colonnade.transport.link import Digest, Link, Network, Tap
 from colonnade.transport.memory import MemoryHub
 
-__all__ = ["Link", "MemoryHub", "Network", "Tap"]
+__all__ = ["Digest", "Link", "MemoryHub", "Network", "Tap"]

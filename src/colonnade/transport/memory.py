@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from colonnade.errors import Deadlock, PeerLost
-from colonnade.messages import Part
-from colonnade.transport.link import Tap
+from colonnade.messages import HEADER_BYTES, Part
+from colonnade.transport.link import Digest, Tap
 
 __all__ = ["MemoryHub", "MemoryLink"]
 
@@ -113,9 +113,11 @@ class MemoryLink:
         """Copy one frame to the peer."""
         self._hub.deliver(self._party, self._peer, bytearray().join(parts))
 
-    def receive(self) -> bytearray:
+    def receive(self, digest: Digest | None = None) -> bytearray:
         """Wait for the peer's next frame."""
         frame = self._hub.collect(self._party, self._peer)
+        if digest is not None:
+            digest.update(memoryview(frame)[HEADER_BYTES:])
         if self._hub.tap is not None:
             self._hub.tap(self._peer, self._party, bytes(frame))
         return frame

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from colonnade.errors import ConfigError, FrameRefused, PeerLost
 from colonnade.transport.grpc.certificates import Identity, check_certificate, fingerprint, server_name
 from colonnade.transport.grpc.link import GrpcLink
+from colonnade.transport.grpc.succession import successor_in
 from colonnade.transport.grpc.tls import grpc
 
 __all__ = ["Endpoint", "Partner", "Renewals"]
@@ -24,13 +25,20 @@ _RETRY_SECONDS = 0.2
 _CALLS_PER_PARTNER = 16
 # How long who should not dial waits for who should.
 _SECOND_SECONDS = 3.0
+# The first that fits counts.
 _REASONS = {
     "Connection refused": "nothing listens there yet",
     "address lookup failed": "its host name is unknown",
+    "certificate has expired": "its certificate has expired",
+    "certificate is not yet valid": "its certificate is not valid yet; check the clocks",
     "CERTIFICATE_VERIFY_FAILED": "it shows another certificate than the one that is paired",
+    "WRONG_VERSION_NUMBER": "what answers there does not speak TLS",
     "Tls handshake failed": "it does not speak TLS 1.3 as colonnade does",
     "Ssl handshake failed": "it does not speak TLS 1.3 as colonnade does",
     "Socket closed": "it refuses our certificate, or closed the connection",
+    "Connection reset": "it refuses our certificate, or closed the connection",
+    "Broken pipe": "it refuses our certificate, or closed the connection",
+    "Endpoint closing": "it takes the call but says nothing",
     "timed out": "it does not answer; a firewall may be in the way",
     "Network is unreachable": "its network is unreachable",
     "No route to host": "there is no route to it",
@@ -40,9 +48,9 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", 2**20),
     ("grpc.so_reuseport", 0),
     ("grpc.enable_retries", 0),
-    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 5000),  # also the time a handshake may take; a slow line needs it
-    ("grpc.max_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 300),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.use_local_subchannel_pool", 1),
@@ -97,9 +105,6 @@ class Endpoint:
             check_certificate(partner.certificate, partner.name)
         self._identity, self._partners, self._listen = identity, dict(partners), listen
         self._renewals = renewals
-        self._by_fingerprint = {
-            fingerprint(pem): name for name, partner in partners.items() for pem in _certificates_of(partner)
-        }
         self._links: dict[str, GrpcLink] = {}
         self._lock = threading.Condition()
         self._server: grpc.Server | None = None
@@ -112,10 +117,9 @@ class Endpoint:
         """Begin to listen, if this party listens at all."""
         if self._listen is None:
             return
-        credentials = grpc.ssl_server_credentials(
-            [(self._identity.key, self._identity.certificate)],
-            root_certificates=b"".join(pem for one in self._partners.values() for pem in _certificates_of(one)),
-            require_client_auth=True,
+        # Asked at every handshake, for a partner may renew its certificate while we listen.
+        credentials = grpc.dynamic_ssl_server_credentials(
+            self._trusted(), self._trusted, require_client_authentication=True
         )
         # Few calls at once are enough, and a partner's broken programme cannot fill this process with threads.
         self._server = grpc.server(
@@ -167,20 +171,29 @@ class Endpoint:
             # A call to a dead peer cannot end before the system gives up its connection, which it does without us.
             self._server.stop(grace=_RETRY_SECONDS).wait(2 * _RETRY_SECONDS)
 
-    def _dial(self, partner: Partner, link: GrpcLink, after_seconds: float) -> None:
+    def _trusted(self) -> Any:
+        return grpc.ssl_server_certificate_configuration(
+            [(self._identity.key, self._identity.certificate)],
+            root_certificates=b"".join(pem for one in self._partners.values() for pem in _certificates_of(one)),
+        )
+
+    def _channel_to(self, partner: Partner) -> grpc.Channel:
         credentials = grpc.ssl_channel_credentials(
             root_certificates=b"".join(_certificates_of(partner)),
             private_key=self._identity.key,
             certificate_chain=self._identity.certificate,
         )
         options = [*_OPTIONS, ("grpc.ssl_target_name_override", server_name(partner.name))]
-        with grpc.secure_channel(str(partner.address), credentials, options=options) as channel:
+        return grpc.secure_channel(str(partner.address), credentials, options=options)
+
+    def _dial(self, partner: Partner, link: GrpcLink, after_seconds: float) -> None:
+        with self._channel_to(partner) as channel:
             exchange = channel.stream_stream(f"/{_SERVICE}/{_EXCHANGE}")
             is_renewed = self._renewals is None
             while not link.is_over and not self._is_closed:
                 if not link.wait_until_idle(after_seconds):
                     continue
-                is_renewed = is_renewed or self._renew(partner.name, channel)
+                is_renewed = is_renewed or self._renew(partner, channel)
                 stream = link.begin_stream()
                 calls: list[Any] = []
                 calls.append(exchange(self._speak(link, stream, calls)))
@@ -224,9 +237,9 @@ class Endpoint:
         reader.start()
         yield from link.outgoing(stream)
 
-    def _renew(self, peer: str, channel: grpc.Channel) -> bool:
+    def _renew(self, partner: Partner, channel: grpc.Channel) -> bool:
         """Exchange news of next certificates with a partner we dial; tell whether that got through."""
-        renewals = self._renewals
+        renewals, peer = self._renewals, partner.name
         if renewals is None:
             return True
         ask = channel.unary_unary(f"/{_SERVICE}/{_RENEW}")
@@ -234,12 +247,40 @@ class Endpoint:
             reply = bytes(ask(b"\0" + renewals.own(), timeout=_RENEWAL_SECONDS))
             if reply[:1] == b"\1":
                 renewals.delivered(peer)
-            if 1 < len(reply) <= _LARGEST_RENEWAL and renewals.accept(peer, reply[1:]):
+            if self._accept(peer, reply[1:]):
                 ask(b"\1", timeout=_RENEWAL_SECONDS)
         except grpc.RpcError as error:
             self.trouble[peer] = _reason(error)
             return False
+        if partner.previous is not None:
+            self._look_for_newest(partner)
         return True
+
+    def _look_for_newest(self, partner: Partner) -> None:
+        """Call once more, trusting the newest certificate only: a client is not told which one the server showed."""
+        with self._channel_to(replace(partner, previous=None)) as channel:
+            try:
+                channel.unary_unary(f"/{_SERVICE}/{_RENEW}")(b"\0", timeout=_RENEWAL_SECONDS)
+            except grpc.RpcError:
+                return
+        self._note_seen(partner.name)
+
+    def _accept(self, peer: str, statement: bytes) -> bool:
+        """Trust a partner's next certificate beside its present one, if the present key vouches for it."""
+        if self._renewals is None or not 0 < len(statement) < _LARGEST_RENEWAL:
+            return False
+        if not self._renewals.accept(peer, statement):
+            return False
+        new, partner = successor_in(statement)[1], self._partners[peer]
+        if fingerprint(new) != fingerprint(partner.certificate):
+            self._partners[peer] = replace(partner, certificate=new, previous=partner.certificate)
+        return True
+
+    def _note_seen(self, peer: str) -> None:
+        """Trust a partner's previous certificate no more."""
+        self._partners[peer] = replace(self._partners[peer], previous=None)
+        if self._renewals is not None:
+            self._renewals.seen(peer)
 
     def _answer_renewal(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         peer = self._name_of_caller(context)
@@ -250,20 +291,22 @@ class Endpoint:
             return b"\0"
         if request[:1] == b"\1":
             renewals.delivered(peer)
-        has_news = 1 < len(request) <= _LARGEST_RENEWAL
-        return (b"\1" if has_news and renewals.accept(peer, request[1:]) else b"\0") + renewals.own()
+        return (b"\1" if self._accept(peer, request[1:]) else b"\0") + renewals.own()
 
     def _name_of_caller(self, context: grpc.ServicerContext) -> str | None:
         """Return the partner whose pinned certificate the caller proved to own; nothing else counts."""
         found = context.auth_context().get("x509_pem_cert", [])
-        if len(found) != 1 or fingerprint(found[0]) not in self._by_fingerprint:
+        if len(found) != 1:
             return None
-        peer = self._by_fingerprint[fingerprint(found[0])]
-        partner = self._partners[peer]
-        is_newest = fingerprint(found[0]) == fingerprint(partner.certificate)
-        if is_newest and partner.previous is not None and self._renewals is not None:
-            self._renewals.seen(peer)
-        return peer
+        shown = fingerprint(found[0])
+        for partner in self._partners.values():
+            if shown == fingerprint(partner.certificate):
+                if partner.previous is not None:
+                    self._note_seen(partner.name)
+                return partner.name
+            if partner.previous is not None and shown == fingerprint(partner.previous):
+                return partner.name
+        return None
 
     def _current_link(self, peer: str) -> GrpcLink | None:
         with self._lock:

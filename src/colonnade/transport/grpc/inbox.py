@@ -11,9 +11,10 @@ from collections import deque
 import numpy as np
 
 from colonnade.errors import FrameRefused
-from colonnade.messages import LIMITS
+from colonnade.messages import HEADER_BYTES, LIMITS
 from colonnade.transport.grpc.pace import SMALLEST_CHUNK, WINDOW_BYTES
 from colonnade.transport.grpc.rooms import Rooms
+from colonnade.transport.link import Digest
 
 __all__ = ["Arrival", "Inbox"]
 
@@ -53,17 +54,22 @@ class Arrival:
         self.contents.append(content)
         self.missing -= len(content)
 
-    def assemble(self) -> bytearray | memoryview:
-        """Put together what has come; this is the frame, if it is whole."""
+    def assemble(self, digest: Digest | None = None) -> bytearray | memoryview:
+        """Put together what has come, and digest what belongs to the body; this is the frame, if it is whole."""
         if self._room is None:
             if self.is_whole and len(self.contents) == 1:
-                return bytearray(self.contents.popleft())
+                frame = bytearray(self.contents.popleft())
+                if digest is not None:
+                    digest.update(memoryview(frame)[HEADER_BYTES:])
+                return frame
             self._room = self._rooms.room_for(self.total)
         target = np.frombuffer(self._room, np.uint8)
         while self.contents:
             content = self.contents.popleft()
             # By numpy, which lets other threads run while it copies.
             target[self._filled : self._filled + len(content)] = np.frombuffer(content, np.uint8)
+            if digest is not None:
+                digest.update(content[max(0, HEADER_BYTES - self._filled) :])
             self._filled += len(content)
         return self._room
 

@@ -21,6 +21,7 @@ from colonnade.messages import Part
 from colonnade.transport.grpc.chunks import ACK, BYE, DATA, NOBODY, PING, Opening, ack, opening, ping, read
 from colonnade.transport.grpc.inbox import Inbox
 from colonnade.transport.grpc.outbox import Outbox
+from colonnade.transport.link import Digest
 
 __all__ = ["DEAD_SECONDS", "GrpcLink"]
 
@@ -70,7 +71,7 @@ class GrpcLink:
                 if is_borrowed:
                     self._outbox.keep()
 
-    def receive(self) -> bytearray | memoryview:
+    def receive(self, digest: Digest | None = None) -> bytearray | memoryview:
         """Wait for the next whole frame, and put it together as it arrives."""
         while True:
             with self._arrived:
@@ -81,7 +82,7 @@ class GrpcLink:
                 is_whole = arrival.is_whole
                 if is_whole:
                     self._pop()
-            frame = arrival.assemble()
+            frame = arrival.assemble(digest)
             if is_whole:
                 return frame
 

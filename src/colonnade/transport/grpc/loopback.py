@@ -8,7 +8,7 @@ from colonnade.messages import Part
 from colonnade.transport.grpc.certificates import make_identity
 from colonnade.transport.grpc.endpoint import Endpoint, Partner
 from colonnade.transport.grpc.link import GrpcLink
-from colonnade.transport.link import Tap
+from colonnade.transport.link import Digest, Tap
 
 __all__ = ["LoopbackNetwork", "TappedLink"]
 
@@ -76,9 +76,9 @@ class TappedLink:
         """Send one frame."""
         self._link.send(parts)
 
-    def receive(self) -> bytearray | memoryview:
+    def receive(self, digest: Digest | None = None) -> bytearray | memoryview:
         """Wait for the next frame."""
-        frame = self._link.receive()
+        frame = self._link.receive(digest)
         if self._tap is not None:
             self._tap(self._link.peer, self._link.party, bytes(frame))
         return frame
