@@ -28,6 +28,7 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.transport
+	$(BIN)/python -m benchmarks.restart
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .

@@ -3,6 +3,9 @@
 Two processes on loopback. The peer sends a 256 MiB array as 1 MiB chunks over a bare bidirectional stream, then the
 same array as one declared message through a channel with its ledger on disk; then 1 KiB messages back and forth, both
 ways. The two are interleaved. Memory is what sending 1 GiB adds to the sender's peak beyond the array itself.
+
+Last, the split network of `benchmarks.overhead` as a user gives it: `colonnade run --local`, a process for each party
+over mutual TLS, against `colonnade run --simulate`, all in one process. Both are whole commands, from start to report.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.form import Findings, main, say
+from benchmarks.overhead import BATCH, CUT, HIDDEN, make_frames
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, message
 from colonnade.session import Channel, Policy
@@ -136,7 +140,52 @@ def measure(arguments: argparse.Namespace) -> Findings:
         serve(Path(arguments.serve))
         sys.exit(0)
     with tempfile.TemporaryDirectory() as name:
-        return _measure(Path(name), arguments)
+        findings = _measure(Path(name), arguments)
+        _compare_launches(Path(name) / "launches", arguments, findings)
+    return findings
+
+
+_RUN = f"""\
+[run]
+name = "bench"
+method = "splitnn"
+roles = {{ label_holder = "bank", feature_holder = "shop" }}
+seed = 1
+
+[config]
+hidden = [{HIDDEN}]
+cut_width = {CUT}
+batch_size = {BATCH}
+epochs = 3
+patience = 0
+"""
+
+
+def _compare_launches(folder: Path, arguments: argparse.Namespace, findings: Findings) -> None:
+    for party, frame in zip(("bank", "shop"), make_frames(arguments.rows), strict=True):
+        (folder / party).mkdir(parents=True)
+        frame.to_parquet(folder / party / "table.parquet")
+        label = 'label = "y"\n' if party == "bank" else ""
+        table = f'[table]\nsource = "table.parquet"\nid = "id"\n{label}'
+        (folder / party / "party.toml").write_text(f'[party]\nname = "{party}"\n\n{table}')
+    (folder / "run.toml").write_text(_RUN)
+    seconds: dict[str, list[float]] = {"simulate": [], "local": []}
+    auc: dict[str, float] = {}
+    for _ in range(arguments.launches):
+        for launch, times in seconds.items():
+            command = [sys.executable, "-m", "colonnade", "run", f"--{launch}", str(folder / "run.toml")]
+            started = time.perf_counter()
+            done = subprocess.run(
+                [*command, "--no-compare", "--json", "--quiet", "--overwrite"], check=True, capture_output=True
+            )
+            times.append(time.perf_counter() - started)
+            auc[launch] = json.loads(done.stdout)["metrics"]["together"]["auc"]
+        say("launches: " + ", ".join(f"{launch} {times[-1]:.1f} s" for launch, times in seconds.items()))
+    for launch, times in seconds.items():
+        findings.figures[f"{launch}_seconds"] = statistics.median(times)
+        findings.figures[f"{launch}_auc"] = auc[launch]
+    ratios = [local / simulated for local, simulated in zip(seconds["local"], seconds["simulate"], strict=True)]
+    findings.bar("local_time_of_simulate", statistics.median(ratios), at_most=2.0)
 
 
 def _measure(folder: Path, arguments: argparse.Namespace) -> Findings:
@@ -206,6 +255,8 @@ def _measure(folder: Path, arguments: argparse.Namespace) -> Findings:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mebibytes", type=int, default=256)
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the run that is launched both ways")
+    parser.add_argument("--launches", type=int, default=3)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
 
 

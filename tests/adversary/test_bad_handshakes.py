@@ -257,8 +257,8 @@ def test_a_caller_that_tls_let_in_but_nobody_pinned_gets_no_message(
     method: str, doors: list[Endpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second lock: even if TLS accepted a certificate, only a pinned fingerprint has a name here."""
-    endpoint = Endpoint(B, {"a": Partner("a", A.certificate)}, "127.0.0.1:0")
-    endpoint._by_fingerprint.clear()
+    endpoint = Endpoint(B, {"a": Partner("a", make_identity("a").certificate)}, "127.0.0.1:0")
+    monkeypatch.setattr(endpoint, "_trusted", Endpoint(B, {"a": Partner("a", A.certificate)})._trusted)
     endpoint.open()
     doors.append(endpoint)
     link = endpoint.link("a")

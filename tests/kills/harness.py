@@ -172,10 +172,15 @@ def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) 
             restarted.append((party, time.time()))
             homes.start(party)
     homes.wait()
-    return [Restart(party, _first_new_step(homes, party, moment)) for party, moment in restarted]
+    found = []
+    for place, (party, moment) in enumerate(restarted):
+        # One that was killed again before it got anywhere says nothing.
+        until = min((later for other, later in restarted[place + 1 :] if other == party), default=float("inf"))
+        found.append(Restart(party, _first_new_step(homes, party, moment, until)))
+    return found
 
 
-def _first_new_step(homes: Homes, party: str, moment: float) -> float | None:
+def _first_new_step(homes: Homes, party: str, moment: float, until: float) -> float | None:
     """Return the seconds from a start to the first message of a step the party had not made before it."""
     reached = 0
     for entry in Ledger.read(homes.run_folder(party).ledger).entries:
@@ -184,7 +189,7 @@ def _first_new_step(homes: Homes, party: str, moment: float) -> float | None:
         if when < moment:
             reached = max(reached, step)
         elif step > reached:
-            return when - moment
+            return when - moment if when < until else None
     return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.metrics.counting import area_under_roc, confusion_counts, f1_by_class, log_loss
 from colonnade.metrics.curves import calibration_curve, calibration_error, kolmogorov_smirnov, roc
 
 __all__ = ["evaluate_binary"]
@@ -14,8 +15,6 @@ __all__ = ["evaluate_binary"]
 
 def evaluate_binary(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[dict[str, float], dict[str, Any]]:
     """Return metrics and curves for probabilities of class 1; a row is called positive from 0.5 on."""
-    from sklearn.metrics import accuracy_score, brier_score_loss, f1_score, log_loss, roc_auc_score
-
     probability = scores.clip(0, 1)
     called = (probability >= 0.5).astype(np.int64)
     metrics: dict[str, float] = {}
@@ -23,13 +22,13 @@ def evaluate_binary(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tu
 
     both_classes_occur = 0 < truth.sum() < len(truth)
     if both_classes_occur:
-        metrics["auc"] = float(roc_auc_score(truth, scores))
+        metrics["auc"] = area_under_roc(truth == 1, scores)
         metrics["ks"], curves["ks"] = kolmogorov_smirnov(truth, scores)
         curves["roc"] = roc(truth, scores)
-    metrics["accuracy"] = float(accuracy_score(truth, called))
-    metrics["f1"] = float(f1_score(truth, called, zero_division=0.0))
-    metrics["log_loss"] = float(log_loss(truth, probability, labels=[0, 1]))
-    metrics["brier"] = float(brier_score_loss(truth, probability, labels=[0, 1]))
+    metrics["accuracy"] = float((truth == called).mean())
+    metrics["f1"] = float(f1_by_class(confusion_counts(truth, called, 2))[1])
+    metrics["log_loss"] = log_loss(truth, np.stack([1 - probability, probability], axis=1))
+    metrics["brier"] = float(((truth - probability) ** 2).mean())
     metrics["calibration_error"] = calibration_error(probability, truth)
     metrics["positive_rate"] = float(truth.mean())
     curves["calibration"] = calibration_curve(probability, truth)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colonnade.metrics.counting import area_under_roc, confusion_counts, f1_by_class, log_loss
 from colonnade.metrics.curves import SMALLEST_GROUP, calibration_curve, calibration_error, roc
 
 __all__ = ["evaluate_multiclass"]
@@ -20,19 +21,17 @@ def evaluate_multiclass(
     truth: NDArray[np.int64], scores: NDArray[np.float64], names: list[str]
 ) -> tuple[dict[str, float], dict[str, Any]]:
     """Return metrics and curves for class probabilities; the largest probability names the class."""
-    from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, roc_auc_score
-
     probability = scores.clip(0, 1)
-    # The log loss warns when float32 rows miss 1 by a rounding error.
+    # float32 rows miss 1 by a rounding error.
     probability = probability / probability.sum(axis=1, keepdims=True)
     called = probability.argmax(axis=1)
     confidence = probability.max(axis=1)
     is_right = (called == truth).astype(np.int64)
 
     metrics = {
-        "accuracy": float(accuracy_score(truth, called)),
-        "macro_f1": float(f1_score(truth, called, average="macro", zero_division=0.0)),
-        "log_loss": float(log_loss(truth, probability, labels=range(len(names)))),
+        "accuracy": float(is_right.mean()),
+        "macro_f1": _macro_f1(truth, called),
+        "log_loss": log_loss(truth, probability),
         "calibration_error": calibration_error(confidence, is_right),
     }
     curves: dict[str, Any] = {"calibration": calibration_curve(confidence, is_right)}
@@ -41,12 +40,19 @@ def evaluate_multiclass(
     # One class against the rest is defined only where both sides have rows.
     rankable = [index for index in range(len(names)) if 0 < counts[index] < len(truth)]
     if rankable:
-        areas = [roc_auc_score(truth == index, probability[:, index]) for index in rankable]
+        areas = [area_under_roc(truth == index, probability[:, index]) for index in rankable]
         metrics = {"accuracy": metrics.pop("accuracy"), "macro_auc": float(np.mean(areas)), **metrics}
         largest = sorted(sorted(rankable, key=lambda index: -counts[index])[:MOST_ROC_CURVES])
         drawn = {index: roc((truth == index).astype(np.int64), probability[:, index]) for index in largest}
         curves["roc"] = [{"class": names[index], **curve} for index, curve in drawn.items() if curve] or None
     if len(names) <= MOST_CONFUSION_CLASSES and len(truth) >= SMALLEST_GROUP:
-        matrix = confusion_matrix(truth, called, labels=range(len(names)))
+        matrix = confusion_counts(truth, called, len(names))
         curves["confusion"] = {"classes": list(names), "counts": matrix.tolist()}
     return metrics, {name: curve for name, curve in curves.items() if curve is not None}
+
+
+def _macro_f1(truth: NDArray[np.int64], called: NDArray[np.int64]) -> float:
+    """Return the mean F1 of the classes that occur, as truth or as call; there may be thousands that do not."""
+    occurring, places = np.unique(np.concatenate([truth, called]), return_inverse=True)
+    counts = confusion_counts(places[: len(truth)], places[len(truth) :], len(occurring))
+    return float(f1_by_class(counts).mean())
