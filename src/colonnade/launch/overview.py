@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from colonnade.errors import CheckpointBroken
+from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.launch.lock import is_held
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.settings import validated
 from colonnade.session import read_json
 
 __all__ = ["RunStatus", "runs_in"]
 
-# What status.json may say of itself; the rest is derived.
-_REPORTED = ("step", "total", "steps_per_second", "seconds_left", "bytes_sent", "bytes_received", "reason")
+# What is shown as status.json says it; the rest is derived.
+_REPORTED = ("party", "role", "step", "total", "bytes_sent", "bytes_received", "reason")
+_OF_THE_LIVING = ("steps_per_second", "seconds_left")
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,27 @@ class RunStatus:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What status.json says, see `StatusFile`."""
+
+    state: Literal["starting", "waiting", "running", "finished", "interrupted", "failed"] | None = None
+    party: str | None = None
+    pid: int | None = None
+    role: str | None = None
+    stage: str | None = None
+    step: int | None = None
+    total: int | None = None
+    steps_per_second: float | None = None
+    seconds_left: float | None = None
+    bytes_sent: int | None = None
+    bytes_received: int | None = None
+    reason: str | None = None
+    waiting_for: list[str] = field(default_factory=list)
+    last_contact: Mapping[str, str | None] = field(default_factory=dict)
+    updated: str | None = None
+
+
 def runs_in(folder: Path) -> list[RunStatus]:
     """Return the runs in a ``runs`` folder, the last touched first."""
     if not folder.is_dir():
@@ -59,25 +83,16 @@ def _status_of(folder: Path) -> RunStatus | None:
             return None
         is_done = (folder / "simulation.json").exists()
         return RunStatus(folder.name, str(folder), _state("finished" if is_done else None, folder))
-    facts = _facts(folder / "status.json")
-    now = datetime.now(UTC)
-    contacts = {
-        str(peer): (now - datetime.fromisoformat(moment)).total_seconds() if moment else None
-        for peer, moment in dict(facts.get("last_contact", {})).items()
-    }
-    state = _state("finished" if own.is_finished else facts.get("state"), folder)
-    reported = {name: facts.get(name) for name in _REPORTED}
-    if state in ("finished", "interrupted", "failed", "stopped"):
-        reported |= {"seconds_left": None, "steps_per_second": None}
+    said = _said(folder / "status.json")
+    state = _state("finished" if own.is_finished else said.state, folder)
+    names = (*_REPORTED, *_OF_THE_LIVING) if state in ("running", "waiting") else _REPORTED
     return RunStatus(
         own.plan().name,
         str(folder),
         state,
-        party=facts.get("party"),
-        role=facts.get("role"),
-        waiting_for=list(facts.get("waiting_for", ())),
-        last_contact_seconds=contacts,
-        **reported,
+        waiting_for=said.waiting_for,
+        last_contact_seconds={peer: _seconds_since(moment) for peer, moment in said.last_contact.items()},
+        **{name: getattr(said, name) for name in names},
     )
 
 
@@ -88,9 +103,17 @@ def _state(said: str | None, folder: Path) -> str:
     return (said or "running") if is_held(folder) else "stopped"
 
 
-def _facts(path: Path) -> dict[str, Any]:
+def _said(path: Path) -> _Said:
+    """Return what a run says of itself; a file that is damaged says nothing."""
     try:
-        found = read_json(path) if path.exists() else {}
-    except CheckpointBroken:
-        return {}
-    return found if isinstance(found, dict) else {}
+        found: _Said = validated(_Said, read_json(path) if path.exists() else {}, "status")
+    except (CheckpointBroken, ConfigError):
+        return _Said()
+    return found
+
+
+def _seconds_since(moment: str | None) -> float | None:
+    try:
+        return None if moment is None else (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    except (TypeError, ValueError):
+        return None

@@ -41,7 +41,7 @@ class StatusFile(Watcher):
     def connected(self, links: Mapping[str, Line]) -> None:
         """Note that the run goes on."""
         self._links, self._first = links, None
-        self._write({"state": "running", "waiting_for": []}, always=True)
+        self._write({"state": "running", "waiting_for": [], "reason": None}, always=True)
         self._watcher.connected(links)
 
     def interrupted(self, error: PeerFailed | PeerLost) -> None:
