@@ -47,9 +47,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
                     homes.stop()
                 kills += len(restarts)
                 seconds += [one.seconds for one in restarts if one.seconds is not None]
-                say(
-                    f"{len(parties)} parties, run {seed + 1}: {kills} kills so far, slowest restart {max(seconds):.2f} s"
-                )
+                say(f"{len(parties)} parties, run {seed + 1}: {kills} kills, slowest restart {max(seconds):.2f} s")
     findings = Findings()
     ordered = sorted(seconds)
     findings.figures |= {

@@ -75,9 +75,7 @@ def _ledgers(paths: list[Path]) -> list[Ledger]:
     paths = [path / "ledger.jsonl" if (path / "ledger.jsonl").is_file() else path for path in paths]
     for path in paths:
         if path.is_dir():
-            raise ConfigError(
-                f"{path} is a folder of several parties. Give it alone, or parties' own folders or ledgers."
-            )
+            raise ConfigError(f"{path} is a folder without a ledger. Give one run folder alone, or ledger files.")
     if len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("A ledger is given twice. Give the ledger of each party once.")
     return [Ledger.read(path) for path in paths]
