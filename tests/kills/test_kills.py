@@ -39,11 +39,11 @@ def disturbed_ends_the_same(undisturbed: Homes, folder: Path, kills: int, seed: 
 
 
 def test_a_few_kills(undisturbed: Homes, tmp_path: Path) -> None:
-    assert disturbed_ends_the_same(undisturbed, tmp_path, 5, seed=1) >= 1
+    assert disturbed_ends_the_same(undisturbed, tmp_path, 5, seed=1) >= 5
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(10))
 def test_many_kills(undisturbed: Homes, tmp_path: Path, seed: int) -> None:
-    assert disturbed_ends_the_same(undisturbed, tmp_path, 5, seed=100 + seed) >= 1
+    assert disturbed_ends_the_same(undisturbed, tmp_path, 5, seed=100 + seed) >= 5

@@ -31,6 +31,9 @@ def ask_consent(joining: Joining, yes: bool) -> None:
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "
             'with --yes, or let party.toml decide with consent = "policy" in [policy].'
         )
-    if input("Send these? [y/N] ").strip().lower() not in ("y", "yes"):
+    # Not by input(), which would ask on stdout, where data goes.
+    sys.stderr.write("Send these? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Interrupted("Nothing was sent.")
     joining.note_consent("given at the terminal")

@@ -163,16 +163,21 @@ def _bar(lead: str) -> Iterator[Observer]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("training", total=None)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Bar(*columns, console=Console(stderr=True, markup=False), transient=True)
+    task = bar.add_task("training", total=None)
 
-        def show(progress: Progress) -> None:
-            if progress.party == lead:
-                words = " ".join([progress.stage, *_numbers(progress)])
-                bar.update(task, completed=progress.step, total=progress.total, description=words)
+    def show(progress: Progress) -> None:
+        if progress.party == lead:
+            # Not before: until the first step, questions are asked and answered on the same terminal.
+            bar.start()
+            words = " ".join([progress.stage, *_numbers(progress)])
+            bar.update(task, completed=progress.step, total=progress.total, description=words)
 
+    try:
         yield show
+    finally:
+        bar.stop()
 
 
 def _plain_lines(lead: str) -> Callable[[Progress], None]:

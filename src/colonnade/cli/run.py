@@ -151,11 +151,7 @@ def run_one(
     plan.role_of(where.name)
     run_folder = RunFolder(folder or where.folder / "runs" / plan.name, file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with (
-        resumable(run_folder.path, overwrite),
-        run_folder.held(overwrite=overwrite),
-        shown_progress(where.name, quiet) as observer,
-    ):
+    with resumable(run_folder.path, overwrite), run_folder.held(overwrite=overwrite):
         joining = Joining(plan, where, run_folder)
         if joining.is_finished:
             say(f"This run is finished; its report is written again from {run_folder.path}.")
@@ -164,7 +160,9 @@ def run_one(
         if not quiet:
             say(_shape(where.name, table))
         ask_consent(joining, yes)
-        return joining.run(observer=observer, watcher=Waiting(where, quiet), compare=compare)
+        # Only now: a bar that is redrawn would run into the question.
+        with shown_progress(where.name, quiet) as observer:
+            return joining.run(observer=observer, watcher=Waiting(where, quiet), compare=compare)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def together(actions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     threads = [threading.Thread(target=act, args=(name,), name=name, daemon=True) for name in actions]
     for thread in threads:
         thread.start()
-    limit = time.monotonic() + 90
+    limit = time.monotonic() + 60
     for thread in threads:
         thread.join(max(0.0, limit - time.monotonic()))
     assert not any(thread.is_alive() for thread in threads), f"a party hangs; ended: {found}"
@@ -127,7 +127,7 @@ def group(tmp_path: Path) -> Group:
 
 
 @pytest.fixture(scope="module")
-def _finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = group_in(tmp_path_factory.mktemp("finished"))
     outcomes = made.all()
     assert all(isinstance(one, Run) for one in outcomes.values()), outcomes
@@ -135,9 +135,9 @@ def _finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def finished(_finished_once: Path, tmp_path: Path) -> Group:
+def finished(finished_once: Path, tmp_path: Path) -> Group:
     """A copy of homes whose run is done, to change at will."""
-    shutil.copytree(_finished_once, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(finished_once, tmp_path, dirs_exist_ok=True)
     return Group(Homes(tmp_path, BOTH, epochs=2))
 
 
@@ -341,23 +341,24 @@ def test_a_party_that_was_lost_comes_back_and_the_run_completes(
 @pytest.mark.parametrize("how", ["interrupted", "killed"])
 @pytest.mark.parametrize("victim", BOTH)
 def test_a_party_that_stops_in_training_resumes_to_the_same_model(
-    group: Group, _finished_once: Path, victim: str, how: str, monkeypatch: pytest.MonkeyPatch
+    group: Group, finished_once: Path, victim: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same command again goes on from the last checkpoint; the other has waited."""
     monkeypatch.setattr(link_module, "DEAD_SECONDS", 2.0)
-    real, stopped = GrpcLink.send, []
+    real, stopped = GrpcLink.receive, []
 
-    def say_nothing(*_: object) -> None:
-        raise PeerLost("The dead do not speak.")
+    def be_dead(*_: object, **__: object) -> None:
+        raise PeerLost("The dead neither speak nor hear.")
 
-    def stop_once(link: GrpcLink, parts: Any) -> None:
+    def stop_once(link: GrpcLink, *facts: Any, **named: Any) -> Any:
         if link.party == victim and not stopped and any((group.folder(victim) / "checkpoints").glob("*")):
             stopped.append(victim)
             if how == "killed":  # without last words
-                monkeypatch.setattr(link, "send", say_nothing)
+                monkeypatch.setattr(link, "send", be_dead)
+                monkeypatch.setattr(link, "receive", be_dead)
                 monkeypatch.setattr(link, "close", lambda: None)
             raise KeyboardInterrupt
-        real(link, parts)
+        return real(link, *facts, **named)
 
     def twice() -> Run:
         with pytest.raises(KeyboardInterrupt):
@@ -365,10 +366,10 @@ def test_a_party_that_stops_in_training_resumes_to_the_same_model(
         assert read_json(group.folder(victim) / "status.json")["state"] == "interrupted"
         return group.take_part(victim)
 
-    monkeypatch.setattr(GrpcLink, "send", stop_once)
+    monkeypatch.setattr(GrpcLink, "receive", stop_once)
     has_finished(group.all(**{victim: twice}))
     group.homes.check_ledgers()
-    assert group.homes.models() == Homes(_finished_once, BOTH).models()
+    assert group.homes.models() == Homes(finished_once, BOTH).models()
     other = "shop" if victim == "bank" else "bank"
     kinds = [entry.kind for entry in group.ledger(other).entries]
     assert "resumed" in kinds, "from a checkpoint, not from the beginning"
