@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.nn.compiler import spare_compiler
 
 __all__ = ["Learner", "make_optimiser"]
 
@@ -26,6 +27,7 @@ def make_optimiser(
     name: str, parameters: list[nn.Parameter], learning_rate: float, options: Mapping[str, Any]
 ) -> torch.optim.Optimizer:
     """Return a torch optimiser by its class name; raise ConfigError for unknown names and options."""
+    spare_compiler()
     known = {
         candidate: cls
         for candidate, cls in vars(torch.optim).items()
