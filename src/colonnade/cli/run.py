@@ -30,7 +30,7 @@ from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
 from colonnade.metrics import headline
-from colonnade.session import Observer, RunPlan
+from colonnade.session import RunPlan
 
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
@@ -98,46 +98,28 @@ def run_all(
     plan = read_run_file(file)
     homes = find_homes(plan.parties, file.parent, home)
     run_folder = RunFolder(folder or file.parent / "runs" / plan.name, file.read_bytes())
-    carry_out = _as_processes if local else _as_threads
     with (
         resumable(run_folder.path, overwrite),
         run_folder.held(overwrite=overwrite),
         shown_progress(_lead(plan), quiet) as observer,
     ):
-        return carry_out(plan, file, homes, run_folder, compare, observer)
+        talk = _silent if quiet else say
+        if local:
+            from colonnade.launch.local import run_locally
+
+            return run_locally(plan, file, homes, run_folder, compare=compare, observer=observer, say=talk)
+        from colonnade.launch.simulation import simulate_plan
+
+        tables = {}
+        for party, where in homes.items():
+            tables[party] = where.read_table()
+            talk(_shape(party, tables[party]))
+        policies = {party: where.policy for party, where in homes.items()}
+        return simulate_plan(plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer)
 
 
-def _as_processes(
-    plan: RunPlan,
-    file: Path,
-    homes: dict[str, PartyHome],
-    folder: RunFolder,
-    compare: bool,
-    observer: Observer | None,
-) -> Run:
-    from colonnade.launch.local import run_locally
-
-    talk = say if observer is not None else lambda _: None
-    return run_locally(plan, file, homes, folder, compare=compare, observer=observer, say=talk)
-
-
-def _as_threads(
-    plan: RunPlan,
-    file: Path,
-    homes: dict[str, PartyHome],
-    folder: RunFolder,
-    compare: bool,
-    observer: Observer | None,
-) -> Run:
-    from colonnade.launch.simulation import simulate_plan
-
-    tables = {}
-    for party, where in homes.items():
-        tables[party] = where.read_table()
-        if observer is not None:
-            say(_shape(party, tables[party]))
-    policies = {party: where.policy for party, where in homes.items()}
-    return simulate_plan(plan, tables, policies=policies, folder=folder, compare=compare, observer=observer)
+def _silent(text: str) -> None:
+    """Say nothing, for ``--quiet``."""
 
 
 def run_one(

@@ -85,7 +85,7 @@ class Joining:
         for peer in self._peers:
             role = self.plan.role_of(peer)
             is_for_lead = self._method.lead in (own, role)
-            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages)):
+            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan.stage))):
                 if declaration.sender == ANYONE:
                     fits = is_for_lead and alignment.sends(declaration.name, is_lead=own == self._method.lead)
                 else:

@@ -241,8 +241,15 @@ class PartyFolder:
 def next_prediction(run: Path) -> Path:
     """Return a fresh folder for the ledgers of one prediction."""
     base = run / "predictions"
-    taken = [int(child.name) for child in base.iterdir() if child.name.isdigit()] if base.is_dir() else []
-    return base / f"{max(taken, default=0) + 1:04d}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    while True:
+        taken = [int(child.name) for child in base.iterdir() if child.name.isdigit()]
+        fresh = base / f"{max(taken, default=0) + 1:04d}"
+        try:
+            fresh.mkdir(mode=0o700)
+        except FileExistsError:
+            continue  # another prediction began at the same moment
+        return fresh
 
 
 def _plan_to_json(plan: RunPlan) -> dict[str, Any]:

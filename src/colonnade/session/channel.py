@@ -62,6 +62,7 @@ class Channel:
         self._known = {one.schema: one for one in declared}
         self.connections: list[str] = []
         self.bytes_sent = self.bytes_received = 0
+        self._is_torn = False
         self._outgoing = self._incoming = _GREETING
         self._start_counting()
 
@@ -79,6 +80,8 @@ class Channel:
     def send(self, message: Any) -> None:
         """Record a declared message in the ledger, then send it."""
         declaration = declaration_of(message)
+        if self._is_torn:
+            raise PeerLost(f"The line to '{self.peer}' was interrupted in the middle of a message.")
         if declaration.schema not in self._may_send:
             raise DeclarationError(
                 f"{self.role} '{self.party}' may not send {declaration.name} to {self.peer_role} '{self.peer}': it is "
@@ -96,6 +99,10 @@ class Channel:
             self._link.send(parts)
         except PeerLost as lost:
             raise self._explain(lost) from None
+        except BaseException:
+            # Perhaps not under way at all, though its number is used up: anything after it would look out of order.
+            self._is_torn = True
+            raise
 
     def receive(self, message_class: type[M], **shapes: tuple[int, ...]) -> M:
         """Wait for the peer's next message, which must be of this class.

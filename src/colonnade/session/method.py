@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import AlignedRows, PartyTable, Split
@@ -85,6 +85,8 @@ class Method:
     """A role played by one party that has a channel to every other; it settles where to resume."""
     messages: tuple[type, ...]
     stages: Mapping[str, Mapping[str, RoleFunction]]
+    stage_messages: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
+    """The messages of a stage that does not use all of them; no others can be sent in it."""
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}
@@ -101,6 +103,10 @@ class Method:
     def declarations(self) -> tuple[Declaration, ...]:
         """Return the declarations of all messages."""
         return tuple(declaration_of(cls) for cls in self.messages)
+
+    def messages_in(self, stage: str) -> tuple[type, ...]:
+        """Return the messages that may cross in a stage."""
+        return self.stage_messages.get(stage, self.messages)
 
     def are_connected(self, role: str, other: str) -> bool:
         """Tell whether two roles ever speak; parties that do not need no channel."""

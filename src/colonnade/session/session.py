@@ -73,7 +73,7 @@ class Session:
         """Open ledger and metrics; ``messages`` are declared beside the method's own, such as those of alignment."""
         self.party, self.role, self.stage = party.name, plan.role_of(party.name), plan.stage
         self.method, self.plan, self.policy = method, plan, party.policy
-        self.messages = (*messages, *method.messages)
+        self.messages = (*messages, *method.messages_in(plan.stage))
         self.step = 0
         self.resumed: ModelPart | None = None
         """The checkpoint to go on from, when the run was interrupted."""

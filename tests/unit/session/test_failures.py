@@ -224,3 +224,20 @@ def test_a_failure_in_real_training_is_told_to_all(
         assert last.content["party"] == failed
         assert last.content["cause"] == "an unforeseen RuntimeError."
     assert not any(SECRET.encode() in path.read_bytes() for path in run.folder.rglob("*") if path.is_file())
+
+
+def test_an_interrupt_in_the_middle_of_a_send_leaves_the_peer_waiting_not_refusing(tmp_path: Path) -> None:
+    """The torn message has used up its number, so last words after it would look like a frame that was lost."""
+
+    def torn(session: Any, holding: Any, config: Any) -> Result:
+        def interrupted(parts: Any) -> None:
+            raise KeyboardInterrupt
+
+        session.channel("lead")._link.send = interrupted
+        return helper(session, holding, config)
+
+    broken = method(lead, torn)
+    played = Play(methods={"bank": broken, "shop": broken}, folder=tmp_path)
+    outcomes = played.run()
+    assert isinstance(outcomes["shop"], KeyboardInterrupt)
+    assert type(outcomes["bank"]) is PeerLost

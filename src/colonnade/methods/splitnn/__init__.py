@@ -16,7 +16,7 @@ its own encoder learns, so that both sides work at the same time; training stops
 
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
-from colonnade.methods.splitnn.messages import MESSAGES
+from colonnade.methods.splitnn.messages import MESSAGES, HeldOutActivations
 from colonnade.session import Method, Role
 
 __all__ = ["METHOD", "PartyEncoder", "SplitNN"]
@@ -37,4 +37,5 @@ METHOD = Method(
         "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
+    stage_messages={"predict": (HeldOutActivations,)},
 )
