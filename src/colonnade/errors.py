@@ -39,6 +39,7 @@ __all__ = [
     "CheckpointBroken",
     "ColonnadeError",
     "ConfigError",
+    "DamagedCheckpoint",
     "Deadlock",
     "DeclarationError",
     "FrameRefused",
@@ -157,6 +158,10 @@ class CheckpointBroken(ColonnadeError):
     """A checkpoint or model file does not match the digest written beside it."""
 
     exit_code = 6
+
+
+class DamagedCheckpoint(UserWarning):
+    """A checkpoint was passed over because it does not match its digest; an earlier one is used."""
 
 
 class TrainingFailed(ColonnadeError):

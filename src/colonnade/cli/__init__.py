@@ -7,6 +7,7 @@ talk to stderr. Exit codes are listed in docs/ref-exit-codes.md.
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 __all__ = ["COMMANDS", "main"]
@@ -59,7 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
 
         sys.stdout.write(f"colonnade {__version__}\n")
         sys.exit(0)
-    sys.exit(_run(words, shows_traceback))
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        sys.exit(_run(words, shows_traceback))
 
 
 def _run(words: list[str], shows_traceback: bool) -> int:
@@ -110,6 +113,12 @@ def _run(words: list[str], shows_traceback: bool) -> int:
             "again with --traceback and report what it prints.\n"
         )
         return 1
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Show our own warnings as a line; those of libraries are for developers."""
+    if category.__module__.startswith("colonnade"):
+        sys.stderr.write(f"Warning: {message}\n")
 
 
 def _usage_message(error: Any, command: str) -> str:

@@ -35,15 +35,19 @@ class CheckpointStore:
         return ModelPart.load(self._folder, f"step-{step:09d}")
 
     def sound_steps(self) -> tuple[int, ...]:
-        """Return the steps of all checkpoints that can be read; a damaged one counts as absent."""
-        sound = []
+        """Return the steps of all checkpoints that can be read."""
+        damaged = self.damaged_steps()
+        return tuple(step for step in self._written() if step not in damaged)
+
+    def damaged_steps(self) -> tuple[int, ...]:
+        """Return the steps of checkpoints that do not match their digests; they count as absent."""
+        damaged = []
         for step in self._written():
             try:
                 self.load(step)
             except CheckpointBroken:
-                continue
-            sound.append(step)
-        return tuple(sound)
+                damaged.append(step)
+        return tuple(damaged)
 
     def _drop(self, steps: Iterable[int]) -> None:
         for step in steps:

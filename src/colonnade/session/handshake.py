@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import secrets
+import warnings
 
 from colonnade import __version__
 from colonnade.errors import (
     CheckpointBroken,
     ColonnadeError,
+    DamagedCheckpoint,
     HandshakeRefused,
     LedgerBroken,
     LedgersDisagree,
@@ -59,7 +61,17 @@ def agree_on_resume(session: Session) -> None:
 
     The lead gathers the steps and announces the result, so parties that have no channel to each other agree too.
     """
-    held = session.checkpoints.sound_steps() if session.checkpoints and session.allows_resume else ()
+    held: tuple[int, ...] = ()
+    if session.checkpoints and session.allows_resume:
+        held = session.checkpoints.sound_steps()
+        for damaged in session.checkpoints.damaged_steps():
+            session.ledger.mark("damaged", step=damaged)
+            warnings.warn(
+                f"The checkpoint of '{session.party}' at step {damaged} is damaged; the run goes on from an earlier "
+                "one that all parties have. Check the disk.",
+                DamagedCheckpoint,
+                stacklevel=2,
+            )
     if session.role == session.method.lead:
         step = highest_common([held, *(set_of.receive(HeldCheckpoints).steps for set_of in session.all_channels)])
         for channel in session.all_channels:

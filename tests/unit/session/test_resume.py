@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from colonnade.errors import LedgerUnfinished, PeerFailed, RoleFailed, RunFolderError
+from colonnade.errors import DamagedCheckpoint, LedgerUnfinished, PeerFailed, RoleFailed, RunFolderError
 from colonnade.launch.run import Run
 from colonnade.ledger import Ledger, compare
 from colonnade.session import CheckpointStore, ModelPart, Session
@@ -136,9 +136,11 @@ def test_a_damaged_newest_checkpoint_is_skipped(trial: Trials, crash: Any, undis
     damaged[-1] ^= 1
     newest.write_bytes(damaged)
     crash("bank", -1)
-    resumed = run.run()
+    with pytest.warns(DamagedCheckpoint, match=r"'shop' at step 6 is damaged"):
+        resumed = run.run()
     marks = [entry.content["step"] for entry in resumed.ledgers["shop"].entries if entry.kind == "resumed"]
     assert marks == [4]
+    assert [entry.content["step"] for entry in resumed.ledgers["shop"].entries if entry.kind == "damaged"] == [6]
     assert_same_model(resumed, undisturbed())
 
 
