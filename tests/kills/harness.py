@@ -156,6 +156,7 @@ def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) 
     """Run to the end with this many kills at seeded random moments, of one party or sometimes of all."""
     chooser = random.Random(seed)
     restarted: list[tuple[str, float]] = []
+    killed_at: list[float] = []
     for party in homes.parties:
         homes.start(party)
     done = 0
@@ -168,6 +169,7 @@ def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) 
         else:
             homes.wait_for_entries(victims[0], chooser.randrange(1, 300))
         killed = [party for party in victims if homes.kill(party)]
+        killed_at.append(time.time())
         done += len(killed)
         time.sleep(chooser.uniform(0.0, 0.3))
         for party in killed:
@@ -175,9 +177,9 @@ def disturb(homes: Homes, kills: int, seed: int, *, longest_pause: float = 3.0) 
             homes.start(party)
     homes.wait()
     found = []
-    for place, (party, moment) in enumerate(restarted):
-        # One that was killed again before it got anywhere says nothing.
-        until = min((later for other, later in restarted[place + 1 :] if other == party), default=float("inf"))
+    for party, moment in restarted:
+        # Nobody makes a new step while another party is away, so a kill that came before it spoils the measurement.
+        until = min((other for other in killed_at if other > moment), default=float("inf"))
         found.append(Restart(party, _first_new_step(homes, party, moment, until)))
     return found
 

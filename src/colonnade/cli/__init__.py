@@ -6,6 +6,7 @@ talk to stderr. Exit codes are listed in docs/ref-exit-codes.md.
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from typing import Any
@@ -60,6 +61,8 @@ def main(arguments: list[str] | None = None) -> None:
 
         sys.stdout.write(f"colonnade {__version__}\n")
         sys.exit(0)
+    # Loading torch makes a million objects that all stay; looking through them again and again takes a tenth of it.
+    gc.set_threshold(100_000, 50, 50)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         sys.exit(_run(words, shows_traceback))

@@ -20,6 +20,7 @@ __all__ = ["finish_without_partners", "join"]
 _FAREWELL_SECONDS = 30.0
 _STATUS_SECONDS = 0.5
 _PAUSE_SECONDS = 0.2
+_LAST_WORDS_SECONDS = 1.0
 
 
 def join(
@@ -42,18 +43,22 @@ def join(
     peers = peers_of(method, plan, seat.name)
     while True:
         links = {peer: endpoint.link(peer) for peer in peers}
+        patience = _LAST_WORDS_SECONDS
         try:
             if not _wait_for_all(seat, links, endpoint, watcher):
                 return None
             watcher.connected(links)
-            return take_part(seat, method, plan, config, links, observer=observer, compare=compare)
+            taken = take_part(seat, method, plan, config, links, observer=observer, compare=compare)
+            patience = float("inf")
+            return taken
         except (PeerLost, PeerFailed) as error:
             if not comes_back or (isinstance(error, PeerFailed) and not error.returns):
                 raise
             watcher.interrupted(error)
         finally:
             for link in links.values():
-                link.close()
+                # After a failure only last words are left to say, and one of the peers is probably dead.
+                link.close(patience)
         time.sleep(_PAUSE_SECONDS)
 
 

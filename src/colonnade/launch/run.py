@@ -11,7 +11,6 @@ from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.predict import predict_in_threads
-from colonnade.launch.record import record_of
 from colonnade.ledger import Ledger, compare
 from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
@@ -116,6 +115,7 @@ class Run:
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""
+        from colonnade.launch.record import record_of
         from colonnade.reports import write
 
         if path is None and self.folder is None:

@@ -6,6 +6,7 @@ stdout. When stdin ends, the parent is gone or wants it to stop. Nothing of the 
 
 from __future__ import annotations
 
+import gc
 import json
 import signal
 import sys
@@ -23,6 +24,7 @@ def main() -> int:
     """Take part in one run as the parent says."""
     # A parent's Ctrl-C reaches it through stdin; what a terminal sends to everyone at once must not come first.
     signal.signal(signal.SIGTERM, _interrupt)
+    gc.set_threshold(100_000, 50, 50)  # as the command does
     task = json.loads(sys.stdin.readline())
     try:
         _work(task)

@@ -356,7 +356,7 @@ def test_a_party_that_stops_in_training_resumes_to_the_same_model(
             if how == "killed":  # without last words
                 monkeypatch.setattr(link, "send", be_dead)
                 monkeypatch.setattr(link, "receive", be_dead)
-                monkeypatch.setattr(link, "close", lambda: None)
+                monkeypatch.setattr(link, "close", lambda *_: None)
             raise KeyboardInterrupt
         return real(link, *facts, **named)
 

@@ -86,17 +86,20 @@ class GrpcLink:
             if is_whole:
                 return frame
 
-    def close(self) -> None:
-        """Say goodbye once everything sent has been acknowledged, or give up when the peer is gone."""
+    def close(self, patience: float = float("inf")) -> None:
+        """Say goodbye once everything sent has been acknowledged, or give up when the peer is gone or time is up."""
+        limit = time.monotonic() + patience
         with self._went_out:
             # From here on what arrives is acknowledged and dropped: two full inboxes must not wait for each other.
             self._is_closing = True
             self._to_say.notify()
             while not self._outbox.is_empty and self._was_up and self._lost is None and not self._heard_bye:
+                if time.monotonic() > limit:
+                    break
                 self._wait(self._went_out)
             self._says_bye = True
             self._to_say.notify()
-            deadline = time.monotonic() + (_BYE_SECONDS if self._was_up else 0.0)
+            deadline = min(limit, time.monotonic() + (_BYE_SECONDS if self._was_up else 0.0))
             while self._lost is None and not (self._heard_bye and self._said_bye) and time.monotonic() < deadline:
                 self._went_out.wait(0.1)
             self.lose(f"'{self.party}' closed the line.")
