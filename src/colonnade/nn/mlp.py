@@ -49,6 +49,13 @@ def reseed_dropout(layers: Iterable[SeededDropout], seed: int) -> None:
         layer.generator.manual_seed(seed + position)
 
 
+class _UndrawnLinear(nn.Linear):
+    """A linear layer whose weights are left to the caller: to draw them would use up torch's own random numbers."""
+
+    def reset_parameters(self) -> None:
+        """Draw nothing."""
+
+
 def mlp(
     widths: Sequence[int],
     *,
@@ -66,7 +73,7 @@ def mlp(
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
     for position, (inputs, outputs) in enumerate(pairwise(widths)):
-        linear = nn.Linear(inputs, outputs, dtype=dtype, device="meta").to_empty(device="cpu")
+        linear = _UndrawnLinear(inputs, outputs, dtype=dtype)
         bound = 1.0 / math.sqrt(inputs) if inputs else 0.0
         with torch.no_grad():
             for parameter in (linear.weight, linear.bias):

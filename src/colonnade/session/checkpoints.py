@@ -36,18 +36,19 @@ class CheckpointStore:
 
     def sound_steps(self) -> tuple[int, ...]:
         """Return the steps of all checkpoints that can be read."""
-        damaged = self.damaged_steps()
-        return tuple(step for step in self._written() if step not in damaged)
+        return self.examine()[0]
 
-    def damaged_steps(self) -> tuple[int, ...]:
-        """Return the steps of checkpoints that do not match their digests; they count as absent."""
-        damaged = []
+    def examine(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the steps of checkpoints that can be read, and of those that do not match their digests."""
+        sound, damaged = [], []
         for step in self._written():
             try:
                 self.load(step)
             except CheckpointBroken:
                 damaged.append(step)
-        return tuple(damaged)
+            else:
+                sound.append(step)
+        return tuple(sound), tuple(damaged)
 
     def _drop(self, steps: Iterable[int]) -> None:
         for step in steps:

@@ -63,11 +63,11 @@ def agree_on_resume(session: Session) -> None:
     """
     held: tuple[int, ...] = ()
     if session.checkpoints and session.allows_resume:
-        held = session.checkpoints.sound_steps()
-        for damaged in session.checkpoints.damaged_steps():
-            session.ledger.mark("damaged", step=damaged)
+        held, damaged = session.checkpoints.examine()
+        for broken in damaged:
+            session.ledger.mark("damaged", step=broken)
             warnings.warn(
-                f"The checkpoint of '{session.party}' at step {damaged} is damaged; the run goes on from an earlier "
+                f"The checkpoint of '{session.party}' at step {broken} is damaged; the run goes on from an earlier "
                 "one that all parties have. Check the disk.",
                 DamagedCheckpoint,
                 stacklevel=2,

@@ -8,7 +8,7 @@ import sys
 _SCRIPT = """
 import sys
 import torch
-from colonnade.nn import make_optimiser
+from colonnade.nn import backpropagate, make_optimiser, mlp
 
 parameter = torch.nn.Parameter(torch.ones(2))
 optimiser = make_optimiser("Adam", [parameter], 0.1, {})
@@ -16,7 +16,10 @@ parameter.grad = torch.ones(2)
 optimiser.step()
 optimiser.load_state_dict(optimiser.state_dict())
 optimiser.zero_grad()
+outputs = mlp((3, 2, 1), seed=1)(torch.ones(4, 3))
+backpropagate(outputs, torch.ones(4, 1))
 assert not any(name.startswith("torch._dynamo.") for name in sys.modules), "the compiler was loaded"
+assert "sympy" not in sys.modules, "symbolic shapes were loaded"
 assert float(parameter[0]) < 1
 
 compiled = torch.compile(lambda values: values + 1, backend="eager")

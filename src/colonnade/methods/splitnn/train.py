@@ -25,7 +25,7 @@ from colonnade.methods.splitnn.network import (
     width_of,
 )
 from colonnade.methods.splitnn.predict import gather_outputs, make_scores, send_held_out
-from colonnade.nn import Learner, balanced_weights, find_dropouts, reseed_dropout, supervised_loss
+from colonnade.nn import Learner, backpropagate, balanced_weights, find_dropouts, reseed_dropout, supervised_loss
 from colonnade.session import Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder"]
@@ -61,7 +61,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
             activations = encoder(batch)
             _check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
-            activations.backward(peer.receive(CutGradient, values=(len(batch), width)).values)
+            backpropagate(activations, peer.receive(CutGradient, values=(len(batch), width)).values)
             learner.step()
             progress.keep_between_epochs(session, learner, config)
 
@@ -120,7 +120,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             for peer, cut in zip(peers, cuts, strict=True):
                 peer.send(CutGradient(_gradient_of(cut)))
             if own is not None:
-                own.backward(_gradient_of(own_cut[0]))
+                backpropagate(own, _gradient_of(own_cut[0]))
             learner.step()
             progress.loss_so_far += loss_value * len(wanted)
             progress.keep_between_epochs(session, learner, config)
