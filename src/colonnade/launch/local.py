@@ -28,6 +28,8 @@ __all__ = ["run_locally"]
 _LAUNCH = "local: one process for each party on this machine, over mutual TLS"
 # How long a process that was asked to stop may take to tell its peers and close its ledger.
 _STOP_SECONDS = 10.0
+# How long the others may take to notice that one has failed.
+_ECHO_SECONDS = 2.0
 
 Say = Callable[[str], None]
 
@@ -141,7 +143,11 @@ class _Workers:
         left = set(self._tasks)
         failures: list[ColonnadeError] = []
         while left:
-            party, report = self._reports.get()
+            try:
+                # The others hear of a failure over their lines; those that were not connected yet never would.
+                party, report = self._reports.get(timeout=_ECHO_SECONDS if failures else None)
+            except queue.Empty:
+                break
             if report is None:
                 left.discard(party)
                 failures += self._failure_of(party, failures)
