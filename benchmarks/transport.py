@@ -214,18 +214,22 @@ def _measure(folder: Path, arguments: argparse.Namespace) -> Findings:
     small = np.zeros(1024, np.uint8)
     raw.send(small.data)
     through_channel(small)
+    sides = (("raw", lambda values: raw.send(values.data)), ("channel", through_channel))
     seconds: dict[str, list[float]] = {"raw": [], "channel": []}
     trips: dict[str, list[float]] = {"raw": [], "channel": []}
     for repetition in range(arguments.repetitions):
-        for side, act in (("raw", lambda values: raw.send(values.data)), ("channel", through_channel)):
+        for side, act in sides:
             started = time.perf_counter()
             act(array)
             seconds[side].append(time.perf_counter() - started)
-            started = time.perf_counter()
-            for _ in range(200):
-                act(small)
-            trips[side].append((time.perf_counter() - started) / 200)
         say(f"round {repetition + 1}: raw {seconds['raw'][-1]:.2f} s, channel {seconds['channel'][-1]:.2f} s")
+    # Short bursts in turn: what else the machine does then slows both sides alike.
+    for _ in range(20):
+        for side, act in sides:
+            started = time.perf_counter()
+            for _ in range(50):
+                act(small)
+            trips[side].append((time.perf_counter() - started) / 50)
     del array
     big = np.zeros(2**30, np.uint8)
     big[:] = 7
