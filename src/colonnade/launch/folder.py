@@ -263,5 +263,5 @@ class RunFolder:
 
 def _is_barely_begun(path: Path) -> bool:
     """Tell whether this is all that a party wrote before it was killed: the first file, or a folder with it alone."""
-    first = {"table.json", "table.json.part", "plan.json.part"}
+    first = {"consent.json", "consent.json.part", "table.json", "table.json.part", "plan.json.part"}
     return path.name in first or (path.is_dir() and {one.name for one in path.iterdir()} <= first)

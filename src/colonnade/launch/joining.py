@@ -61,17 +61,15 @@ class Joining:
     @property
     def is_finished(self) -> bool:
         """Tell whether only the report may be missing."""
-        if self._folder.is_finished and self._folder.plan() != self.plan:
+        if not self._folder.is_finished:
+            return False
+        is_other = self._folder.plan() != self.plan
+        if is_other or (self._folder.path / "report.html").exists():
             raise RunFolderError(
-                f"{self._folder.path} holds a finished run with other settings. Choose another name in run.toml, "
-                "another --folder, or --overwrite the earlier run."
+                f"{self._folder.path} holds a finished run {'with other settings' if is_other else 'already'}. Choose "
+                "another name in run.toml, another --folder, or --overwrite the earlier run."
             )
-        if self._folder.is_finished and (self._folder.path / "report.html").exists():
-            raise RunFolderError(
-                f"{self._folder.path} holds a finished run already. Choose another name in run.toml, another --folder, "
-                "or --overwrite the earlier run."
-            )
-        return self._folder.is_finished
+        return True
 
     def read_table(self) -> PartyTable:
         """Read this party's own table."""
@@ -97,7 +95,8 @@ class Joining:
     def consent(self, yes: bool) -> str | None:
         """Return why no one need be asked: agreed before, by option or by policy; None if someone must be."""
         path = self._folder.path / "consent.json"
-        if path.exists() and read_json(path).get("digest") == self.plan.digest():
+        # Every prediction sends other rows, so a word given for one does not count for the next.
+        if self.plan.stage != "predict" and path.exists() and read_json(path).get("digest") == self.plan.digest():
             return f"{read_json(path).get('how')}, before this run was interrupted"
         if yes:
             self.note_consent("given by --yes")
@@ -109,6 +108,8 @@ class Joining:
 
     def note_consent(self, how: str) -> None:
         """Keep the operator's word with the run."""
+        if self.plan.stage == "predict":
+            return
         write_json(self._folder.path / "consent.json", {"digest": self.plan.digest(), "how": how})
 
     def run(self, *, observer: Observer | None, watcher: Watcher, compare: bool) -> Run:

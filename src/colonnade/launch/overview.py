@@ -84,7 +84,7 @@ def _status_of(folder: Path) -> RunStatus | None:
         is_done = (folder / "simulation.json").exists()
         return RunStatus(folder.name, str(folder), _state("finished" if is_done else None, folder))
     said = _said(folder / "status.json")
-    state = _state("finished" if own.is_finished else said.state, folder)
+    state = _state("finished" if said.state == "finished" or own.is_finished else said.state, folder)
     names = (*_REPORTED, *_OF_THE_LIVING) if state in ("running", "waiting") else _REPORTED
     return RunStatus(
         own.plan().name,

@@ -134,11 +134,13 @@ class PartyFolder:
     @property
     def is_finished(self) -> bool:
         """Tell whether this party is through: its result is kept and its ledger closed."""
+        if not self.keeps_result:
+            return False  # before the ledger, which may be long
         try:
             Ledger.read(self.ledger).verify()
         except (LedgerBroken, RunFolderError):
             return False
-        return self.keeps_result
+        return True
 
     @property
     def keeps_result(self) -> bool:

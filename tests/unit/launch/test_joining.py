@@ -483,3 +483,20 @@ def test_training_and_scoring_do_not_meet(finished: Group) -> None:
         assert type(error) is HandshakeRefused, repr(error)
         assert "(train)" in str(error)
         assert "(predict)" in str(error)
+
+
+def test_every_prediction_asks_anew_and_leaves_the_runs_own_consent_alone(finished: Group) -> None:
+    training = finished.joining("bank")
+    training.note_consent("given at the terminal")
+    kept = (finished.folder("bank") / "consent.json").read_bytes()
+    scoring = Joining(replace(training.plan, stage="predict"), training.home, RunFolder(finished.folder("bank")))
+    assert scoring.consent(yes=True) == "given by --yes"
+    assert scoring.consent(yes=False) is None
+    assert (finished.folder("bank") / "consent.json").read_bytes() == kept
+
+
+def test_a_party_killed_right_after_its_consent_can_begin(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "consent.json").write_text("{}")
+    with RunFolder(tmp_path / "run").held():
+        pass
