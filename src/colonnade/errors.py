@@ -14,6 +14,9 @@
     │   ├── FrameRefused            bytes that are not a valid frame of this run
     │   ├── OutOfStep               a valid message, but not the one this step expects
     │   ├── WrongContent            right message, wrong shape, type or non-finite values
+    │   ├── KeyRefused              a partner's public key that cannot protect anything
+    │   │   └── KeyTooSmall         one of fewer bits than agreed
+    │   ├── CiphertextRefused       a ciphertext under another key, or none at all
     │   ├── HandshakeRefused        parties disagree on version, run or roles
     │   ├── PeerFailed              a peer stopped with an error of its own and told us
     │   ├── PeerLost                a peer went away without a word
@@ -23,6 +26,9 @@
     │   └── LedgersDisagree         two parties' ledgers of one run tell different stories
     ├── CheckpointBroken            a checkpoint or model file that does not match its digest; exit code 6
     ├── TrainingFailed              a loss that is no longer a number; exit code 6
+    │   └── OutOfRange              a number that is not finite, or too large to be encrypted
+    │       └── SlotOverflow        a sum or product that could leave its place in a ciphertext
+    ├── EngineFailed                heavy local work failed or lost its workers again and again; exit code 1
     └── RoleFailed                  a role function raised something unforeseen; exit code 1
 
 A message says what happened, where (party, role, step) and what to do. It never contains a value from a party's data:
@@ -37,16 +43,21 @@ from difflib import get_close_matches
 __all__ = [
     "AlignmentError",
     "CheckpointBroken",
+    "CiphertextRefused",
     "ColonnadeError",
     "ConfigError",
     "DamagedCheckpoint",
     "Deadlock",
     "DeclarationError",
+    "EngineFailed",
     "FrameRefused",
     "HandshakeRefused",
+    "KeyRefused",
+    "KeyTooSmall",
     "LedgerBroken",
     "LedgerUnfinished",
     "LedgersDisagree",
+    "OutOfRange",
     "OutOfStep",
     "PeerFailed",
     "PeerLost",
@@ -54,6 +65,7 @@ __all__ = [
     "ProtocolError",
     "RoleFailed",
     "RunFolderError",
+    "SlotOverflow",
     "TableError",
     "TrainingFailed",
     "UsageError",
@@ -118,6 +130,18 @@ class WrongContent(ProtocolError):
     """The expected message arrived with content this step cannot accept."""
 
 
+class KeyRefused(ProtocolError):
+    """A public key is broken or careless, so what is encrypted under it would not be hidden."""
+
+
+class KeyTooSmall(KeyRefused):
+    """A public key has fewer bits than the parties agreed on."""
+
+
+class CiphertextRefused(ProtocolError):
+    """A ciphertext belongs to another key, to another layout, or to no key at all."""
+
+
 class HandshakeRefused(ProtocolError):
     """The parties do not agree on version, run or roles."""
 
@@ -168,6 +192,18 @@ class TrainingFailed(ColonnadeError):
     """Training cannot go on, for example because the loss is no longer finite."""
 
     exit_code = 6
+
+
+class OutOfRange(TrainingFailed):
+    """A number is not finite, or lies outside the range agreed for encrypted arithmetic."""
+
+
+class SlotOverflow(OutOfRange):
+    """A sum or product could leave its place in a ciphertext, so it is not computed."""
+
+
+class EngineFailed(ColonnadeError):
+    """Heavy local work failed, or its workers died again and again."""
 
 
 class RoleFailed(ColonnadeError):

@@ -1,0 +1,184 @@
+"""Products of powers modulo a number: what an inner product of ciphertexts with plain integers comes down to.
+
+Three ways, chosen by counting multiplications. Straus interleaves the exponents' windows, so that all bases share the
+squarings. Pippenger puts bases with the same digit into one bucket, which pays for many bases and one result. A comb
+stores powers for every window and needs no squarings, which pays when few bases serve many results.
+
+Negative exponents never become full-size ones: with one result, the bases concerned are inverted beforehand; with
+several, the negative part is collected by itself and inverted at the end. All inversions of a call share one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import gmpy2
+from gmpy2 import mpz
+
+__all__ = ["batch_inverse", "cost_of", "power_products"]
+
+# Tables beyond this are no longer worth the memory.
+_MOST_ENTRIES = 2**17
+
+
+def power_products(bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz) -> list[mpz]:
+    """Return for every list of exponents the product of the bases to these powers."""
+    if not exponents:
+        return []
+    bits = max((abs(one).bit_length() for row in exponents for one in row), default=0)
+    if bits == 0:
+        return [mpz(1)] * len(exponents)
+    method, window = _choose(len(bases), len(exponents), bits)
+    if len(exponents) == 1:
+        positive = [abs(one) for one in exponents[0]]
+        upright = _inverted_where_negative(bases, exponents[0], modulus)
+        return list(_METHODS[method](upright, [positive], modulus, bits, window))
+    above = [[max(one, 0) for one in row] for row in exponents]
+    below = [[max(-one, 0) for one in row] for row in exponents]
+    if not any(any(row) for row in below):
+        return list(_METHODS[method](bases, above, modulus, bits, window))
+    found = list(_METHODS[method](bases, above + below, modulus, bits, window))
+    halves = found[: len(exponents)], batch_inverse(found[len(exponents) :], modulus)
+    return [one * other % modulus for one, other in zip(*halves, strict=True)]
+
+
+def batch_inverse(values: Sequence[mpz], modulus: mpz) -> list[mpz]:
+    """Return the inverse of every value, for the price of one inversion and three multiplications each."""
+    if not values:
+        return []
+    running, product = [], mpz(1)
+    for value in values:
+        running.append(product)
+        product = product * value % modulus
+    inverse = gmpy2.invert(product, modulus)
+    found = []
+    for value, before in zip(reversed(values), reversed(running), strict=True):
+        found.append(inverse * before % modulus)
+        inverse = inverse * value % modulus
+    return found[::-1]
+
+
+def cost_of(bases: int, results: int, bits: int) -> float:
+    """Return about how many modular multiplications a call takes."""
+    if not bases or not results or not bits:
+        return 0.0
+    return min(cost for cost, _, _ in _costs(bases, results, bits))
+
+
+def _choose(bases: int, results: int, bits: int) -> tuple[str, int]:
+    _, method, window = min(_costs(bases, results, bits))
+    return method, window
+
+
+def _costs(bases: int, results: int, bits: int) -> Iterator[tuple[float, str, int]]:
+    # With several results of both signs every exponent is looked at twice, but only one of the two is not zero.
+    passes = results if results == 1 else 2 * results
+    inversions = 1.5 * bases + 10 if results == 1 else 3 * results + 10
+    for window in range(1, 13):
+        digits = bits / (window + 1)
+        if bases << (window - 1) <= _MOST_ENTRIES:
+            table = bases * (1 << (window - 1))
+            yield table + passes * bits + results * bases * digits + inversions, "straus", window
+        rounds = math.ceil(bits / window)
+        if (bases * rounds) << window <= _MOST_ENTRIES:
+            table = bases * (bits + rounds * (1 << window))
+            yield table + results * bases * rounds + inversions, "comb", window
+        buckets = (1 << window) + min(1 << window, bases)
+        yield passes * (rounds * buckets + bits) + results * rounds * bases + inversions, "pippenger", window
+
+
+def _inverted_where_negative(bases: Sequence[mpz], exponents: Sequence[int], modulus: mpz) -> list[mpz]:
+    places = [place for place, one in enumerate(exponents) if one < 0]
+    upright = list(bases)
+    for place, inverse in zip(places, batch_inverse([bases[place] for place in places], modulus), strict=True):
+        upright[place] = inverse
+    return upright
+
+
+def _straus(
+    bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
+) -> Iterator[mpz]:
+    tables = []
+    for base in bases:
+        square = base * base % modulus if window > 1 else base
+        odd_powers = [base]
+        for _ in range((1 << (window - 1)) - 1):
+            odd_powers.append(odd_powers[-1] * square % modulus)
+        tables.append(odd_powers)
+    mask = (1 << window) - 1
+    for row in exponents:
+        due: list[list[mpz]] = [[] for _ in range(bits)]
+        for table, exponent in zip(tables, row, strict=True):
+            place = 0
+            while exponent:
+                zeros = (exponent & -exponent).bit_length() - 1
+                exponent >>= zeros
+                place += zeros
+                due[place].append(table[(exponent & mask) >> 1])
+                exponent >>= window
+                place += window
+        result = mpz(1)
+        for factors in reversed(due):
+            if result != 1:
+                result = result * result % modulus
+            for factor in factors:
+                result = result * factor % modulus
+        yield result
+
+
+def _comb(
+    bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
+) -> Iterator[mpz]:
+    tables = []
+    for base in bases:
+        rows = []
+        for _ in range(math.ceil(bits / window)):
+            row, entry = [mpz(1)], base
+            for _ in range((1 << window) - 1):
+                row.append(entry)
+                entry = entry * base % modulus
+            rows.append(row)
+            base = entry
+        tables.append(rows)
+    mask = (1 << window) - 1
+    for row in exponents:
+        result = mpz(1)
+        for table, exponent in zip(tables, row, strict=True):
+            place = 0
+            while exponent:
+                digit = exponent & mask
+                if digit:
+                    result = result * table[place][digit] % modulus
+                exponent >>= window
+                place += 1
+        yield result
+
+
+def _pippenger(
+    bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
+) -> Iterator[mpz]:
+    mask = (1 << window) - 1
+    for row in exponents:
+        result = mpz(1)
+        for place in range(window * (math.ceil(bits / window) - 1), -1, -window):
+            if result != 1:
+                for _ in range(window):
+                    result = result * result % modulus
+            buckets: dict[int, mpz] = {}
+            for base, exponent in zip(bases, row, strict=True):
+                digit = exponent >> place & mask
+                if digit:
+                    held = buckets.get(digit)
+                    buckets[digit] = base if held is None else held * base % modulus
+            # The sum of digit * bucket, by adding up from the highest: each bucket counts once per step below it.
+            running = total = mpz(1)
+            for digit in range(max(buckets, default=0), 0, -1):
+                if digit in buckets:
+                    running = running * buckets[digit] % modulus
+                total = total * running % modulus
+            result = result * total % modulus
+        yield result
+
+
+_METHODS = {"straus": _straus, "comb": _comb, "pippenger": _pippenger}
