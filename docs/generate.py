@@ -1,7 +1,8 @@
 """Write the parts of the documentation that repeat the source.
 
 A page holds regions between ``<!-- generated: NAME -->`` and ``<!-- end -->``. This script fills each of them from the
-declarations, the settings, the errors, the commands or the Makefile, so that a table cannot drift from the code.
+declarations, the settings, the errors, the commands, the benchmarks or the Makefile, so that a table cannot drift from
+the code.
 
     python docs/generate.py           rewrite the regions
     python docs/generate.py --check   change nothing; exit 1 if a region is out of date
@@ -11,6 +12,7 @@ What a setting or key means is a sentence here. A setting without a sentence is 
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import json
@@ -23,6 +25,7 @@ from typing import Any
 import colonnade
 from colonnade import alignment, errors
 from colonnade.cli import COMMANDS
+from colonnade.engine import EngineSettings
 from colonnade.launch import files
 from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
@@ -89,6 +92,11 @@ KEYS = {
         "maximum_runs": "Most runs of this party in one `runs` folder.",
         "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
+    "engine": {
+        "kind": "Where heavy work runs. `auto` is `pool` where there are two cores or more, else `inline`.",
+        "workers": "How many processes share it; by default as many as there are cores.",
+        "address": "For `ray`: a cluster this party has, such as `HOST:6379`. Without it, Ray is started here.",
+    },
 }
 KEY_TABLES: dict[str, type] = {
     "run": files._RunTable,
@@ -98,6 +106,7 @@ KEY_TABLES: dict[str, type] = {
     "partners.NAME": files._PartnerTable,
     "table": files._PartyTableTable,
     "policy": files._PolicyTable,
+    "engine": EngineSettings,
 }
 LAYOUTS = {
     1: "one byte, 0 or 1",
@@ -348,6 +357,16 @@ def targets() -> str:
     return table(["target", "what it does"], ([f"`make {name}`", text] for name, text in found))
 
 
+def benchmarks() -> str:
+    """List the benchmarks by the first line of their text; none of them is imported, some take long to load."""
+    files = [path for path in sorted(ROOT.glob("benchmarks/*.py")) if path.stem not in ("__init__", "form")]
+    found = {path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in files}
+    return table(
+        ["benchmark", "what it measures"],
+        ([f"`python -m benchmarks.{name}`", text.splitlines()[0]] for name, text in found.items()),
+    )
+
+
 def names() -> str:
     """Describe every public name: how it is called, and its docstring's first paragraph."""
     return "\n\n".join(_entry(name) for name in colonnade.__all__ if not name.startswith("_"))
@@ -402,6 +421,7 @@ def _first_paragraph(documented: Any) -> str:
 
 
 REGIONS: dict[str, Callable[..., str]] = {
+    "benchmarks": benchmarks,
     "commands": commands,
     "control": control,
     "elements": elements,

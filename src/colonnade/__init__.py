@@ -17,6 +17,7 @@ _HOMES = {
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
     "Run": "colonnade.launch.run",
+    "SecureLR": "colonnade.methods.secure_lr",
     "SplitNN": "colonnade.methods.splitnn",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from colonnade.launch.run import Run
     from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
+    from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
     from colonnade.session import Evaluate, Policy
 
@@ -41,6 +43,7 @@ __all__ = [
     "PartyTable",
     "Policy",
     "Run",
+    "SecureLR",
     "SplitNN",
     "VerticalClassifier",
     "VerticalRegressor",

@@ -91,7 +91,7 @@ def with_mixed_column(project: Any) -> None:
 
 
 COMMAND_LINE = [
-    typed("unknown command", "fly", says=("no command 'fly'", "Known: audit, demo")),
+    typed("unknown command", "fly", says=("no command 'fly'", "Known: audit, bench, demo")),
     typed("near command", "predct", says=("Did you mean 'predict'?",)),
     typed("option before the command", "--json", "run", says=("no option '--json'", "colonnade COMMAND")),
     typed(
@@ -104,6 +104,9 @@ COMMAND_LINE = [
     typed("near option", "run", "run.toml", "--overwrit", says=("'--overwrit'", "Did you mean '--overwrite'?")),
     typed("missing argument", "run", says=("Missing argument", "RUN.TOML")),
     typed("one argument too many", "run", "run.toml", "other.toml", says=("unexpected extra argument",)),
+    typed("unknown benchmark", "bench", "nonsense", says=("no benchmark 'nonsense'", "Known: crypto.")),
+    typed("near benchmark", "bench", "crpto", says=("Did you mean 'crypto'?",)),
+    typed("no benchmark", "bench", says=("Missing argument", "NAME")),
     typed("unknown method to show", "methods", "splitn", says=("Did you mean 'splitnn'?",)),
     typed("audit without verify", "audit", "runs/churn", says=("No such command", "runs/churn")),
     typed("run.toml missing", "run", "nowhere.txt", says=("no file nowhere.txt", "run.toml")),

@@ -25,6 +25,7 @@ COMMANDS = {
     "predict": "Score new rows with a finished run.",
     "report": "Write the HTML report of a finished run again.",
     "audit": "Check ledgers and show what crossed.",
+    "bench": "Measure the speed of encrypted arithmetic on this machine.",
 }
 
 _HELP = """\

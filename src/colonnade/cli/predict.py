@@ -89,7 +89,7 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         raise ConfigError(f"No table was given for {', '.join(missing)}. Add --table {missing[0]}=FILE.")
     homes = find_homes(parties, folder.resolve().parent.parent, home)
     tables = {party: homes[party].read_new_rows(files[party], column_types(run.parts[party])) for party in parties}
-    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()})
+    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()}, engine="auto")
     lead = run.plan.roles[run.method.lead][0]
     say(
         f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."

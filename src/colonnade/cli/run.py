@@ -25,6 +25,7 @@ from colonnade.cli.output import (
     words_by_party,
 )
 from colonnade.data import PartyTable
+from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
@@ -115,7 +116,10 @@ def run_all(
             tables[party] = where.read_table()
             talk(_shape(party, tables[party]))
         policies = {party: where.policy for party, where in homes.items()}
-        return simulate_plan(plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer)
+        with open_engine("auto") as engine:
+            return simulate_plan(
+                plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
+            )
 
 
 def _silent(text: str) -> None:

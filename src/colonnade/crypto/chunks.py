@@ -107,8 +107,8 @@ def prepare_owner(context: memoryview) -> OwnerContext:
         WindowTable.from_bytes(p_table, p_square) if p_table else None,
         WindowTable.from_bytes(q_table, q_square) if q_table else None,
         # (1 + n)**(p-1) mod p**2 is 1 + (p-1)n; its logarithm to the base 1 + p must be undone.
-        gmpy2.invert((gmpy2.powmod(1 + n, p - 1, p_square) - 1) // p, p),
-        gmpy2.invert((gmpy2.powmod(1 + n, q - 1, q_square) - 1) // q, q),
+        gmpy2.invert((gmpy2.powmod_sec(1 + n, p - 1, p_square) - 1) // p, p),
+        gmpy2.invert((gmpy2.powmod_sec(1 + n, q - 1, q_square) - 1) // q, q),
         gmpy2.invert(q, p),
     )
 
@@ -206,4 +206,4 @@ def _plain_and_random(chunk: bytes, plain_width: int, random_width: int) -> Iter
 
 
 def _width(modulus: mpz) -> int:
-    return -(-modulus.bit_length() // 8)
+    return -(-int(modulus.bit_length()) // 8)

@@ -44,6 +44,8 @@ _VERSION = 1
 _HEAD = struct.Struct("<B16sHBbHHHhBH")
 _LARGEST_EXTENT = 2**40
 _LARGEST_WIDTH = 1024
+# Numbers of a few bytes would take far more memory than they came with.
+_SMALLEST_WIDTH = 16
 
 
 class CipherArray(Ciphertext):
@@ -95,6 +97,9 @@ class CipherArray(Ciphertext):
     def __reduce__(self) -> NoReturn:
         raise TypeError("ciphertexts cross a channel inside a declared message and in no other way")
 
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a ciphertext has no truth value")
+
     @property
     def T(self) -> CipherArray:  # noqa: N802 - numpy's name
         """Return the transposed array, of the same ciphertexts."""
@@ -134,7 +139,7 @@ class CipherArray(Ciphertext):
         layout = self._layout
         if not layout.is_share or not share.is_share or share.fraction_bits != layout.fraction_bits:
             raise OutOfRange("Two shares of the same numbers are needed, at the same scale.")
-        whole = layout.grown(layout.bound, is_share=False)
+        whole = layout.grown(max(layout.bound, share.bound), is_share=False)
         return self._with(self.key.add_plain(self._ciphertexts, layout.pack(share)), whole)
 
     def __matmul__(self, other: Operand) -> CipherArray:
@@ -144,13 +149,15 @@ class CipherArray(Ciphertext):
         if len(plain.shape) not in (1, 2) or plain.shape[0] != terms:
             raise OutOfRange(f"Arrays of shapes {shape} and {plain.shape} cannot be multiplied.")
         self._check_axis(len(shape) - 1)
+        result_shape = (*shape[:-1], *plain.shape[1:]) or (1,)
+        grown = self._product_layout(plain, terms, result_shape, layout.packed_axis)
         rows = plain.integers.reshape(terms, math.prod(plain.shape[1:])).T.tolist()
         if layout.packed_axis is None:
             sets = math.prod(shape[:-1])
             found = self._products([self._ciphertexts[at * terms : (at + 1) * terms] for at in range(sets)], rows)
         else:
             found = self._block_products(rows)
-        return self._product(plain, terms, (*shape[:-1], *plain.shape[1:]) or (1,), layout.packed_axis, found)
+        return self._with(found, grown)
 
     def __rmatmul__(self, other: Operand) -> CipherArray:
         """Multiply with plain numbers on the left: slots must not run along the first axis."""
@@ -169,8 +176,12 @@ class CipherArray(Ciphertext):
         rows = plain.integers.reshape(math.prod(plain.shape[:-1]), terms).tolist()
         result_shape = (*plain.shape[:-1], shape[1])
         lines = layout.slots // shape[1] if dense and shape[1] and len(result_shape) == 2 else 1
-        found = self._dense_products(rows, lines) if lines > 1 else self._block_products(rows)
-        return self._product(plain, terms, result_shape, len(result_shape) - 1, found, max(lines, 1))
+        grown = self._product_layout(plain, terms, result_shape, len(result_shape) - 1, max(lines, 1))
+        return self._with(self._dense_products(rows, lines) if lines > 1 else self._block_products(rows), grown)
+
+    def widened(self, bound: int) -> CipherArray:
+        """Say that the values may be larger than they can be so far, because something will be added to them."""
+        return self._with(self._ciphertexts, self._layout.grown(max(bound, self._layout.bound)))
 
     def packed(self) -> CipherArray:
         """Put the values of an unpacked vector side by side, so that fewer ciphertexts are sent and decrypted."""
@@ -239,7 +250,7 @@ class CipherArray(Ciphertext):
         """Return a received array, checked to be under this key and laid out as agreed."""
         if self._fingerprint != key.fingerprint:
             raise CiphertextRefused("A ciphertext array is under another key than the one agreed on. It was refused.")
-        if self._layout != layout:
+        if self._layout != layout or self._width != key.width:
             raise CiphertextRefused(
                 f"A ciphertext array of shape {self.shape} is laid out differently from what the protocol expects "
                 f"(shape {layout.shape}). Check that both parties use the same rows, settings and version."
@@ -250,24 +261,14 @@ class CipherArray(Ciphertext):
     def _with(self, ciphertexts: Sequence[mpz], layout: Layout) -> CipherArray:
         return CipherArray(self.key, layout, ciphertexts)
 
-    def _product(
-        self,
-        plain: FixedPoint,
-        terms: int,
-        shape: tuple[int, ...],
-        packed_axis: int | None,
-        ciphertexts: Sequence[mpz],
-        lines: int = 1,
-    ) -> CipherArray:
-        layout = self._layout
-        if layout.is_share and plain.is_share:
+    def _product_layout(
+        self, plain: FixedPoint, terms: int, shape: tuple[int, ...], packed_axis: int | None, lines: int = 1
+    ) -> Layout:
+        """Return the layout of a product; raise before anything is computed if it could leave its slots."""
+        if self._layout.is_share and plain.is_share:
             raise OutOfRange("The product of two shares is no share of the product.")
-        grown = layout.grown(
-            layout.bound * plain.bound * max(terms, 1),
-            layout.fraction_bits + plain.fraction_bits,
-            is_share=layout.is_share or plain.is_share,
-        )
-        return self._with(ciphertexts, replace(grown, shape=shape, packed_axis=packed_axis, lines=lines))
+        grown = self._layout.times(plain.bound, plain.fraction_bits, terms, is_share=plain.is_share)
+        return replace(grown, shape=shape, packed_axis=packed_axis, lines=lines)
 
     def _products(self, sets: Sequence[Sequence[mpz]], rows: Sequence[Sequence[int]]) -> list[mpz]:
         """Return all rows' results for each set of ciphertexts."""
@@ -285,6 +286,7 @@ class CipherArray(Ciphertext):
 
     def _dense_products(self, rows: Sequence[Sequence[int]], lines: int) -> list[mpz]:
         """Do the same for several rows in one ciphertext: each takes the lines, shifted to its own slots."""
+        lines = max(1, min(lines, len(rows)))
         shift = 1 << (self._layout.slot_bits * self._layout.line_length)
         shifted = [list(self._ciphertexts)]
         for _ in range(lines - 1):
@@ -360,9 +362,14 @@ def open_masked(key: PrivateKey, array: CipherArray, plus: FixedPoint | None = N
     ``plus`` completes shares, or is noise; both are added before anyone reads the values.
     """
     _check_owner(key, array)
+    layout = array.layout
+    if layout.is_share and plus is None:
+        raise OutOfRange("This array holds shares; they say nothing until the other party's are added.")
+    if plus is not None and (plus.fraction_bits != layout.fraction_bits or plus.is_share != layout.is_share):
+        raise OutOfRange("What is added needs the same scale, and to be a share where shares are completed.")
     integers = key.decrypt_integers(array.ciphertexts)
     if plus is not None:
-        integers = [one + other for one, other in zip(integers, array.layout.pack(plus), strict=True)]
+        integers = [one + other for one, other in zip(integers, layout.pack(plus), strict=True)]
     return ring_elements(integers, key)
 
 
@@ -388,11 +395,11 @@ def _read_head(content: bytes) -> tuple[Layout, bytes, int, memoryview]:
     bound = int.from_bytes(view[start : start + bound_bytes], "little")
     if version != _VERSION or dimensions not in (1, 2) or share > 1 or not -1 <= axis < dimensions:
         raise ValueError("a ciphertext array of unknown form")
-    if any(extent > _LARGEST_EXTENT for extent in shape) or not 0 < width <= _LARGEST_WIDTH:
+    if any(extent > _LARGEST_EXTENT for extent in shape) or not _SMALLEST_WIDTH <= width <= _LARGEST_WIDTH:
         raise ValueError("a ciphertext array of impossible extent")
     if not 0 < slot_bits * slots <= 8 * width or not lines or (bound and slot_bits_for(bound) > slot_bits):
         raise ValueError("a ciphertext array whose slots do not fit")
-    if bound and bound_bytes != -(-bound.bit_length() // 8) or not bound and bound_bytes:
+    if bound_bytes != -(-bound.bit_length() // 8):
         raise ValueError("a bound that is longer than it needs to be")
     packed_axis = None if axis < 0 else axis
     layout = Layout(shape, packed_axis, slot_bits, slots, fraction_bits, bound, bool(share), lines)

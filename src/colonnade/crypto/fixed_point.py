@@ -36,6 +36,10 @@ class Format:
     fraction_bits: int
     magnitude_bits: int
 
+    def __post_init__(self) -> None:
+        if self.fraction_bits < 0 or self.fraction_bits + self.magnitude_bits < 0:
+            raise OutOfRange(f"No numbers fit a format of {self.fraction_bits} and {self.magnitude_bits} bits.")
+
     @property
     def bound(self) -> int:
         """Return the largest integer an encoded value can be."""
@@ -106,7 +110,7 @@ def _from_floats(values: npt.NDArray[np.float64], format: Format) -> Integers:
 
 
 def _from_integers(values: np.ndarray[Any, Any], format: Format) -> Integers:
-    limit = 1 << format.magnitude_bits
+    limit = 2.0**format.magnitude_bits
     if values.size and (int(values.max()) > limit or int(values.min()) < -limit):
         raise _too_large(format)
     if format.bound <= _NARROW:

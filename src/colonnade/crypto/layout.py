@@ -57,11 +57,11 @@ class Layout:
         """Lay out values within ``bound`` that may grow by a factor of ``room`` before they are read."""
         if len(shape) not in (1, 2) or packed_axis not in (None, *range(len(shape))):
             raise SlotOverflow(f"An array of shape {shape} cannot be packed along axis {packed_axis}.")
-        usable = modulus_bits - 2
-        slot_bits = usable if packed_axis is None else slot_bits_for(bound * room)
-        if slot_bits_for(bound * room) > usable:
+        usable, needed = modulus_bits - 2, slot_bits_for(bound * max(room, 1))
+        slot_bits = usable if packed_axis is None else needed
+        if needed > usable:
             raise SlotOverflow(
-                f"Values of {slot_bits_for(bound * room)} bits do not fit into a key of {modulus_bits} bits. "
+                f"Values of {needed} bits do not fit into a key of {modulus_bits} bits. "
                 "Use smaller formats or a larger key."
             )
         slots = 1 if packed_axis is None else usable // slot_bits
@@ -82,12 +82,12 @@ class Layout:
     @property
     def blocks(self) -> int:
         """Return how many ciphertexts a line takes."""
-        return math.ceil(self.line_length / self.slots)
+        return -(-self.line_length // self.slots)
 
     @property
     def count(self) -> int:
         """Return how many ciphertexts the array takes."""
-        return math.ceil(self.line_count / self.lines) * self.blocks
+        return -(-self.line_count // self.lines) * self.blocks
 
     @property
     def transposed(self) -> Layout:
@@ -109,9 +109,13 @@ class Layout:
             is_share=self.is_share if is_share is None else is_share,
         )
 
-    def reshaped(self, shape: tuple[int, ...], packed_axis: int | None) -> Layout:
-        """Return the layout of another array with the same kind of slots."""
-        return replace(self, shape=shape, packed_axis=packed_axis)
+    def times(self, bound: int, fraction_bits: int, terms: int, *, is_share: bool = False) -> Layout:
+        """Return the layout of sums of so many products with plain numbers within a bound."""
+        return self.grown(
+            self.bound * bound * max(terms, 1),
+            self.fraction_bits + fraction_bits,
+            is_share=self.is_share or is_share,
+        )
 
     def pack(self, values: FixedPoint) -> list[int]:
         """Return one integer per ciphertext; it may be negative."""

@@ -7,6 +7,11 @@ minus a random square and r is random with half as many bits as n.
 
 A public key is n alone. Everyone who encrypts draws an h of its own, so that nobody depends on how the key's owner
 chose it.
+
+Who does not own the key also re-randomises against its owner, who sees more than others: in which coset of the group
+that h generates a ciphertext lies. The Jacobi symbol tells one such bit, and h may be a cube modulo p; the owner would
+then learn sums of the plain operand's integers modulo 2 or 3. So some units besides h are drawn, and each ciphertext
+takes a random half of them.
 """
 
 from __future__ import annotations
@@ -25,7 +30,7 @@ from gmpy2 import mpz
 from colonnade.crypto import chunks
 from colonnade.crypto.costs import multiplication_seconds
 from colonnade.crypto.products import cost_of
-from colonnade.crypto.window_table import build_table, table_multiplications
+from colonnade.crypto.window_table import WINDOW_BITS, build_subset_table, build_table, table_multiplications
 from colonnade.engine import INLINE, Engine, Work
 from colonnade.errors import CiphertextRefused, ConfigError, KeyRefused, KeyTooSmall
 
@@ -39,6 +44,8 @@ KEY_SIZES = {DEFAULT_KEY: 2048, "3072": 3072, INSECURE_TEST: 1024}
 _PRIME_ROUNDS = 40
 _SMALL_PRIMES = gmpy2.primorial(2**16)
 _ROOM = "colonnade.crypto.chunks"
+_UNITS = 5 * WINDOW_BITS
+"""How many units besides h: all of them lie in one half of the group with probability 2**-40."""
 
 
 def key_bits(size: str) -> int:
@@ -88,7 +95,7 @@ class PublicKey:
 
     def encrypt_integers(self, plains: Sequence[int]) -> list[mpz]:
         """Encrypt integers modulo n, each with fresh randomness."""
-        exponent_bytes = -(-self.bits // 16)
+        exponent_bytes = -(-self.bits // 16) + _UNITS // 8
         pieces = [
             int(plain % self.n).to_bytes(self.width, "little") + secrets.token_bytes(exponent_bytes) for plain in plains
         ]
@@ -156,7 +163,8 @@ class PublicKey:
     @cached_property
     def _encryption(self) -> Work:
         base = gmpy2.powmod(-(self._random_unit() ** 2), self.n, self.square)
-        table = build_table(base, self.square, 8 * -(-self.bits // 16))
+        units = [gmpy2.powmod(self._random_unit(), self.n, self.square) for _ in range(_UNITS)]
+        table = build_table(base, self.square, 8 * -(-self.bits // 16)) + build_subset_table(units, self.square)
         context = chunks.join_parts([self.n.to_bytes(self.width, "little"), table])
         return Work(f"{_ROOM}:encrypt", f"{_ROOM}:prepare_encryptor", context)
 

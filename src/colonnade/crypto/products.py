@@ -134,11 +134,11 @@ def _comb(
     for base in bases:
         rows = []
         for _ in range(math.ceil(bits / window)):
-            row, entry = [mpz(1)], base
+            powers, entry = [mpz(1)], base
             for _ in range((1 << window) - 1):
-                row.append(entry)
+                powers.append(entry)
                 entry = entry * base % modulus
-            rows.append(row)
+            rows.append(powers)
             base = entry
         tables.append(rows)
     mask = (1 << window) - 1

@@ -16,9 +16,11 @@ from typing import Any
 
 from cryptography import x509
 
+from colonnade.engine import Work
 from colonnade.errors import (
     ColonnadeError,
     ConfigError,
+    EngineFailed,
     FrameRefused,
     HandshakeRefused,
     OutOfStep,
@@ -87,6 +89,7 @@ def examine_home(folder: Path) -> Iterator[Finding]:
         f"{free / 2**30:.1f} GiB free",
         "Free at least 1 GiB, or keep runs elsewhere with --folder.",
     )
+    yield _attempted("engine", lambda: _engine(home), "Correct [engine] in party.toml.")
     if home.listen is not None:
         yield _attempted(
             "port",
@@ -256,6 +259,18 @@ def _dates(check: str, certificate: bytes, fix: str) -> Finding:
 def _table(home: PartyHome) -> str:
     table = home.read_table()
     return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+
+
+def _engine(home: PartyHome) -> str:
+    work = Work("colonnade.engine.probe:echo", "colonnade.engine.probe:prepare", b"")
+    begin = time.monotonic()
+    with home.engine.open() as engine:
+        sent = [b"%d" % number for number in range(2)]
+        if engine.map(work, sent) != sent:
+            raise EngineFailed(f"The engine '{engine.name}' gave back something else than it was given.")
+        took = time.monotonic() - begin
+        workers = "" if engine.workers == 1 else f" with {engine.workers} workers"
+        return f"{engine.name}{workers}, ready after {took:.1f} s"
 
 
 def _listen(address: str) -> str:

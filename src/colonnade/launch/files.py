@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from colonnade.data import Kind, PartyTable, read_frame, read_table
+from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.settings import config_from_json, config_to_json, validated
 from colonnade.session import Evaluate, Policy, RunPlan
@@ -75,6 +76,8 @@ class PartyHome:
     """Where partners reach this party, as HOST:PORT; None when it only dials."""
     partners: Mapping[str, str] = field(default_factory=dict)
     """Where this party reaches its partners."""
+    engine: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen
+    """Where this party's heavy work runs."""
 
     def read_table(self) -> PartyTable:
         """Read the party's own table."""
@@ -148,7 +151,7 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
         )
     if folder.is_dir() and not path.exists():
         raise ConfigError(f"{folder} has no party.toml. Write one; 'colonnade demo' makes two to learn from.")
-    document = _read_toml(path, ("party", "partners", "table", "policy"))
+    document = _read_toml(path, ("party", "partners", "table", "policy", "engine"))
     with _named(path):
         return _home(document, path, expected)
 
@@ -176,7 +179,8 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         file=str(path),
         lines=_lines_of(path, "policy"),
     )
-    return PartyHome(about.name, path.parent, policy, table, about.listen, partners)
+    engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
+    return PartyHome(about.name, path.parent, policy, table, about.listen, partners, engine)
 
 
 @contextmanager

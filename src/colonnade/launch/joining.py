@@ -116,7 +116,8 @@ class Joining:
         """Take part until the run is complete, then write the report."""
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
-        seat = Seat(self.home.name, table, self.home.policy, self._folder, self._run_folder.earlier_runs())
+        earlier = self._run_folder.earlier_runs()
+        seat = Seat(self.home.name, table, self.home.policy, self._folder, earlier, engine=self.home.engine)
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(
@@ -143,7 +144,8 @@ class Joining:
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
         table = self.home.read_new_rows(source, column_types(end.record.part))
         folder = PartyFolder(next_prediction(self._folder.path))
-        seat = Seat(self.home.name, table, self.home.policy, folder, part=end.record.part)
+        part = end.record.part
+        seat = Seat(self.home.name, table, self.home.policy, folder, part=part, engine=self.home.engine)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

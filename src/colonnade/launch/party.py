@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from colonnade import alignment
 from colonnade.data import PartyTable, Split
+from colonnade.engine import INLINE, Engine, EngineSettings
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord
 from colonnade.session import (
@@ -48,6 +50,8 @@ class Seat:
     earlier_runs: int = 0
     module: nn.Module | None = None
     part: ModelPart | None = None
+    engine: Engine | EngineSettings = INLINE
+    """An engine that others use too, or the settings of one that is opened for this party and closed in the end."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,6 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     party = Party(seat.name, seat.policy, None if seat.folder is None else seat.folder.path, seat.earlier_runs)
-    session = Session(party, method, plan, links, messages=alignment.MESSAGES, observer=observer)
     kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
 
     def prepare(session: Session) -> Holding:
@@ -100,7 +103,9 @@ def take_part(
             seat.folder.keep(record)
         kept.append((record, result.scores, holding))
 
-    play(session, prepare, config, keep)
+    with _opened(seat.engine) as engine:
+        session = Session(party, method, plan, links, messages=alignment.MESSAGES, observer=observer, engine=engine)
+        play(session, prepare, config, keep)
     ((record, scores, holding),) = kept
     return Taken(PartyEnd(record, session.ledger.read(), session.metrics.lines), scores, holding)
 
@@ -110,6 +115,10 @@ def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
     return tuple(
         peer for peer in plan.parties if peer != party and method.are_connected(plan.role_of(party), plan.role_of(peer))
     )
+
+
+def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:
+    return engine.open() if isinstance(engine, EngineSettings) else nullcontext(engine)
 
 
 def _split(session: Session, count: int) -> Split:

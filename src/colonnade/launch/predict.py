@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data import Kind, PartyTable, TableEncoder
+from colonnade.engine import INLINE, Engine
 from colonnade.errors import ConfigError
 from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
@@ -30,6 +31,7 @@ def predict_in_threads(
     tables: Mapping[str, PartyTable],
     modules: Mapping[str, nn.Module] | None,
     policies: Mapping[str, Policy] | None,
+    engine: Engine = INLINE,
 ) -> pd.DataFrame:
     """Score new rows with a trained run, as the party that may know the scores gets them."""
     plan = replace(run.plan, stage="predict")
@@ -48,6 +50,7 @@ def predict_in_threads(
             None if folder is None else PartyFolder(folder / party),
             module=(modules or {}).get(party),
             part=run.parts[party],
+            engine=engine,
         )
         for party in plan.parties
     }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
+from colonnade.engine import Engine, open_engine
 from colonnade.errors import RunFolderError
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.predict import predict_in_threads
@@ -106,12 +108,14 @@ class Run:
         *,
         modules: Mapping[str, nn.Module] | None = None,
         policies: Mapping[str, Policy] | None = None,
+        engine: Engine | str = "inline",
     ) -> pd.DataFrame:
         """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them.
 
-        Every party's policy holds here as it does in training.
+        Every party's policy holds here as it does in training; ``engine`` means what it means in `simulate`.
         """
-        return predict_in_threads(self, tables, modules, policies)
+        with open_engine(engine) if isinstance(engine, str) else nullcontext(engine) as shared:
+            return predict_in_threads(self, tables, modules, policies, shared)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""

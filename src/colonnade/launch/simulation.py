@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
+from colonnade.engine import INLINE, Engine, open_engine
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import ceiling
 from colonnade.launch.folder import RunFolder
@@ -41,6 +43,7 @@ def simulate(
     keep_views: bool = False,
     observer: Observer | None = None,
     transport: str = "memory",
+    engine: Engine | str = "inline",
 ) -> Run:
     """Train a model between parties that are threads of this process.
 
@@ -49,6 +52,7 @@ def simulate(
     With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes
     on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with
     all columns in one place. ``keep_views`` keeps every frame each party received, for attacks and tests.
+    ``engine`` is where the heavy work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
     """
     method = method_for(config)
     plan = RunPlan(
@@ -70,10 +74,10 @@ def simulate(
         observer=observer,
         transport=transport,
     )
-    if folder is None:
-        return carry_out()
-    with RunFolder(Path(folder)).held() as run_folder:
-        return carry_out(folder=run_folder)
+    with ExitStack() as stack:
+        run_folder = None if folder is None else stack.enter_context(RunFolder(Path(folder)).held())
+        shared = stack.enter_context(open_engine(engine)) if isinstance(engine, str) else engine
+        return carry_out(folder=run_folder, engine=shared)
 
 
 def simulate_plan(
@@ -87,6 +91,7 @@ def simulate_plan(
     keep_views: bool = False,
     observer: Observer | None = None,
     transport: str = "memory",
+    engine: Engine = INLINE,
 ) -> Run:
     """Carry out an agreed plan, in a folder that is held already; see `simulate`."""
     method = method_named(plan.method)
@@ -104,6 +109,7 @@ def simulate_plan(
             None if folder is None else folder.party(party),
             0 if folder is None else folder.earlier_runs(party),
             module=(modules or {}).get(party),
+            engine=engine,
         )
         for party in plan.parties
     }

@@ -71,7 +71,14 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     table = home.read_table()
     _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
     folder = RunFolder(Path(task["folder"]))
-    seat = Seat(task["party"], table, home.policy, folder.party(task["party"]), folder.earlier_runs(task["party"]))
+    seat = Seat(
+        task["party"],
+        table,
+        home.policy,
+        folder.party(task["party"]),
+        folder.earlier_runs(task["party"]),
+        engine=home.engine.shared_by(len(plan.parties)),
+    )
     folder.party(task["party"]).begin(plan, table)
     method = method_named(plan.method)
     return seat, plan, config_from_json(method, plan.config), method

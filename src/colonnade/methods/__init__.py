@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.methods.secure_lr import METHOD as SECURE_LR
 from colonnade.methods.splitnn import METHOD as SPLITNN
 from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN,)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR)
 
 
 def method_named(name: str) -> Method:

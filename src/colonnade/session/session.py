@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.engine import INLINE, Engine
 from colonnade.errors import ConfigError
 from colonnade.ledger import LedgerWriter
 from colonnade.session.channel import Channel
@@ -69,12 +70,15 @@ class Session:
         messages: tuple[type, ...] = (),
         observer: Observer | None = None,
         resume: bool = True,
+        engine: Engine = INLINE,
     ) -> None:
         """Open ledger and metrics; ``messages`` are declared beside the method's own, such as those of alignment."""
         self.party, self.role, self.stage = party.name, plan.role_of(party.name), plan.stage
         self.method, self.plan, self.policy = method, plan, party.policy
         self.messages = (*messages, *method.messages_in(plan.stage))
         self.step = 0
+        self.engine = engine
+        """Where this party's heavy work, such as encryption, runs."""
         self.resumed: ModelPart | None = None
         """The checkpoint to go on from, when the run was interrupted."""
         self.allows_resume = resume

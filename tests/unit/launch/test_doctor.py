@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import shutil
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.timeout(120)
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
-HOME_CHECKS = ["home", "key", "certificate", "partner shop", "table", "disk", "port"]
+HOME_CHECKS = ["home", "key", "certificate", "partner shop", "table", "disk", "engine", "port"]
 PROBES = ["message of 1 KiB", "message of 1 MiB", "message of 16 MiB"]
 
 
@@ -81,6 +82,7 @@ def test_a_good_home_passes_every_check(bank: Path) -> None:
     assert "at 127.0.0.1:" in seen["partner shop"]
     assert seen["table"] == "400 rows, 3 columns, label"
     assert "GiB free" in seen["disk"]
+    assert "ready after" in seen["engine"]
     assert "is free" in seen["port"]
 
 
@@ -90,6 +92,26 @@ def test_a_certificate_that_ends_soon_passes_but_says_so(bank: Path) -> None:
     assert found.passed
     assert "8 more days, soon" in found.seen
     assert "colonnade pair --rotate" in found.fix
+
+
+def test_a_configured_engine_is_tried(bank: Path) -> None:
+    with (bank / "party.toml").open("a") as file:
+        file.write('\n[engine]\nkind = "pool"\nworkers = 2\n')
+    (found,) = [one for one in examine_home(bank) if one.check == "engine"]
+    assert found.passed
+    assert found.seen.startswith("pool with 2 workers, ready after")
+
+
+def test_an_engine_that_cannot_be_opened_fails(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "none")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (bank / "party.toml").open("a") as file:
+        file.write('\n[engine]\nkind = "ray"\n')
+    (found,) = [one for one in examine_home(bank) if one.check == "engine"]
+    assert not found.passed
+    assert "pip install 'colonnade[ray]'" in found.seen
+    assert "[engine]" in found.fix
 
 
 def expire_partner(home: Path) -> None:

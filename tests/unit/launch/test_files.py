@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.files import read_party_home, read_run_file
 
@@ -108,3 +109,33 @@ def test_new_rows_without_the_id_column_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"kez": [1, 2]}).to_csv(folder / "t.csv", index=False)
     with pytest.raises(TableError, match="Did you mean 'kez'"):
         read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("", EngineSettings(kind="auto")),
+        ('[engine]\nkind = "pool"\nworkers = 3\n', EngineSettings(kind="pool", workers=3)),
+        ('[engine]\nkind = "ray"\naddress = "head:6379"\n', EngineSettings(kind="ray", address="head:6379")),
+    ],
+)
+def test_a_home_says_where_heavy_work_runs(tmp_path: Path, table: str, expected: EngineSettings) -> None:
+    assert read_party_home(write_home(tmp_path / "bank", HOME + table)).engine == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('kind = "pol"', "Did you mean 'pool'?"),
+        ("worker = 2", "There is no setting 'worker' in [engine]. Did you mean 'workers'?"),
+        ("workers = 0", "engine.workers must be a whole number of 1 or more"),
+        ('workers = "2"', "The setting engine.workers is wrong"),
+        ('address = "head:6379"', "The engine 'auto' has no address"),
+    ],
+)
+def test_a_wrong_engine_names_file_and_setting(tmp_path: Path, line: str, said: str) -> None:
+    folder = write_home(tmp_path / "bank", HOME + f"[engine]\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(folder)
+    assert str(caught.value).startswith(f"{folder / 'party.toml'}: ")
+    assert said in str(caught.value)

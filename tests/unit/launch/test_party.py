@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.unit.session.trials import Trial
+from tests.unit.session.trials import Trial, tables
 
 import colonnade as cn
-from colonnade.errors import PeerFailed, RoleFailed
+from colonnade.engine import Engine, EngineSettings, Work, open_engine
+from colonnade.errors import EngineFailed, PeerFailed, RoleFailed
 from colonnade.launch.folder import RunFolder
+from colonnade.launch.party import Seat, take_part
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.session import Session
 
@@ -105,3 +107,65 @@ def test_a_comparison_that_cannot_be_made_does_not_cost_the_run(
     assert "together" in run.evaluations
     assert "alone" not in run.evaluations
     run.verify()
+
+
+PROBE = Work("colonnade.engine.probe:echo", "colonnade.engine.probe:prepare", b"")
+
+
+def note_engines(monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None = None) -> list[Engine]:
+    """Use every session's engine where its role would be played."""
+    launched = sys.modules["colonnade.launch.party"]
+    real = launched.play
+    found: list[Engine] = []
+
+    def play(session: Session, *rest: Any) -> Any:
+        found.append(session.engine)
+        assert session.engine.map(PROBE, [b"1", b"2"]) == [b"1", b"2"]
+        if error is not None:
+            raise error
+        return real(session, *rest)
+
+    monkeypatch.setattr(launched, "play", play)
+    return found
+
+
+def is_closed(engine: Engine) -> bool:
+    try:
+        engine.map(PROBE, [b"1", b"2"])
+    except EngineFailed as error:
+        return "closed" in str(error)
+    return False
+
+
+def test_simulated_parties_share_one_engine_that_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = note_engines(monkeypatch)
+    run = Trial(None).run(engine="pool")
+    assert len(found) == 2
+    assert found[0] is found[1]
+    assert found[0].name == "pool"
+    assert is_closed(found[0])
+    assert len(run.predict(tables(), engine="pool")) == 48
+    assert found[2] is found[3]
+    assert is_closed(found[3])
+
+
+def test_an_engine_that_is_lent_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_engine("pool", 2) as engine:
+        found = note_engines(monkeypatch, ZeroDivisionError)
+        with pytest.raises(ZeroDivisionError):
+            Trial(None).run(engine=engine)
+        assert found
+        assert all(one is engine for one in found)
+        assert not is_closed(engine)
+
+
+def test_a_party_opens_its_own_engine_and_closes_it_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(None)
+    run = trial.run()
+    found = note_engines(monkeypatch, ZeroDivisionError)
+    seat = Seat("bank", tables()["bank"], engine=EngineSettings(kind="pool", workers=2))
+    with pytest.raises(ZeroDivisionError):
+        take_part(seat, run.method, run.plan, trial.config(), {})
+    (engine,) = found
+    assert (engine.name, engine.workers) == ("pool", 2)
+    assert is_closed(engine)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.messages import PLAIN, message
 
-__all__ = ["MESSAGES", "CutActivations", "CutGradient", "CutWidth", "EpochVerdict", "HeldOutActivations"]
+__all__ = ["MESSAGES", "CutActivations", "CutGradient", "CutWidth", "HeldOutActivations"]
 
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up")
@@ -46,14 +47,6 @@ class HeldOutActivations:
     """
 
     values: torch.Tensor
-
-
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="end of epoch")
-class EpochVerdict:
-    """Whether to keep the weights of this epoch and whether to stop. Reveals: whether the validation loss fell."""
-
-    is_best: bool
-    is_last: bool
 
 
 MESSAGES = (CutWidth, CutActivations, CutGradient, HeldOutActivations, EpochVerdict)

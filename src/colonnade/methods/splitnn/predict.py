@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.messages import HeldOutActivations
 from colonnade.methods.splitnn.network import (
@@ -22,7 +22,7 @@ from colonnade.methods.splitnn.network import (
     rebuild_encoder,
     scores_of,
 )
-from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
+from colonnade.session import Channel, Holding, Result, Scores, Session
 
 __all__ = ["feature_holder", "gather_outputs", "label_holder", "make_scores", "send_held_out"]
 
@@ -34,7 +34,7 @@ _CHUNK = 8192
 
 def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play a party that brings columns of new rows."""
-    part = _own_part(session, holding)
+    part = own_part(session, holding)
     table_encoder = TableEncoder.from_json(part.document["table_encoder"])
     features = encode(config, table_encoder, holding.table, holding.aligned.positions)
     encoder = rebuild_encoder(config, session.party, table_encoder.width, part.document["is_custom"], holding.module)
@@ -46,7 +46,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
 
 def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play the party that learns the scores."""
-    part = _own_part(session, holding)
+    part = own_part(session, holding)
     peers = session.channels("feature_holder")
     label_encoder = LabelEncoder.from_json(part.document["label_encoder"])
     widths = part.document["widths"]
@@ -98,20 +98,8 @@ def gather_outputs(
 
 
 def make_scores(labels: LabelEncoder, outputs: torch.Tensor, rows: Rows, truth: Any = None) -> Scores:
-    """Return scores in the label's own terms, with the truth beside them where it is known."""
-    values = scores_of(labels.task, outputs) if len(rows) else np.empty(0)
-    if labels.task == "regression":
-        values = labels.decode(values)
-        known = None if truth is None else np.asarray(truth, dtype=np.float64)
-    else:
-        known = None if truth is None else labels.encode(truth).astype(np.int64)
-    return Scores(labels.task, rows, values, known, labels.classes)
-
-
-def _own_part(session: Session, holding: Holding) -> ModelPart:
-    if holding.part is None:
-        raise ConfigError(f"'{session.party}' has no trained part of this model. Train first, then predict.")
-    return holding.part
+    """Return the head's outputs as scores in the label's own terms."""
+    return scores_in_terms_of(labels, scores_of(labels.task, outputs) if len(rows) else np.empty(0), rows, truth)
 
 
 def _chunks(rows: Rows) -> list[Rows]:

@@ -1,0 +1,23 @@
+"""How fast encrypted arithmetic is: against python-paillier, against GMP itself, and two processes against one.
+
+The same as `colonnade bench crypto`; colonnade.launch.bench.crypto says what is measured and how.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.form import Findings, main, say
+from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
+
+
+def measure(arguments: argparse.Namespace) -> Findings:
+    return measure_crypto(QUICK if arguments.quick else FULL, say)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quick", action="store_true", help="a few seconds on a tiny key, to see that it works")
+
+
+if __name__ == "__main__":
+    main((__doc__ or "").splitlines()[0], measure, add_arguments)

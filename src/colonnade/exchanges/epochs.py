@@ -1,0 +1,124 @@
+"""Train by epochs until the label holder says stop, with checkpoints at the same steps everywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, Protocol
+
+from colonnade.errors import TrainingFailed
+from colonnade.messages import PLAIN, message
+from colonnade.session import ModelPart, Session
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["EpochVerdict", "Epochs", "Trainee", "check_finite"]
+
+
+@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="end of epoch")
+class EpochVerdict:
+    """Whether to keep the weights of this epoch and whether to stop. Reveals: whether the validation loss fell."""
+
+    is_best: bool
+    is_last: bool
+
+
+class Trainee(Protocol):
+    """What learns: it can be saved, and remembers its best state."""
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return everything a checkpoint needs."""
+
+    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+
+    def keep_best(self) -> None:
+        """Remember the weights as they are now."""
+
+
+@dataclasses.dataclass
+class Epochs:
+    """Where training stands. Every party keeps the same, so that all checkpoint and stop at the same steps."""
+
+    steps_per_epoch: int
+    epochs: int
+    patience: int
+    checkpoint_every: int
+    epoch: int = 0
+    is_over: bool = False
+    best_loss: float | None = None
+    epochs_since_best: int = 0
+    loss_so_far: float = 0.0
+    """The sum of this epoch's losses; only the label holder knows losses."""
+
+    @classmethod
+    def begin(
+        cls,
+        session: Session,
+        trainee: Trainee,
+        *,
+        rows: int,
+        batch_size: int,
+        epochs: int,
+        patience: int,
+        checkpoint_every: int,
+    ) -> Epochs:
+        """Start at the beginning, or where the checkpoint left off."""
+        steps_per_epoch = math.ceil(rows / batch_size)
+        session.expect_steps(steps_per_epoch * epochs)
+        fixed = (steps_per_epoch, epochs, patience, checkpoint_every)
+        if session.resumed is None:
+            return cls(*fixed)
+        document = session.resumed.document
+        trainee.load_state(session.resumed.tensors, document)
+        return cls(*fixed, **document["progress"])
+
+    def steps_done(self, session: Session) -> int:
+        """Return how many steps of this epoch lie behind us, after a resume in its middle."""
+        return session.step - self.epoch * self.steps_per_epoch
+
+    def judge(self, session: Session, training_loss: float, validation_loss: float | None) -> EpochVerdict:
+        """Decide on this epoch's weights and on going on; only the label holder can."""
+        check_finite(validation_loss or 0.0, session)
+        values = {"epoch": self.epoch + 1, "training_loss": training_loss}
+        is_best = True
+        if validation_loss is not None:
+            values["validation_loss"] = validation_loss
+            is_best = self.patience == 0 or self.best_loss is None or validation_loss < self.best_loss
+            self.best_loss = validation_loss if is_best else self.best_loss
+        self.epochs_since_best = 0 if is_best else self.epochs_since_best + 1
+        stops_early = self.patience > 0 and self.epochs_since_best >= self.patience
+        session.record(**values)
+        return EpochVerdict(is_best, stops_early or self.epoch + 1 >= self.epochs)
+
+    def end_epoch(self, session: Session, trainee: Trainee, verdict: EpochVerdict) -> None:
+        """Follow the verdict and make the epoch's checkpoint."""
+        if verdict.is_best:
+            trainee.keep_best()
+        self.epoch += 1
+        self.loss_so_far = 0.0
+        self.is_over = verdict.is_last
+        self._keep(session, trainee)
+
+    def keep_between_epochs(self, session: Session, trainee: Trainee) -> None:
+        """Make a checkpoint where the settings ask for one within an epoch."""
+        at_epoch_end = session.step % self.steps_per_epoch == 0
+        if self.checkpoint_every and session.step % self.checkpoint_every == 0 and not at_epoch_end:
+            self._keep(session, trainee)
+
+    def _keep(self, session: Session, trainee: Trainee) -> None:
+        tensors, document = trainee.state()
+        progress = dataclasses.asdict(self)
+        for fixed in ("steps_per_epoch", "epochs", "patience", "checkpoint_every"):
+            del progress[fixed]
+        session.checkpoint(ModelPart(tensors, document | {"progress": progress}))
+
+
+def check_finite(value: float, session: Session) -> None:
+    """Stop training that no longer gives numbers."""
+    if not math.isfinite(value):
+        raise TrainingFailed(
+            f"Training diverged: '{session.party}' no longer gets numbers at step {session.step}. "
+            "Lower learning_rate and run again."
+        )

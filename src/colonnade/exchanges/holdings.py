@@ -1,0 +1,75 @@
+"""What a party makes of its own table before anything is exchanged, and of scores after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data import LabelEncoder, Split, TableEncoder
+from colonnade.errors import ConfigError, TableError
+from colonnade.session import Holding, ModelPart, Scores, Session
+
+__all__ = ["encoded_columns", "encoded_labels", "own_part", "scores_in_terms_of", "without_columns"]
+
+Rows = np.ndarray[Any, Any]
+
+
+def encoded_columns(holding: Holding, dtype: npt.DTypeLike) -> tuple[TableEncoder | None, Rows | None]:
+    """Fit the table's encoder on the training rows only, and encode all shared rows; None without usable columns."""
+    if not holding.table.columns:
+        return None, None
+    positions = holding.aligned.positions
+    encoder = TableEncoder.fit(holding.table, positions[holding.split.train])
+    if encoder.width == 0:
+        return None, None
+    return encoder, encoder.transform(holding.table, positions, dtype=dtype)
+
+
+def without_columns(session: Session) -> ConfigError:
+    """Say that a party that should bring columns has none."""
+    return ConfigError(
+        f"'{session.party}' has no usable feature columns: it has none, or each is constant in the training rows. "
+        "Check its table and its drop list, or leave this party out."
+    )
+
+
+def encoded_labels(session: Session, holding: Holding, task: str) -> tuple[Rows, LabelEncoder]:
+    """Return the labels of all shared rows, and their encoder fitted on the training rows only."""
+    if holding.table.labels is None:
+        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
+    labels = holding.table.labels[holding.aligned.positions]
+    return labels, _fit_labels(labels, holding.split, task)
+
+
+def scores_in_terms_of(labels: LabelEncoder, values: Rows, rows: Rows, truth: Any = None) -> Scores:
+    """Return scores in the label's own terms, with the truth beside them where it is known."""
+    if labels.task == "regression":
+        values = labels.decode(values)
+        known = None if truth is None else np.asarray(truth, dtype=np.float64)
+    else:
+        known = None if truth is None else labels.encode(truth).astype(np.int64)
+    return Scores(labels.task, rows, values, known, labels.classes)
+
+
+def own_part(session: Session, holding: Holding) -> ModelPart:
+    """Return this party's part of a trained model."""
+    if holding.part is None:
+        raise ConfigError(f"'{session.party}' has no trained part of this model. Train first, then predict.")
+    return holding.part
+
+
+def _fit_labels(labels: Rows, split: Split, task: str) -> LabelEncoder:
+    """Fit on the training rows, and refuse a split that keeps a class out of them: nobody could learn it."""
+    there, learned = len(np.unique(labels)), len(np.unique(labels[split.train]))
+    if learned > 1 or there == 1:
+        encoder = LabelEncoder.fit(labels[split.train], task)
+        if learned == there or encoder.task == "regression":
+            return encoder
+    held_out = {"evaluate.validation_fraction": split.validation, "evaluate.test_fraction": split.test}
+    remedies = " or ".join(name for name, rows in held_out.items() if len(rows))
+    raise TableError(
+        f"The training rows have {learned} of the {there} different labels; all rows of the others are held out. "
+        f"Lower {remedies}, choose another run.seed, or leave out labels of so few rows."
+    )

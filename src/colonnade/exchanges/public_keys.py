@@ -1,0 +1,51 @@
+"""Hand over a public key, and check the one that arrives."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey
+from colonnade.messages import PLAIN, message
+from colonnade.session import Channel, Session
+
+__all__ = ["make_key", "public_modulus", "receive_key", "send_key"]
+
+
+@functools.cache
+def public_modulus(owner: str, partner: str) -> type[Any]:
+    """Declare the message that hands a key from one role to another."""
+
+    @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
+    class PublicModulus:
+        """The sender's Paillier public key. Reveals: nothing about any table; it is drawn anew for every run."""
+
+        modulus: int
+
+    return PublicModulus
+
+
+def make_key(session: Session, size: str) -> PrivateKey:
+    """Draw this party's key for this attempt at the run. It is never written anywhere."""
+    key = PrivateKey.generate(size, session.engine)
+    _note(session, session.party, key, size)
+    return key
+
+
+def send_key(peer: Channel, key: PrivateKey) -> None:
+    """Send the public part."""
+    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n)))
+
+
+def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
+    """Receive a partner's key and refuse one that cannot protect anything."""
+    offered = peer.receive(public_modulus(peer.peer_role, peer.role)).modulus
+    key = PublicKey.check(offered, size, session.engine)
+    _note(session, peer.peer, key, size)
+    return key
+
+
+def _note(session: Session, party: str, key: PublicKey, size: str) -> None:
+    # The ledger says under which key ciphertexts were, and whether it was one that could be broken.
+    is_insecure = size == INSECURE_TEST
+    session.ledger.mark("key", party=party, bits=key.bits, fingerprint=key.fingerprint.hex(), insecure_test=is_insecure)

@@ -1,0 +1,537 @@
+"""A linear layer whose weights neither party knows: one holds the inputs and the key, the other the labels.
+
+After PrADA, algorithms 4 and 5, with the corrections of its errata. The owner holds inputs X (n rows, g columns) and
+the key; the partner computes on ciphertexts and holds what the loss needs. The weights W (g by c) are shared, as the
+sum of P, which lies with the partner, and E, which lies with the owner. One batch is four messages:
+
+1. owner to partner: what is still missing of the partner's new share, hidden by the owner's (and, when the inputs are
+   trained too, the encrypted inputs and the encrypted share E);
+2. partner to owner: [[X P]] behind a mask that is uniform over the plaintext ring;
+3. owner to partner: the same opened, with X E added: the partner takes off the mask and has the logits X W;
+4. partner to owner: the weight gradient, masked (and, when the inputs are trained too, the gradient for the inputs).
+
+The partner multiplies the loss's slopes with the learning rate itself, so that all integers are exact. The owner draws
+a new E in every step, so that the partner's share says nothing about W but within 2**-40, and shares do not grow.
+Momentum and weight decay are linear, so each side applies them to its own share; only their rounding, in the last of
+about 48 fraction bits, depends on the secret shares.
+
+Gradients for the inputs are taken at the weights that made the logits (the paper's line 22 uses the next ones).
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import (
+    CipherArray,
+    FixedPoint,
+    Format,
+    Layout,
+    Mask,
+    PrivateKey,
+    PublicKey,
+    decrypt,
+    open_masked,
+)
+from colonnade.errors import CheckpointBroken, TrainingFailed, WrongContent
+from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
+from colonnade.session import Channel
+
+__all__ = ["LinearFormat", "LinearMessages", "LinearOwner", "LinearPartner", "linear_messages"]
+
+Integers: TypeAlias = np.ndarray[Any, Any]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+
+# Two bits in every slot of the logits beyond what weights within their range can fill, so that weights that leave it
+# are noticed and not wrapped.
+_GUARD = 4
+_FACTOR_BITS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearFormat:
+    """The ranges and scales of one layer: both parties derive them from the settings, before any value is seen."""
+
+    inputs: int
+    outputs: int
+    most_rows: int
+    """The largest batch."""
+    key_bits: int
+    input_format: Format = Format(fraction_bits=16, magnitude_bits=4)  # noqa: RUF009 - frozen
+    step_format: Format = Format(fraction_bits=32, magnitude_bits=0)  # noqa: RUF009 - frozen
+    """For slopes times the learning rate."""
+    slope_format: Format = Format(fraction_bits=32, magnitude_bits=0)  # noqa: RUF009 - frozen
+    """For slopes in the gradient of trained inputs."""
+    weight_magnitude_bits: int = 4
+    forward_bits: int | None = 24
+    """Fraction bits of the weights in the logits; None takes all, so that logits do not depend on the shares at all."""
+    hiding_bits: int = 40
+    """How much larger a share is than what it hides: it can be told from noise with probability 2**-hiding_bits."""
+
+    @property
+    def weight_bits(self) -> int:
+        """Return the fraction bits of the weights."""
+        return self.input_format.fraction_bits + self.step_format.fraction_bits
+
+    @property
+    def share_limit(self) -> int:
+        """Return the limit of the owner's share."""
+        return 1 << (self.weight_bits + self.weight_magnitude_bits + self.hiding_bits)
+
+    @property
+    def forward_fraction(self) -> int:
+        """Return the fraction bits of the weights in the logits."""
+        return self.weight_bits if self.forward_bits is None else self.forward_bits
+
+    @property
+    def forward_bound(self) -> int:
+        """Return the limit of the weights in the logits."""
+        return 1 << (self.forward_fraction + self.weight_magnitude_bits)
+
+    @property
+    def update_bound(self) -> int:
+        """Return the limit of what completes the partner's share: a gradient and a few of the owner's shares."""
+        gradient = self.input_format.bound * self.step_format.bound * max(self.most_rows, 1)
+        return gradient + 8 * self.share_limit
+
+    def columns(self, rows: int) -> Layout:
+        """Lay out inputs for the logits: neighbours in a column share a ciphertext."""
+        room = self.forward_bound * max(self.inputs, 1) * _GUARD
+        return self._plan((rows, self.inputs), 0, self.input_format, room)
+
+    def logits(self, rows: int) -> Layout:
+        """Lay out the logits, without the owner's part."""
+        product = self.columns(rows).times(self.forward_bound, self.forward_fraction, self.inputs, is_share=True)
+        return replace(product, shape=(rows, self.outputs), packed_axis=0)
+
+    def rows(self, rows: int) -> Layout:
+        """Lay out inputs for the gradient: neighbours in a row share a ciphertext."""
+        room = -(-self.update_bound // self.input_format.bound)
+        return self._plan((rows, self.inputs), 1, self.input_format, room)
+
+    def gradient(self) -> Layout:
+        """Lay out the weight gradient, with room for the owner's shares."""
+        one_row = self.rows(1)
+        scale = self.weight_bits
+        return replace(one_row, shape=(self.outputs, self.inputs), fraction_bits=scale, bound=self.update_bound)
+
+    def shares(self) -> Layout:
+        """Lay out the owner's share, for the gradient of the inputs."""
+        plan = Layout.plan(
+            (self.outputs, self.inputs),
+            1,
+            modulus_bits=self.key_bits,
+            fraction_bits=self.forward_fraction,
+            bound=self.forward_bound,
+            room=self.slope_format.bound * self.outputs,
+        )
+        return replace(plan, is_share=True)
+
+    def input_gradient(self, rows: int) -> Layout:
+        """Lay out the gradient for the inputs: as many rows in a ciphertext as fit."""
+        whole = replace(self.shares(), is_share=False)
+        product = whole.times(self.slope_format.bound, self.slope_format.fraction_bits, self.outputs)
+        lines = max(whole.slots // self.inputs, 1) if self.inputs else 1
+        return replace(product, shape=(rows, self.inputs), packed_axis=1, lines=lines)
+
+    def _plan(self, shape: tuple[int, ...], axis: int, format: Format, room: int) -> Layout:
+        return Layout.plan(
+            shape,
+            axis,
+            modulus_bits=self.key_bits,
+            fraction_bits=format.fraction_bits,
+            bound=format.bound,
+            room=room,
+        )
+
+
+@dataclass(frozen=True)
+class LinearMessages:
+    """The layer's messages between two roles; a method declares those it uses."""
+
+    OpeningShare: type[Any]
+    SealedInputs: type[Any]
+    MaskedLogits: type[Any]
+    OpenedLogits: type[Any]
+    MaskedGradient: type[Any]
+    ShareUpdate: type[Any]
+    TrainedInputs: type[Any]
+    TrainedGradients: type[Any]
+
+    @property
+    def for_fixed_inputs(self) -> tuple[type[Any], ...]:
+        """Return the messages of a layer whose inputs do not change: they are encrypted once, and get no gradient."""
+        return (
+            self.OpeningShare,
+            self.SealedInputs,
+            self.MaskedLogits,
+            self.OpenedLogits,
+            self.MaskedGradient,
+            self.ShareUpdate,
+        )
+
+    @property
+    def for_trained_inputs(self) -> tuple[type[Any], ...]:
+        """Return the messages of a layer behind something that learns."""
+        return (self.OpeningShare, self.TrainedInputs, self.MaskedLogits, self.OpenedLogits, self.TrainedGradients)
+
+
+@functools.cache
+def linear_messages(owner: str, partner: str) -> LinearMessages:
+    """Declare the layer's messages between two roles."""
+
+    @message(sender=owner, receiver=partner, protection=MASKED, step="set-up")
+    class OpeningShare:
+        """The receiver's share of the initial weights. Reveals: nothing; it is hidden by the sender's own share."""
+
+        values: tuple[int, ...]
+
+    @message(sender=owner, receiver=partner, protection=ENCRYPTED, step="PrADA Alg. 4, line 4")
+    class SealedInputs:
+        """The sender's inputs for one batch, packed by column and by row. Reveals: how many rows and columns."""
+
+        columns: CipherArray
+        rows: CipherArray | None
+
+    @message(sender=partner, receiver=owner, protection=MASKED, step="PrADA Alg. 4, line 8")
+    class MaskedLogits:
+        """The sender's part of the logits, behind a uniform mask. Reveals: nothing but the size of the batch."""
+
+        values: CipherArray
+
+    @message(sender=owner, receiver=partner, protection=PLAIN, step="PrADA Alg. 4, line 12")
+    class OpenedLogits:
+        """The logits of one batch, behind the receiver's own mask.
+
+        Reveals: the sender's contribution to the score of every row of the batch. Over many epochs these span the
+        sender's inputs up to an unknown linear map.
+        """
+
+        values: np.ndarray[Any, Any]
+
+    @message(sender=partner, receiver=owner, protection=MASKED, step="PrADA Alg. 5, line 8")
+    class MaskedGradient:
+        """The gradient of the shared weights, behind a uniform mask. Reveals: nothing."""
+
+        values: CipherArray
+
+    @message(sender=owner, receiver=partner, protection=MASKED, step="PrADA Alg. 5, line 14")
+    class ShareUpdate:
+        """What completes the receiver's share of the next weights. Reveals: nothing; the sender's share hides it."""
+
+        values: np.ndarray[Any, Any]
+
+    @message(sender=owner, receiver=partner, protection=MASKED, step="PrADA Alg. 4, line 4")
+    class TrainedInputs:
+        """The inputs of one batch, the sender's share of the weights, both encrypted, and the last share update.
+
+        Reveals: how many rows and columns; the update is hidden by the sender's share.
+        """
+
+        columns: CipherArray
+        rows: CipherArray
+        shares: CipherArray
+        update: np.ndarray[Any, Any] | None
+
+    @message(sender=partner, receiver=owner, protection=PLAIN, step="PrADA Alg. 5, lines 8 and 22")
+    class TrainedGradients:
+        """The gradient of the shared weights, masked, and the gradient at the receiver's inputs.
+
+        Reveals: the gradient at the inputs, whose rows are multiples of the weights: from it the receiver can read the
+        weights and, without noise added by the sender, the label of every row of the batch.
+        """
+
+        weights: CipherArray
+        inputs: CipherArray
+
+    return LinearMessages(
+        OpeningShare,
+        SealedInputs,
+        MaskedLogits,
+        OpenedLogits,
+        MaskedGradient,
+        ShareUpdate,
+        TrainedInputs,
+        TrainedGradients,
+    )
+
+
+class _Half:
+    """What both sides of the layer do alike: hold a share and its momentum, and scale them."""
+
+    def __init__(self, format: LinearFormat, momentum: float, decay: float) -> None:
+        self.format = format
+        self._momentum, self._decay = _as_factor(momentum), _as_factor(decay)
+        self.share: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
+        self._velocity: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
+
+    def _carried(self) -> Integers:
+        """Return this side's part of what momentum and decay add to the next step."""
+        return _scaled(self._velocity, self._momentum) + _scaled(self.share, self._decay)
+
+    def _forward_share(self) -> FixedPoint:
+        """Return the share as the logits take it."""
+        format = self.format
+        dropped = format.weight_bits - format.forward_fraction
+        half = 1 << (dropped - 1) if dropped else 0
+        return FixedPoint.share((self.share + half) >> dropped, format.forward_fraction, format.forward_bound)
+
+    def state(self) -> dict[str, list[str]]:
+        """Return the share and its momentum for a checkpoint."""
+        return {"share": _to_texts(self.share), "velocity": _to_texts(self._velocity)}
+
+    def load_state(self, state: dict[str, list[str]]) -> None:
+        """Go on from a checkpoint."""
+        self.share = _from_texts(state["share"], self.share.shape)
+        self._velocity = _from_texts(state["velocity"], self._velocity.shape)
+
+
+class LinearOwner(_Half):
+    """The side that holds the inputs and the key."""
+
+    def __init__(
+        self,
+        peer: Channel,
+        messages: LinearMessages,
+        format: LinearFormat,
+        key: PrivateKey,
+        *,
+        momentum: float = 0.0,
+        decay: float = 0.0,
+    ) -> None:
+        super().__init__(format, momentum, decay)
+        self._peer, self._messages, self._key = peer, messages, key
+        self._update: np.ndarray[Any, Any] | None = None
+
+    def open(self, own_start: Numbers | None = None) -> None:
+        """Draw the first share; the weights begin at this party's start plus the partner's, by default at zero."""
+        start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
+        self.share = self._draw()
+        self._peer.send(self._messages.OpeningShare(tuple(int(one) for one in (start - self.share).reshape(-1))))
+
+    def encode(self, inputs: Numbers) -> FixedPoint:
+        """Round inputs to the layer's format."""
+        return FixedPoint.encode(inputs, self.format.input_format)
+
+    def send_inputs(self, inputs: FixedPoint, *, trains: bool = True) -> None:
+        """Encrypt inputs that do not change and send them, for any number of batches to come."""
+        columns, rows = self._seal(inputs, trains=trains)
+        self._peer.send(self._messages.SealedInputs(columns, rows))
+
+    def send_trained_inputs(self, inputs: FixedPoint) -> None:
+        """Encrypt this batch's inputs and the share, and send both with the update that is due."""
+        columns, rows = self._seal(inputs, trains=True)
+        share = self._forward_share()
+        layout = self.format.shares()
+        sealed = CipherArray(self._key, layout, self._key.encrypt_integers(layout.pack(share.T)))
+        self._peer.send(self._messages.TrainedInputs(columns, rows, sealed, self._update))
+        self._update = None
+
+    def answer(self, inputs: FixedPoint) -> None:
+        """Open the masked logits of these inputs, complete them and return them."""
+        layout = self.format.logits(len(inputs.integers))
+        masked = self._peer.receive(self._messages.MaskedLogits).values.under(self._key, layout)
+        share = self._forward_share()
+        own = inputs.integers.astype(object) @ share.integers
+        self._peer.send(self._messages.OpenedLogits(open_masked(self._key, masked, _plain(own, layout))))
+
+    def learn(self) -> None:
+        """Open the masked weight gradient, draw a new share and return what completes the partner's."""
+        masked = self._peer.receive(self._messages.MaskedGradient).values
+        self._peer.send(self._messages.ShareUpdate(self._next_update(masked)))
+
+    def learn_with_inputs(self, rows: int) -> Numbers:
+        """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
+        received = self._peer.receive(self._messages.TrainedGradients)
+        self._update = self._next_update(received.weights)
+        return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
+
+    def send_last_update(self) -> None:
+        """Send the update that no further inputs will carry."""
+        if self._update is not None:
+            self._peer.send(self._messages.ShareUpdate(self._update))
+            self._update = None
+
+    def weights(self, partner_share: tuple[int, ...]) -> Numbers:
+        """Return the weights, once the partner has given up its share."""
+        if len(partner_share) != self.share.size:
+            raise WrongContent(f"'{self._peer.peer}' sent {len(partner_share)} weights instead of {self.share.size}.")
+        whole = self.share + np.array(partner_share, dtype=object).reshape(self.share.shape)
+        limit = 1 << (self.format.weight_bits + self.format.weight_magnitude_bits + 2)
+        if any(abs(one) > limit for one in whole.reshape(-1)):
+            raise WrongContent(
+                f"'{self._peer.peer}' sent a share that does not fit this party's; the weights are lost."
+            )
+        scale = 1 << self.format.weight_bits
+        return np.array([int(one) / scale for one in whole.reshape(-1)]).reshape(whole.shape)
+
+    def _seal(self, inputs: FixedPoint, *, trains: bool) -> tuple[CipherArray, CipherArray | None]:
+        count = len(inputs.integers)
+        layouts = (self.format.columns(count), *([self.format.rows(count)] if trains else []))
+        packed = [layout.pack(inputs) for layout in layouts]
+        # In one go, so that an engine can divide all of it.
+        found = self._key.encrypt_integers([one for integers in packed for one in integers])
+        columns = CipherArray(self._key, layouts[0], found[: layouts[0].count])
+        return columns, CipherArray(self._key, layouts[1], found[layouts[0].count :]) if trains else None
+
+    def _next_update(self, masked: CipherArray) -> np.ndarray[Any, Any]:
+        layout = self.format.gradient()
+        fresh = self._draw()
+        velocity = self.share - fresh
+        missing = self._carried() - velocity
+        opened = open_masked(self._key, masked.under(self._key, layout), _plain(missing.T, layout))
+        self.share, self._velocity = fresh, velocity
+        return opened
+
+    def _draw(self) -> Integers:
+        limit = self.format.share_limit
+        drawn = [secrets.randbelow(2 * limit) - limit for _ in range(self.share.size)]
+        return np.array(drawn, dtype=object).reshape(self.share.shape)
+
+
+@dataclass(frozen=True, repr=False)
+class SealedBatch:
+    """One batch of the owner's inputs, as the partner keeps it."""
+
+    columns: CipherArray
+    rows: CipherArray | None
+    shares: CipherArray | None = None
+
+
+class LinearPartner(_Half):
+    """The side that computes on the owner's ciphertexts."""
+
+    def __init__(
+        self,
+        peer: Channel,
+        messages: LinearMessages,
+        format: LinearFormat,
+        key: PublicKey,
+        *,
+        momentum: float = 0.0,
+        decay: float = 0.0,
+    ) -> None:
+        super().__init__(format, momentum, decay)
+        self._peer, self._messages, self._key = peer, messages, key
+        self._mask: Mask | None = None
+
+    def open(self, own_start: Numbers | None = None) -> None:
+        """Receive the first share and add this party's own start to it."""
+        received = self._peer.receive(self._messages.OpeningShare).values
+        if len(received) != self.share.size:
+            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} shares instead of {self.share.size}.")
+        start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
+        self.share = start + np.array(received, dtype=object).reshape(self.share.shape)
+
+    def receive_inputs(self, rows: int, *, trains: bool = True) -> SealedBatch:
+        """Receive inputs that do not change."""
+        received = self._peer.receive(self._messages.SealedInputs)
+        columns = received.columns.under(self._key, self.format.columns(rows))
+        if (received.rows is not None) != trains:
+            raise WrongContent(f"'{self._peer.peer}' sent inputs packed for another use than agreed.")
+        return SealedBatch(columns, received.rows.under(self._key, self.format.rows(rows)) if trains else None)
+
+    def receive_trained_inputs(self, rows: int) -> SealedBatch:
+        """Receive this batch's inputs, and the update that came with them."""
+        received = self._peer.receive(self._messages.TrainedInputs)
+        if (received.update is not None) != (self._mask is not None):
+            raise WrongContent(f"'{self._peer.peer}' sent a share update where none was due, or none where one was.")
+        if received.update is not None:
+            self._take(received.update)
+        return SealedBatch(
+            received.columns.under(self._key, self.format.columns(rows)),
+            received.rows.under(self._key, self.format.rows(rows)),
+            received.shares.under(self._key, self.format.shares()),
+        )
+
+    def ask(self, batch: SealedBatch) -> Mask:
+        """Send this party's part of the logits, masked."""
+        masked, mask = (batch.columns @ self._forward_share()).mask()
+        self._peer.send(self._messages.MaskedLogits(masked))
+        return mask
+
+    def logits(self, mask: Mask) -> Numbers:
+        """Receive the logits and take off the mask."""
+        found = mask.remove(self._peer.receive(self._messages.OpenedLogits).values).decode()
+        # A row's logit this large means weights that are about to leave their range.
+        if found.size and np.abs(found).max() > 2.0 ** (self.format.weight_magnitude_bits + 4):
+            raise TrainingFailed(
+                f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. "
+                "Lower learning_rate, or raise l2, and run again."
+            )
+        return found
+
+    def teach(self, batch: SealedBatch, steps: Numbers) -> None:
+        """Send the weight gradient for slopes times the learning rate, masked."""
+        masked, self._mask = self._gradient(batch, steps)
+        self._peer.send(self._messages.MaskedGradient(masked))
+
+    def teach_with_inputs(self, batch: SealedBatch, steps: Numbers, slopes: Numbers) -> None:
+        """Send the weight gradient, masked, and the gradient at the inputs for slopes that may carry noise."""
+        if batch.shares is None:
+            raise WrongContent("The owner's share did not come with this batch.")
+        masked, self._mask = self._gradient(batch, steps)
+        weights = batch.shares.add_share(self._forward_share().T)
+        gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
+        self._peer.send(self._messages.TrainedGradients(masked, gradient.rerandomise()))
+
+    def receive_update(self) -> None:
+        """Receive what completes this party's share of the next weights."""
+        self._take(self._peer.receive(self._messages.ShareUpdate).values)
+
+    def give_up_share(self) -> tuple[int, ...]:
+        """Return this party's share, with which the owner knows the weights."""
+        return tuple(int(one) for one in self.share.reshape(-1))
+
+    def _gradient(self, batch: SealedBatch, steps: Numbers) -> tuple[CipherArray, Mask]:
+        if batch.rows is None:
+            raise WrongContent("These inputs were sent for scoring only.")
+        plain = FixedPoint.encode(steps, self.format.step_format)
+        return (plain.T @ batch.rows).widened(self.format.update_bound).mask()
+
+    def _take(self, opened: np.ndarray[Any, Any]) -> None:
+        if self._mask is None:
+            raise WrongContent(f"'{self._peer.peer}' sent a share update that was not due.")
+        received = self._mask.remove(opened).integers.T
+        self._velocity = self._carried() + received.astype(object)
+        self.share = self.share - self._velocity
+        self._mask = None
+
+
+def _plain(integers: Integers, layout: Layout) -> FixedPoint:
+    """Take what this party adds to a masked array: its share of the numbers, or a number that leaves room for it."""
+    return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
+
+
+def _as_factor(value: float) -> int:
+    return round(value * (1 << _FACTOR_BITS))
+
+
+def _scaled(share: Integers, factor: int) -> Integers:
+    if not factor:
+        return np.zeros(share.shape, dtype=object)
+    return (share * factor + (1 << (_FACTOR_BITS - 1))) >> _FACTOR_BITS
+
+
+def _as_integers(values: Numbers | None, shape: tuple[int, ...], fraction_bits: int) -> Integers:
+    if values is None:
+        return np.zeros(shape, dtype=object)
+    scaled = np.rint(np.ldexp(np.asarray(values, dtype=np.float64), fraction_bits))
+    return np.array([int(one) for one in scaled.reshape(-1)], dtype=object).reshape(shape)
+
+
+def _to_texts(integers: Integers) -> list[str]:
+    return [str(one) for one in integers.reshape(-1)]
+
+
+def _from_texts(texts: list[str], shape: tuple[int, ...]) -> Integers:
+    try:
+        return np.array([int(one) for one in texts], dtype=object).reshape(shape)
+    except ValueError:
+        raise CheckpointBroken("The shares in a checkpoint do not fit the weights of this run.") from None

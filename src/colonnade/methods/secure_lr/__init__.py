@@ -1,0 +1,50 @@
+"""SecureLR: logistic, multinomial and linear regression over columns that lie at several parties.
+
+The baseline of the PrADA paper (Kang et al., "Privacy-preserving Federated Adversarial Domain Adaptation over Feature
+Groups for Interpretability", IEEE Transactions on Big Data 2022), after S. Hardy et al., "Private federated learning on
+vertically partitioned data via entity resolution and additively homomorphic encryption", arXiv:1711.10677.
+
+Roles: one ``label_holder`` with the labels, with or without columns of its own, and any number of ``feature_holder``.
+
+Each feature holder makes a Paillier key and sends its columns encrypted, once. The coefficients of its columns are
+shared between it and the label holder while training: neither knows them. At the end the label holder gives up its
+shares, so that every party has the coefficients of its own columns.
+
+What each party learns. The label holder sees, for every training and validation row and every epoch, what each feature
+holder's columns add to that row's score. A feature holder's contributions over many epochs span its columns up to an
+unknown linear map, and the label holder also knows how its own steps moved them: with about as many epochs as columns
+it can work out which rows are alike at the feature holder. Each feature holder learns the coefficients of its own
+columns in the best epoch, and in which epochs the validation loss fell. It gets no gradient for its columns' values: a
+linear model needs none, and in the paper's protocol that gradient gives away every label.
+
+Differs from the papers: no third party; the exact sigmoid instead of a Taylor polynomial; two round trips per batch;
+columns are encrypted once per run, so batches are cut once and only their order changes between epochs; integer shares
+that are drawn anew in every step; every reply is re-randomised.
+"""
+
+from colonnade.methods.secure_lr import predict, train
+from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.messages import MESSAGES, HeldOutLogits
+from colonnade.session import Method, Role
+
+__all__ = ["METHOD", "SecureLR"]
+
+METHOD = Method(
+    name="secure_lr",
+    title="Secure regression",
+    citation='S. Hardy et al., "Private federated learning on vertically partitioned data via entity resolution and '
+    'additively homomorphic encryption", arXiv:1711.10677, 2017',
+    situation="many shared rows and a linear model will do; columns and labels are encrypted or masked",
+    config=SecureLR,
+    roles=(
+        Role("label_holder", "the labels, and columns of its own if it has any", has_label=True),
+        Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
+    ),
+    lead="label_holder",
+    messages=MESSAGES,
+    stages={
+        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+    },
+    stage_messages={"predict": (HeldOutLogits,)},
+)

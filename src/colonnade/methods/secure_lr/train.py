@@ -1,0 +1,264 @@
+"""Train secure regression: both roles, message by message."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.crypto import Format, key_bits
+from colonnade.data import TableEncoder, batches
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
+from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
+from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
+from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.maths import (
+    Numbers,
+    OwnWeights,
+    loss_of,
+    outputs_for,
+    scores_of,
+    slopes_of,
+    targets_of,
+)
+from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
+from colonnade.session import Channel, Holding, ModelPart, Result, Session
+
+__all__ = ["feature_holder", "label_holder", "linear_format"]
+
+Rows = np.ndarray[Any, Any]
+
+_MOST = 2**16
+
+
+def linear_format(config: SecureLR, inputs: int, outputs: int) -> LinearFormat:
+    """Return the ranges and scales of one feature holder's layer.
+
+    The logits take the weights with all their fraction bits, so that without momentum and l2 the model does not depend
+    on the secret shares in any bit.
+    """
+    return LinearFormat(
+        inputs=inputs,
+        outputs=outputs,
+        most_rows=config.batch_size,
+        key_bits=key_bits(config.key),
+        input_format=Format(fraction_bits=20, magnitude_bits=6),
+        step_format=Format(fraction_bits=28, magnitude_bits=0),
+        forward_bits=None,
+    )
+
+
+def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
+    """Play a party that brings columns."""
+    peer = session.channel("label_holder")
+    split = holding.split
+    table_encoder, columns = encoded_columns(holding, np.float64)
+    if table_encoder is None or columns is None:
+        raise without_columns(session)
+    columns = cut_off(columns)
+    key = make_key(session, config.key)
+    send_key(peer, key)
+    peer.send(ColumnCount(table_encoder.width))
+    format = linear_format(config, table_encoder.width, _announced(peer.receive(LogitCount).count, "scores", peer))
+    layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum, decay=config.l2 * config.learning_rate)
+    model = _Model([layer])
+    epochs = _begin(session, model, config, split.train)
+    if session.resumed is None:
+        layer.open()
+
+    training = [layer.encode(columns[rows]) for rows in _cut(session, split.train, config)]
+    validation = [layer.encode(columns[rows]) for rows in chunks(split.validation)]
+    sent: set[int] = set()
+    while not epochs.is_over:
+        for number in _order_left(session, epochs):
+            session.next_step()
+            if number not in sent:
+                layer.send_inputs(training[number])
+                sent.add(number)
+            layer.answer(training[number])
+            layer.learn()
+            epochs.keep_between_epochs(session, model)
+
+        for number, inputs in enumerate(validation):
+            if ~number not in sent:
+                layer.send_inputs(inputs, trains=False)
+                sent.add(~number)
+            layer.answer(inputs)
+        epochs.end_epoch(session, model, peer.receive(EpochVerdict))
+
+    model.restore_best()
+    coefficients = layer.weights(peer.receive(PartnerShare).values)
+    send_logits(peer, columns[split.test], coefficients)
+    tensors = {"coefficients": torch.from_numpy(coefficients)}
+    return Result(ModelPart(tensors, _document(session, config, table_encoder, coefficients)))
+
+
+def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
+    """Play the party that brings the labels."""
+    peers = session.channels("feature_holder")
+    split = holding.split
+    labels, label_encoder = encoded_labels(session, holding, config.task)
+    task, outputs = label_encoder.task, outputs_for(label_encoder.task, len(label_encoder.classes))
+    targets = targets_of(task, label_encoder.encode(labels), len(label_encoder.classes))
+    table_encoder, columns = encoded_columns(holding, np.float64)
+    # Without columns of its own this party still learns the intercept.
+    columns = np.empty((len(labels), 0)) if columns is None else cut_off(columns)
+    if not peers and table_encoder is None:
+        raise ConfigError(
+            "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
+        )
+    layers = [_layer(session, peer, config, outputs) for peer in peers]
+    decay = config.l2 * config.learning_rate
+    own = OwnWeights(columns.shape[1], outputs, config.momentum, decay)
+    model = _Model(layers, own)
+    epochs = _begin(session, model, config, split.train)
+    if session.resumed is None:
+        for layer in layers:
+            layer.open()
+
+    training = _cut(session, split.train, config)
+    validation = chunks(split.validation)
+    received: dict[int, list[SealedBatch]] = {}
+    while not epochs.is_over:
+        for number in _order_left(session, epochs):
+            session.next_step()
+            rows = training[number]
+            if number not in received:
+                received[number] = [layer.receive_inputs(len(rows)) for layer in layers]
+            sealed = received[number]
+            logits = own.logits(columns[rows]) + _shared_logits(layers, sealed)
+            loss = loss_of(task, logits, targets[rows])
+            check_finite(loss, session)
+            steps = config.learning_rate * slopes_of(task, logits, targets[rows])
+            for layer, batch in zip(layers, sealed, strict=True):
+                layer.teach(batch, steps)
+            own.learn(columns[rows], steps)
+            for layer in layers:
+                layer.receive_update()
+            epochs.loss_so_far += loss * len(rows)
+            epochs.keep_between_epochs(session, model)
+
+        validation_loss = 0.0
+        for number, rows in enumerate(validation):
+            if ~number not in received:
+                received[~number] = [layer.receive_inputs(len(rows), trains=False) for layer in layers]
+            logits = own.logits(columns[rows]) + _shared_logits(layers, received[~number])
+            validation_loss += loss_of(task, logits, targets[rows]) * len(rows) / len(split.validation)
+        training_loss = epochs.loss_so_far / len(split.train)
+        verdict = epochs.judge(session, training_loss, validation_loss if len(split.validation) else None)
+        for peer in peers:
+            peer.send(verdict)
+        epochs.end_epoch(session, model, verdict)
+
+    model.restore_best()
+    for peer, layer in zip(peers, layers, strict=True):
+        peer.send(PartnerShare(layer.give_up_share()))
+    logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
+    document = _document(session, config, table_encoder, own.coefficients)
+    document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
+    scores = scores_in_terms_of(label_encoder, scores_of(task, logits), split.test, labels[split.test])
+    return Result(ModelPart(own.tensors(), document), scores)
+
+
+class _Model(Trainee):
+    """What one party trains: its halves of shared layers and, at the label holder, weights of its own."""
+
+    def __init__(self, halves: Sequence[LinearOwner | LinearPartner], own: OwnWeights | None = None) -> None:
+        self._halves, self._own = halves, own
+        self._best: tuple[list[Any], dict[str, torch.Tensor]] = ([], {})
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return shares and weights as they are, and the best ones."""
+        shares, tensors = self._now()
+        best_shares, best_tensors = self._best
+        every = tensors | {f"best.{name}": value for name, value in best_tensors.items()}
+        return every, {"shares": shares, "best_shares": best_shares}
+
+    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+        self._best = (document["best_shares"], best)
+        self._set(document["shares"], tensors)
+
+    def keep_best(self) -> None:
+        """Remember shares and weights as they are now."""
+        self._best = self._now()
+
+    def restore_best(self) -> None:
+        """Go back to what was remembered."""
+        self._set(*self._best)
+
+    def _now(self) -> tuple[list[Any], dict[str, torch.Tensor]]:
+        return [half.state() for half in self._halves], {} if self._own is None else self._own.tensors()
+
+    def _set(self, shares: list[Any], tensors: dict[str, torch.Tensor]) -> None:
+        for half, share in zip(self._halves, shares, strict=True):
+            half.load_state(share)
+        if self._own is not None:
+            self._own.load(tensors)
+
+
+def _cut(session: Session, rows: Rows, config: SecureLR) -> list[Rows]:
+    """Cut the training rows into batches, once: the encrypted columns are packed by batch."""
+    return list(batches(rows, config.batch_size, session.seed("batches")))
+
+
+def _order_left(session: Session, epochs: Epochs) -> Iterator[int]:
+    """Iterate over what is left of this epoch's batches, in an order all parties derive from the seed."""
+    order = np.random.default_rng(session.seed("order", epochs.epoch)).permutation(epochs.steps_per_epoch)
+    yield from (int(number) for number in order[epochs.steps_done(session) :])
+
+
+def _begin(session: Session, model: _Model, config: SecureLR, rows: Rows) -> Epochs:
+    return Epochs.begin(
+        session,
+        model,
+        rows=len(rows),
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        patience=config.patience,
+        checkpoint_every=config.checkpoint_every,
+    )
+
+
+def _layer(session: Session, peer: Channel, config: SecureLR, outputs: int) -> LinearPartner:
+    key = receive_key(session, peer, config.key)
+    width = _announced(peer.receive(ColumnCount).width, "columns", peer)
+    peer.send(LogitCount(outputs))
+    decay = config.l2 * config.learning_rate
+    format = linear_format(config, width, outputs)
+    return LinearPartner(peer, LINEAR, format, key, momentum=config.momentum, decay=decay)
+
+
+def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
+    # All are asked before the first answer is awaited, so that the feature holders work at the same time.
+    masks = [layer.ask(batch) for layer, batch in zip(layers, sealed, strict=True)]
+    return sum((layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)), 0.0)
+
+
+def _announced(count: int, what: str, peer: Channel) -> int:
+    # A hostile count would make us compute with arrays of any size.
+    if not 1 <= count <= _MOST:
+        raise WrongContent(f"'{peer.peer}' announces {count} {what}; 1 to {_MOST} are accepted.")
+    return count
+
+
+def _document(
+    session: Session, config: SecureLR, table_encoder: TableEncoder | None, coefficients: Numbers
+) -> dict[str, Any]:
+    names = () if table_encoder is None else table_encoder.names
+    return {
+        "method": "secure_lr",
+        "role": session.role,
+        "party": session.party,
+        "config": dataclasses.asdict(config),
+        "table_encoder": None if table_encoder is None else table_encoder.to_json(),
+        # One list per column, with one number per class where there are several; in units of standard deviations.
+        "coefficients": {name: row.tolist() for name, row in zip(names, coefficients, strict=True)},
+    }
