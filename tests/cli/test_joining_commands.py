@@ -291,7 +291,7 @@ def test_a_prediction_asks_too_and_harms_no_finished_run(
 def test_the_doctor_passes_a_good_home(group: Group, colonnade: Any) -> None:
     outcome = colonnade("doctor")
     assert outcome.code == 0
-    assert outcome.out.count("PASS") == 7
+    assert outcome.out.count("PASS") == 8
     assert "FAIL" not in outcome.out
     assert "All is well." in outcome.err
     told = colonnade("doctor", "--json")
@@ -307,7 +307,7 @@ def test_the_doctor_fails_a_broken_home_and_says_what_to_do(group: Group, colonn
     assert outcome.code == 1
     assert outcome.out.count("FAIL") == 2
     assert "chmod 600" in outcome.out
-    assert "2 of 7 checks failed." in outcome.err
+    assert "2 of 8 checks failed." in outcome.err
     told = colonnade("doctor", "--json")
     assert told.code == 1
     assert told.json["passed"] is False
