@@ -23,6 +23,8 @@ class Case:
     roles: Mapping[str, int]
     learns: float = 0.8
     """The AUC the federated model must reach on the toy data's held-out rows."""
+    repeats_within: float = 0.0
+    """How far two runs of one seed may be apart. Above 0 only where secret shares are rounded, and the page says so."""
 
     def __str__(self) -> str:
         return "-".join([type(self.config).__name__, *[f"{count}{role}" for role, count in self.roles.items()]])
@@ -36,6 +38,17 @@ CASES = (
     Case(
         cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
         {"label_holder": 1, "feature_holder": 2},
+    ),
+    Case(
+        cn.SecureLR(
+            epochs=4, batch_size=32, learning_rate=0.5, momentum=0.0, l2=0.0, patience=3, key_size="insecure_test"
+        ),
+        {"label_holder": 1, "feature_holder": 1},
+    ),
+    Case(
+        cn.SecureLR(epochs=4, batch_size=48, key_size="insecure_test"),
+        {"label_holder": 1, "feature_holder": 2},
+        repeats_within=1e-6,
     ),
 )
 

@@ -265,15 +265,15 @@ def linear_messages(owner: str, partner: str) -> LinearMessages:
 class _Half:
     """What both sides of the layer do alike: hold a share and its momentum, and scale them."""
 
-    def __init__(self, format: LinearFormat, momentum: float, decay: float) -> None:
+    def __init__(self, format: LinearFormat, momentum: float) -> None:
         self.format = format
-        self._momentum, self._decay = _as_factor(momentum), _as_factor(decay)
+        self._momentum = momentum
         self.share: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
         self._velocity: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
 
-    def _carried(self) -> Integers:
-        """Return this side's part of what momentum and decay add to the next step."""
-        return _scaled(self._velocity, self._momentum) + _scaled(self.share, self._decay)
+    def _carried(self, decay: float) -> Integers:
+        """Return this side's part of what momentum and weight decay add to the next step."""
+        return _scaled(self._velocity, self._momentum) + _scaled(self.share, decay)
 
     def _forward_share(self) -> FixedPoint:
         """Return the share as the logits take it."""
@@ -303,9 +303,8 @@ class LinearOwner(_Half):
         key: PrivateKey,
         *,
         momentum: float = 0.0,
-        decay: float = 0.0,
     ) -> None:
-        super().__init__(format, momentum, decay)
+        super().__init__(format, momentum)
         self._peer, self._messages, self._key = peer, messages, key
         self._update: np.ndarray[Any, Any] | None = None
 
@@ -341,15 +340,18 @@ class LinearOwner(_Half):
         own = inputs.integers.astype(object) @ share.integers
         self._peer.send(self._messages.OpenedLogits(open_masked(self._key, masked, _plain(own, layout))))
 
-    def learn(self) -> None:
-        """Open the masked weight gradient, draw a new share and return what completes the partner's."""
-        masked = self._peer.receive(self._messages.MaskedGradient).values
-        self._peer.send(self._messages.ShareUpdate(self._next_update(masked)))
+    def learn(self, decay: float = 0.0) -> None:
+        """Open the masked weight gradient, draw a new share and return what completes the partner's.
 
-    def learn_with_inputs(self, rows: int) -> Numbers:
+        ``decay`` is the learning rate times the weight decay; both sides must take the same.
+        """
+        masked = self._peer.receive(self._messages.MaskedGradient).values
+        self._peer.send(self._messages.ShareUpdate(self._next_update(masked, decay)))
+
+    def learn_with_inputs(self, rows: int, decay: float = 0.0) -> Numbers:
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
         received = self._peer.receive(self._messages.TrainedGradients)
-        self._update = self._next_update(received.weights)
+        self._update = self._next_update(received.weights, decay)
         return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
 
     def send_last_update(self) -> None:
@@ -380,11 +382,11 @@ class LinearOwner(_Half):
         columns = CipherArray(self._key, layouts[0], found[: layouts[0].count])
         return columns, CipherArray(self._key, layouts[1], found[layouts[0].count :]) if trains else None
 
-    def _next_update(self, masked: CipherArray) -> np.ndarray[Any, Any]:
+    def _next_update(self, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
         layout = self.format.gradient()
         fresh = self._draw()
         velocity = self.share - fresh
-        missing = self._carried() - velocity
+        missing = self._carried(decay) - velocity
         opened = open_masked(self._key, masked.under(self._key, layout), _plain(missing.T, layout))
         self.share, self._velocity = fresh, velocity
         return opened
@@ -415,9 +417,8 @@ class LinearPartner(_Half):
         key: PublicKey,
         *,
         momentum: float = 0.0,
-        decay: float = 0.0,
     ) -> None:
-        super().__init__(format, momentum, decay)
+        super().__init__(format, momentum)
         self._peer, self._messages, self._key = peer, messages, key
         self._mask: Mask | None = None
 
@@ -437,13 +438,13 @@ class LinearPartner(_Half):
             raise WrongContent(f"'{self._peer.peer}' sent inputs packed for another use than agreed.")
         return SealedBatch(columns, received.rows.under(self._key, self.format.rows(rows)) if trains else None)
 
-    def receive_trained_inputs(self, rows: int) -> SealedBatch:
-        """Receive this batch's inputs, and the update that came with them."""
+    def receive_trained_inputs(self, rows: int, decay: float = 0.0) -> SealedBatch:
+        """Receive this batch's inputs, and the update of the step before that came with them."""
         received = self._peer.receive(self._messages.TrainedInputs)
         if (received.update is not None) != (self._mask is not None):
             raise WrongContent(f"'{self._peer.peer}' sent a share update where none was due, or none where one was.")
         if received.update is not None:
-            self._take(received.update)
+            self._take(received.update, decay)
         return SealedBatch(
             received.columns.under(self._key, self.format.columns(rows)),
             received.rows.under(self._key, self.format.rows(rows)),
@@ -481,9 +482,9 @@ class LinearPartner(_Half):
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
         self._peer.send(self._messages.TrainedGradients(masked, gradient.rerandomise()))
 
-    def receive_update(self) -> None:
+    def receive_update(self, decay: float = 0.0) -> None:
         """Receive what completes this party's share of the next weights."""
-        self._take(self._peer.receive(self._messages.ShareUpdate).values)
+        self._take(self._peer.receive(self._messages.ShareUpdate).values, decay)
 
     def give_up_share(self) -> tuple[int, ...]:
         """Return this party's share, with which the owner knows the weights."""
@@ -495,11 +496,11 @@ class LinearPartner(_Half):
         plain = FixedPoint.encode(steps, self.format.step_format)
         return (plain.T @ batch.rows).widened(self.format.update_bound).mask()
 
-    def _take(self, opened: np.ndarray[Any, Any]) -> None:
+    def _take(self, opened: np.ndarray[Any, Any], decay: float) -> None:
         if self._mask is None:
             raise WrongContent(f"'{self._peer.peer}' sent a share update that was not due.")
         received = self._mask.remove(opened).integers.T
-        self._velocity = self._carried() + received.astype(object)
+        self._velocity = self._carried(decay) + received.astype(object)
         self.share = self.share - self._velocity
         self._mask = None
 
@@ -509,14 +510,12 @@ def _plain(integers: Integers, layout: Layout) -> FixedPoint:
     return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
 
 
-def _as_factor(value: float) -> int:
-    return round(value * (1 << _FACTOR_BITS))
-
-
-def _scaled(share: Integers, factor: int) -> Integers:
-    if not factor:
+def _scaled(share: Integers, factor: float) -> Integers:
+    """Multiply a share with a factor below 1, rounded: the two sides' roundings add up to one unit at most."""
+    whole = round(factor * (1 << _FACTOR_BITS))
+    if not whole:
         return np.zeros(share.shape, dtype=object)
-    return (share * factor + (1 << (_FACTOR_BITS - 1))) >> _FACTOR_BITS
+    return (share * whole + (1 << (_FACTOR_BITS - 1))) >> _FACTOR_BITS
 
 
 def _as_integers(values: Numbers | None, shape: tuple[int, ...], fraction_bits: int) -> Integers:

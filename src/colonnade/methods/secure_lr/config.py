@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,17 +16,19 @@ class SecureLR:
     """Settings of secure regression, agreed by all parties.
 
     The loss is the mean over a batch's rows plus ``l2`` / 2 times the squared coefficients; the intercept is not
-    penalised. ``patience`` counts epochs without a better validation loss before training stops; 0 trains all epochs
-    and keeps the last weights.
+    penalised. ``patience`` counts epochs without a better validation loss before training stops and the best weights
+    are kept; 0 trains all epochs and keeps the last, which suits a learning rate that falls to zero.
     """
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    learning_rate: float = 0.1
+    learning_rate: float = 0.2
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """How the learning rate falls: along half a cosine to zero at the last epoch, or not at all."""
     momentum: float = 0.9
     l2: float = 1e-4
-    epochs: int = 30
-    batch_size: int = 256
-    patience: int = 5
+    epochs: int = 20
+    batch_size: int = 128
+    patience: int = 0
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
     """Bits of the feature holders' keys; insecure_test has 1024, for tests only, and marks the run and its report."""
     checkpoint_every: int = 0
@@ -43,6 +46,10 @@ class SecureLR:
             raise ConfigError(
                 f"config.l2 must be at least 0, and l2 times learning_rate below 1. Got l2 = {self.l2} instead."
             )
+
+    def rate_at(self, progress: float) -> float:
+        """Return the learning rate after a fraction of all steps."""
+        return self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress) if self.schedule == "cosine" else 1.0)
 
     @property
     def key(self) -> str:

@@ -61,18 +61,18 @@ def scores_of(task: str, logits: Numbers) -> Numbers:
 class OwnWeights:
     """The label holder's own coefficients and intercept, learned in the clear by the same rule as the shared ones."""
 
-    def __init__(self, inputs: int, outputs: int, momentum: float, decay: float) -> None:
+    def __init__(self, inputs: int, outputs: int, momentum: float) -> None:
         self.coefficients, self.intercept = np.zeros((inputs, outputs)), np.zeros(outputs)
         self.velocity, self.intercept_velocity = np.zeros((inputs, outputs)), np.zeros(outputs)
-        self._momentum, self._decay = momentum, decay
+        self._momentum = momentum
 
     def logits(self, features: Numbers) -> Numbers:
         """Return this party's part of the logits, intercept included."""
         return features @ self.coefficients + self.intercept
 
-    def learn(self, features: Numbers, steps: Numbers) -> None:
-        """Take one step along slopes that are already multiplied with the learning rate."""
-        self.velocity = self._momentum * self.velocity + features.T @ steps + self._decay * self.coefficients
+    def learn(self, features: Numbers, steps: Numbers, decay: float) -> None:
+        """Take one step along slopes that are already multiplied with the learning rate, as is the decay."""
+        self.velocity = self._momentum * self.velocity + features.T @ steps + decay * self.coefficients
         self.intercept_velocity = self._momentum * self.intercept_velocity + steps.sum(axis=0)
         self.coefficients = self.coefficients - self.velocity
         self.intercept = self.intercept - self.intercept_velocity

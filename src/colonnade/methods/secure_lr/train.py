@@ -66,7 +66,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     send_key(peer, key)
     peer.send(ColumnCount(table_encoder.width))
     format = linear_format(config, table_encoder.width, _announced(peer.receive(LogitCount).count, "scores", peer))
-    layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum, decay=config.l2 * config.learning_rate)
+    layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
     model = _Model([layer])
     epochs = _begin(session, model, config, split.train)
     if session.resumed is None:
@@ -82,7 +82,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
                 layer.send_inputs(training[number])
                 sent.add(number)
             layer.answer(training[number])
-            layer.learn()
+            layer.learn(config.l2 * _rate(session, epochs, config))
             epochs.keep_between_epochs(session, model)
 
         for number, inputs in enumerate(validation):
@@ -114,8 +114,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     layers = [_layer(session, peer, config, outputs) for peer in peers]
-    decay = config.l2 * config.learning_rate
-    own = OwnWeights(columns.shape[1], outputs, config.momentum, decay)
+    own = OwnWeights(columns.shape[1], outputs, config.momentum)
     model = _Model(layers, own)
     epochs = _begin(session, model, config, split.train)
     if session.resumed is None:
@@ -135,12 +134,13 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             logits = own.logits(columns[rows]) + _shared_logits(layers, sealed)
             loss = loss_of(task, logits, targets[rows])
             check_finite(loss, session)
-            steps = config.learning_rate * slopes_of(task, logits, targets[rows])
+            rate = _rate(session, epochs, config)
+            steps = rate * slopes_of(task, logits, targets[rows])
             for layer, batch in zip(layers, sealed, strict=True):
                 layer.teach(batch, steps)
-            own.learn(columns[rows], steps)
+            own.learn(columns[rows], steps, config.l2 * rate)
             for layer in layers:
-                layer.receive_update()
+                layer.receive_update(config.l2 * rate)
             epochs.loss_so_far += loss * len(rows)
             epochs.keep_between_epochs(session, model)
 
@@ -215,6 +215,11 @@ def _order_left(session: Session, epochs: Epochs) -> Iterator[int]:
     yield from (int(number) for number in order[epochs.steps_done(session) :])
 
 
+def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
+    # Steps are counted from 1.
+    return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
+
+
 def _begin(session: Session, model: _Model, config: SecureLR, rows: Rows) -> Epochs:
     return Epochs.begin(
         session,
@@ -231,9 +236,7 @@ def _layer(session: Session, peer: Channel, config: SecureLR, outputs: int) -> L
     key = receive_key(session, peer, config.key)
     width = _announced(peer.receive(ColumnCount).width, "columns", peer)
     peer.send(LogitCount(outputs))
-    decay = config.l2 * config.learning_rate
-    format = linear_format(config, width, outputs)
-    return LinearPartner(peer, LINEAR, format, key, momentum=config.momentum, decay=decay)
+    return LinearPartner(peer, LINEAR, linear_format(config, width, outputs), key, momentum=config.momentum)
 
 
 def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
