@@ -12,39 +12,15 @@ import pandas as pd
 import pytest
 import torch
 from tests.conformance.cases import TRANSPORTS
-from tests.references import shared_rows
+from tests.references import shared_rows, toy
 from torch import nn
 
 import colonnade as cn
 from colonnade.nn import mlp
 from colonnade.session import derive_seed
 
-ROWS, BATCH, STEPS = 150, 22, 20
+BATCH, STEPS = 22, 20
 SEED = 11
-
-
-def toy(task: str, parties: int, *, label_holder_has_columns: bool = True) -> dict[str, pd.DataFrame]:
-    generator = np.random.default_rng(5)
-    widths = {"bank": 3 if label_holder_has_columns else 0, "shop": 4, "telco": 2}
-    names = list(widths)[:parties]
-    blocks = {name: generator.normal(size=(ROWS, widths[name])) * 3 + 1 for name in names}
-    signal = np.hstack(list(blocks.values())) @ generator.normal(size=sum(widths[name] for name in names))
-    signal = signal + generator.normal(size=ROWS)
-    frames = {
-        name: pd.DataFrame(block, columns=[f"{name}{i}" for i in range(block.shape[1])]).assign(id=np.arange(ROWS))
-        for name, block in blocks.items()
-    }
-    labels = {
-        "binary": (signal > np.median(signal)).astype(int),
-        "multiclass": np.digitize(signal, np.quantile(signal, [0.2, 0.6])),
-        "regression": signal,
-    }
-    frames["bank"]["y"] = labels[task]
-    # Each party has the rows in its own order, and a few nobody else has.
-    return {
-        name: frame.sample(frac=1, random_state=i).iloc[: ROWS - 3 * i]
-        for i, (name, frame) in enumerate(frames.items())
-    }
 
 
 def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) -> dict[str, torch.Tensor]:

@@ -11,12 +11,12 @@ import gmpy2
 import numpy as np
 import pytest
 from gmpy2 import mpz
+from tests.vectors.make_paillier import FILE, made, text
 
 from colonnade import errors
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey, decrypt_fixed
 from colonnade.crypto import chunks as pieces_of_work
 from colonnade.crypto.window_table import build_table
-from tests.vectors.make_paillier import FILE, made, text
 
 VECTORS: dict[str, Any] = json.loads(FILE.read_text())
 SMALLEST_COUNT = 500
