@@ -21,7 +21,7 @@ from colonnade.crypto import (
     encrypt,
     open_masked,
 )
-from colonnade.errors import OutOfRange, SlotOverflow
+from colonnade.errors import CiphertextRefused, OutOfRange, SlotOverflow
 from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, ROOM, crossed, exact, opened
 
 SOME = settings(deadline=None, max_examples=25)
@@ -160,10 +160,11 @@ def test_a_vector_can_be_packed_later(data: st.DataObject, length: int) -> None:
     tight = x.packed()
     assert opened(tight) == opened(x.T) == a.tolist()
     assert tight.layout.count <= x.layout.count
-    assert opened(-tight + tight) == [0] * length
+    assert opened(-tight) == (-a).tolist()
     # The same layout as when packed at once.
     assert tight.layout == encrypt(PUBLIC, values, FORMAT, packed_axis=0).layout
-    assert opened(tight.mask()[0].rerandomise() * 1 if False else tight.rerandomise()) == a.tolist()
+    masked, mask = tight.mask()
+    assert mask.remove(open_masked(KEY, crossed(masked))).integers.tolist() == a.tolist()
 
 
 @SOME
@@ -180,7 +181,7 @@ def test_numbers_without_a_format_have_the_usual_one() -> None:
     exactly = exact([[0.1, -256.0], [3, 256.0]], DEFAULT_FORMAT)
     assert opened(hidden) == exactly.tolist()
     assert opened(hidden @ np.array([0.5, -1 / 3])) == (exactly @ exact([0.5, -1 / 3], DEFAULT_FORMAT)).tolist()
-    assert opened([0.5] @ crossed(encrypt(KEY, [[7.0]]))) == [[7 * 2**24 * 2**23]] or True
+    assert opened([0.5] @ crossed(encrypt(KEY, [[7.0]]))) == [7 * 2**24 * 2**23]
 
 
 def test_scalars_are_added_to_every_entry() -> None:
@@ -271,9 +272,15 @@ def test_a_layout_counts_exactly_however_long_it_is() -> None:
     assert layout.count == (2**40 - 1) ** 2
 
 
-def test_decrypting_needs_the_right_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_received_array_is_of_no_use_before_it_is_checked() -> None:
     hidden = encrypt(PUBLIC, [1.0], FORMAT)
     received = CipherArray.from_bytes(hidden.to_bytes())
-    for use in (lambda: decrypt_fixed(KEY, received), lambda: received + received, lambda: received.mask()):
-        with pytest.raises(Exception, match="before it was checked"):
+    for use in (
+        lambda: decrypt_fixed(KEY, received),
+        lambda: received + received,
+        received.mask,
+        received.rerandomise,
+        lambda: received.T,
+    ):
+        with pytest.raises(CiphertextRefused, match="before it was checked"):
             use()
