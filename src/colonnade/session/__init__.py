@@ -4,6 +4,7 @@ from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.files import read_json, write_json, write_whole
+from colonnade.session.forecast import Crossing, Facts, Forecaster, Line, Machines, StageForecast, crossing, weigh
 from colonnade.session.method import Holding, Method, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
@@ -18,9 +19,14 @@ __all__ = [
     "CONTROL",
     "Channel",
     "CheckpointStore",
+    "Crossing",
     "Evaluate",
+    "Facts",
+    "Forecaster",
     "Holding",
     "Keep",
+    "Line",
+    "Machines",
     "Method",
     "MetricsLog",
     "ModelPart",
@@ -36,11 +42,14 @@ __all__ = [
     "Scores",
     "ScriptedLink",
     "Session",
+    "StageForecast",
     "check_name",
+    "crossing",
     "derive_seed",
     "highest_common",
     "play",
     "read_json",
+    "weigh",
     "write_json",
     "write_whole",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, declaration_of
+from colonnade.session.forecast import Forecaster
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import RunPlan
 
@@ -87,6 +88,8 @@ class Method:
     stages: Mapping[str, Mapping[str, RoleFunction]]
     stage_messages: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
     """The messages of a stage that does not use all of them; no others can be sent in it."""
+    forecast: Forecaster | None = None
+    """How long a run takes and what it sends, for `colonnade plan`."""
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}

@@ -6,9 +6,9 @@ import random
 
 from gmpy2 import mpz
 from phe import paillier as phe
+from tests.unit.crypto.keys import KEY, TINY
 
 from colonnade.crypto import PrivateKey
-from tests.unit.crypto.keys import KEY, TINY
 
 EACH = 15_000
 

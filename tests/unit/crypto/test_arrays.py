@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, ROOM, crossed, exact, opened
 
 from colonnade.crypto import (
     DEFAULT_FORMAT,
@@ -22,7 +23,6 @@ from colonnade.crypto import (
     open_masked,
 )
 from colonnade.errors import CiphertextRefused, OutOfRange, SlotOverflow
-from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, ROOM, crossed, exact, opened
 
 SOME = settings(deadline=None, max_examples=25)
 EXTENTS = st.sampled_from([0, 1, 1, 2, 3, 5, 8, 19])

@@ -10,23 +10,42 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, ROOM, opened
 
 from colonnade.crypto import CipherArray, encrypt
 from colonnade.errors import OutOfRange
-from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, ROOM, opened
 
 HIDDEN = encrypt(PUBLIC, [[1.0, 2.0]], FORMAT, packed_axis=0, room=ROOM)
 
 
-@pytest.mark.parametrize(
-    "convert",
-    [float, int, complex, bool, len, iter, list, tuple, set, bytes, round, abs, operator.index, operator.not_, hex]
-    + [lambda one: np.asarray(one, dtype=float), lambda one: np.array([one], dtype=np.float64), np.float64]
-    + [lambda one: one[0], lambda one: 1 in one, lambda one: f"{one:.3f}", lambda one: one < 3, lambda one: one * 2]
-    + [lambda one: one / 2, lambda one: one**2, lambda one: np.ones((1, 2)) * one, lambda one: one and 1]
-    + [lambda one: np.add(np.ones((1, 2)), one), np.exp, np.negative, lambda one: np.matmul(np.ones((1, 1)), one)]
-    + [lambda one: np.multiply(one, 2), lambda one: np.add(one, one)],
-)
+ROW = np.ones((1, 2))
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    one.__name__: one
+    for one in (float, int, complex, bool, len, iter, list, tuple, set, bytes, round, abs, hex, operator.index)
+} | {
+    "not": operator.not_,
+    "asarray": lambda one: np.asarray(one, dtype=float),
+    "array": lambda one: np.array([one], dtype=np.float64),
+    "float64": np.float64,
+    "[0]": lambda one: one[0],
+    "in": lambda one: 1 in one,
+    "format": lambda one: f"{one:.3f}",
+    "and": lambda one: one and 1,
+    "<": lambda one: one < 3,
+    "*": lambda one: one * 2,
+    "/": lambda one: one / 2,
+    "**": lambda one: one**2,
+    "array *": lambda one: ROW * one,
+    "np.add": lambda one: np.add(ROW, one),
+    "np.add twice": lambda one: np.add(one, one),
+    "np.multiply": lambda one: np.multiply(one, 2),
+    "np.matmul": lambda one: np.matmul(np.ones((1, 1)), one),
+    "np.exp": np.exp,
+    "np.negative": np.negative,
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
 def test_a_ciphertext_is_not_converted(convert: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         convert(HIDDEN)
@@ -50,7 +69,7 @@ def test_plain_arrays_on_the_left_leave_the_work_to_the_ciphertext() -> None:
         (HIDDEN + row, [[512, 768]]),
         (HIDDEN - row, [[0, 256]]),
         (row[0] + HIDDEN, [[512, 768]]),
-        ([[1, 1]] + HIDDEN, [[512, 768]]),
+        (operator.add([[1, 1]], HIDDEN), [[512, 768]]),
     ):
         assert type(found) is CipherArray
         assert opened(found) == expected
@@ -63,8 +82,7 @@ def test_only_numbers_are_added_and_multiplied(other: Any) -> None:
     with pytest.raises(OutOfRange):
         HIDDEN + other
     with pytest.raises(OutOfRange):
-        other_matrix = np.broadcast_to(np.asarray(other), (2, 1))
-        HIDDEN @ other_matrix
+        HIDDEN @ np.broadcast_to(np.asarray(other), (2, 1))
 
 
 def test_two_ciphertexts_are_not_multiplied() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from gmpy2 import mpz
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.unit.crypto.keys import TINY
 
 from colonnade.crypto import products
 from colonnade.crypto.products import batch_inverse, cost_of, power_products
-from tests.unit.crypto.keys import TINY
 
 MODULUS = TINY.square
 UNITS = st.integers(2, int(MODULUS) - 2).filter(lambda one: one % TINY._p and one % TINY._q)
@@ -73,7 +73,7 @@ def test_the_method_that_is_chosen_is_right(method: str, signs: str, monkeypatch
     original = products._METHODS[method]
     monkeypatch.setitem(products._METHODS, method, lambda *task: called.append(method) or original(*task))
     bases = [pow(mpz(at + 2), 5 * at + 3, MODULUS) for at in range(count)]
-    number = st_numbers(bits)
+    number = numbers(bits)
     exponents = [[next(number) for _ in range(count)] for _ in range(results)]
     flip = {
         "positive": lambda one, _: one,
@@ -86,8 +86,8 @@ def test_the_method_that_is_chosen_is_right(method: str, signs: str, monkeypatch
     assert called == [method]
 
 
-def st_numbers(bits: int):  # type: ignore[no-untyped-def]
-    """Numbers of exactly so many bits at most, the same every time."""
+def numbers(bits: int) -> Iterator[int]:
+    """Numbers of so many bits at most, the same every time."""
     state = 1
     while True:
         state = state * 6364136223846793005 % 2**64 + 1442695040888963407

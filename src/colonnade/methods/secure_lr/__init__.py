@@ -24,6 +24,7 @@ that are drawn anew in every step; every reply is re-randomised.
 
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.forecast import FORECASTER
 from colonnade.methods.secure_lr.messages import MESSAGES, HeldOutLogits
 from colonnade.session import Method, Role
 
@@ -47,4 +48,5 @@ METHOD = Method(
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
     stage_messages={"predict": (HeldOutLogits,)},
+    forecast=FORECASTER,
 )

@@ -1,0 +1,166 @@
+"""How long secure regression takes and what it sends, stage by stage."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.secure_linear_forecast import LayerForecast
+from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.maths import outputs_for
+from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, HeldOutLogits, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.predict import chunks
+from colonnade.methods.secure_lr.train import linear_format
+from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, crossing
+
+__all__ = ["FORECASTER"]
+
+
+def stages(facts: Facts, plan: RunPlan, config: SecureLR) -> tuple[StageForecast, ...]:
+    """Forecast a run from the keys to the evaluation."""
+    return _Forecast(facts, plan, config).stages()
+
+
+FORECASTER = Forecaster(key=lambda config: str(config.key), stages=stages)
+
+
+class _Forecast:
+    """One run: a layer for every feature holder, and batches of at most two sizes."""
+
+    def __init__(self, facts: Facts, plan: RunPlan, config: SecureLR) -> None:
+        self._facts, self._config, self._machines = facts, config, facts.machines
+        (self._lead,) = plan.roles["label_holder"]
+        self._outputs = outputs_for(facts.known_task, facts.classes)
+        self._layers = [
+            LayerForecast(
+                owner,
+                self._lead,
+                linear_format(config, facts.columns_of(owner), self._outputs),
+                LINEAR,
+                facts.machines,
+            )
+            for owner in plan.roles.get("feature_holder", ())
+        ]
+        self._training = _sizes(facts.training, config.batch_size)
+        self._validation = Counter(len(rows) for rows in chunks(np.arange(facts.validation)))
+        self._test = Counter(len(rows) for rows in chunks(np.arange(facts.test)))
+
+    def stages(self) -> tuple[StageForecast, ...]:
+        """Return all stages in order."""
+        return (self._setting_up(), self._sealing(), self._epoch(), self._evaluating())
+
+    def _setting_up(self) -> StageForecast:
+        costs, own, theirs = self._machines.crypto, "feature_holder", "label_holder"
+        modulus = public_modulus(own, theirs)((1 << costs.key_bits) - 1)
+        sent = []
+        for layer in self._layers:
+            format = layer.format
+            for message in (modulus, ColumnCount(format.inputs), layer.opening_share()):
+                sent.append(crossing(layer.owner, self._lead, (message, 1)))
+            sent.append(crossing(self._lead, layer.owner, (LogitCount(format.outputs), 1)))
+        busy = {layer.owner: costs.key_generation + costs.owner_tables for layer in self._layers}
+        tables = costs.tables * len(self._layers)
+        seconds = self._machines.side_by_side(list(busy.values())) + tables + self._line(4, sent)
+        return StageForecast(
+            name="keys and set-up", seconds=seconds, busy={self._lead: tables, **busy}, sent=tuple(sent)
+        )
+
+    def _sealing(self) -> StageForecast:
+        """Every batch is encrypted when it is first used, and then kept."""
+        seconds, busy, sent = 0.0, dict.fromkeys([self._lead, *self._owners], 0.0), []
+        for sizes, trains in ((self._training, True), (self._validation, False)):
+            for rows, number in sizes.items():
+                sealing = {layer.owner: layer.sealing(rows, trains=trains) for layer in self._layers}
+                receiving = sum(layer.receiving(rows, trains=trains) for layer in self._layers)
+                seconds += number * (self._machines.side_by_side(list(sealing.values())) + receiving)
+                busy[self._lead] += number * receiving
+                for owner, work in sealing.items():
+                    busy[owner] += number * work
+        for layer in self._layers:
+            messages = [
+                (layer.sealed_inputs(rows, trains=trains), number)
+                for sizes, trains in ((self._training, True), (self._validation, False))
+                for rows, number in sizes.items()
+            ]
+            sent.append(crossing(layer.owner, self._lead, *messages))
+        hops = self._training.total() + self._validation.total()
+        return StageForecast(
+            name="encrypting columns", seconds=seconds + self._line(hops, sent), busy=busy, sent=tuple(sent)
+        )
+
+    def _epoch(self) -> StageForecast:
+        seconds, busy = 0.0, dict.fromkeys([self._lead, *self._owners], 0.0)
+
+        def exchange(number: int, ask: Callable[[LayerForecast], float], answer: Callable[[LayerForecast], float]) -> None:
+            nonlocal seconds
+            asked, answered = [ask(layer) for layer in self._layers], [answer(layer) for layer in self._layers]
+            seconds += number * self._machines.one_after_another(asked, answered)
+            busy[self._lead] += number * sum(asked)
+            for layer, work in zip(self._layers, answered, strict=True):
+                busy[layer.owner] += number * work
+
+        for sizes, trains in ((self._training, True), (self._validation, False)):
+            for rows, number in sizes.items():
+                exchange(number, lambda layer, n=rows: layer.asking(n), lambda layer, n=rows: layer.answering(n))
+                if trains:
+                    exchange(number, lambda layer, n=rows: self._teaching(layer, n), lambda layer: layer.learning())
+        sent = [one for layer in self._layers for one in self._epoch_messages(layer)]
+        hops = 4 * self._training.total() + 2 * self._validation.total() + 1
+        return StageForecast(
+            name="training, one epoch",
+            seconds=seconds + self._line(hops, sent),
+            busy=busy,
+            sent=tuple(sent),
+            times=self._config.epochs,
+        )
+
+    def _epoch_messages(self, layer: LayerForecast) -> list[Crossing]:
+        every = list((self._training + self._validation).items())
+        batches = self._training.total()
+        found = [crossing(self._lead, layer.owner, (EpochVerdict(True, False), 1))]
+        if every:
+            found += [
+                crossing(self._lead, layer.owner, *[(layer.masked_logits(rows), number) for rows, number in every]),
+                crossing(layer.owner, self._lead, *[(layer.opened_logits(rows), number) for rows, number in every]),
+                crossing(self._lead, layer.owner, (layer.masked_gradient(), batches)),
+                crossing(layer.owner, self._lead, (layer.share_update(), batches)),
+            ]
+        return found
+
+    def _evaluating(self) -> StageForecast:
+        sent = []
+        for layer in self._layers:
+            shares = (layer.format.share_limit,) * (layer.format.inputs * self._outputs)
+            sent.append(crossing(self._lead, layer.owner, (PartnerShare(shares), 1)))
+            logits = [(HeldOutLogits(np.zeros((rows, self._outputs))), number) for rows, number in self._test.items()]
+            if logits:
+                sent.append(crossing(layer.owner, self._lead, *logits))
+        return StageForecast(name="evaluation", seconds=self._line(1 + self._test.total(), sent), sent=tuple(sent))
+
+    def _teaching(self, layer: LayerForecast, rows: int) -> float:
+        # Slopes of single rows reach 1; the schedule makes the numbers smaller from epoch to epoch, and so the work.
+        epochs = self._config.epochs
+        rates = [self._config.rate_at((epoch + 0.5) / epochs) for epoch in range(epochs)]
+        sizes = Counter(round(rate / rows, 9) for rate in rates)
+        return sum(layer.teaching(rows, step) * number for step, number in sizes.items()) / epochs
+
+    def _line(self, hops: int, sent: list[Crossing]) -> float:
+        # The label holder speaks with all partners over one line; those that wait for one another are on one channel.
+        others = max(0, len(self._layers) - 1) / 2
+        waiting = hops * (1 + others) if self._layers else 0
+        return self._machines.line.seconds(waiting, sum(one.bytes for one in sent))
+
+    @property
+    def _owners(self) -> list[str]:
+        return [layer.owner for layer in self._layers]
+
+
+def _sizes(rows: int, batch_size: int) -> Counter[int]:
+    """Return how many batches there are of each size."""
+    full, rest = divmod(rows, batch_size)
+    return Counter({size: number for size, number in ((batch_size, full), (rest, 1)) if size and number})
+

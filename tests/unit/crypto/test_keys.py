@@ -1,0 +1,109 @@
+"""Keys as they are generated, and bytes from strangers."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, TINY
+
+from colonnade.crypto import KEY_SIZES, CipherArray, PrivateKey, PublicKey, encrypt, key_bits
+from colonnade.crypto.window_table import WindowTable, build_subset_table
+from colonnade.errors import CiphertextRefused
+
+
+@pytest.mark.parametrize("size", ["insecure_test", "insecure_test", "2048"])
+def test_a_generated_key_has_the_form_of_damgard_jurik_and_nielsen(size: str) -> None:
+    key, another = PrivateKey.generate(size), PrivateKey.generate("insecure_test")
+    p, q = int(key._p), int(key._q)
+    assert p * q == key.n
+    assert key.n.bit_length() == key.bits == key_bits(size) == KEY_SIZES[size]
+    assert p.bit_length() == q.bit_length() == key.bits // 2
+    assert gmpy2.is_prime(p, 30)
+    assert gmpy2.is_prime(q, 30)
+    assert p % 4 == q % 4 == 3
+    assert math.gcd(p - 1, q - 1) == 2
+    assert math.gcd(p * q, (p - 1) * (q - 1)) == 1
+    assert abs(p - q) > 2 ** (key.bits // 2 - 100)
+    assert math.gcd(int(key.n), int(another.n)) == 1
+    assert key.fingerprint != another.fingerprint
+    assert PublicKey.check(int(key.n), size).fingerprint == key.fingerprint
+    assert key.decrypt_integers(key.encrypt_integers([-1]) + key.public.encrypt_integers([5])) == [key.n - 1, 5]
+
+
+def test_the_partner_draws_a_base_of_its_own() -> None:
+    one, another = KEY.public, KEY.public
+    assert one._encryption.context != another._encryption.context
+
+
+def test_a_subset_table_multiplies_what_the_bits_choose() -> None:
+    bases = [gmpy2.mpz(at + 2) for at in range(16)]
+    table = WindowTable.from_bytes(build_subset_table(bases, TINY.square), TINY.square)
+    for chosen in (0, 1, 2, 0x8000, 0x1234, 0xFFFF):
+        expected = math.prod(int(base) for at, base in enumerate(bases) if chosen >> at & 1)
+        assert table.power(chosen.to_bytes(2, "little")) == expected % TINY.square
+
+
+WHOLE = encrypt(PUBLIC, np.ones((4, 2)), FORMAT, packed_axis=0)
+CONTENT = WHOLE.to_bytes()
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_damaged_bytes_are_refused_and_nothing_else_happens(data: st.DataObject) -> None:
+    content = bytearray(CONTENT)
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, 52) | st.integers(0, len(content) - 1))
+        content[place] = data.draw(st.sampled_from([0, 1, 2, 127, 128, 255]) | st.integers(0, 255))
+    cut = data.draw(st.just(len(content)) | st.integers(0, len(content)))
+    damaged = bytes(content[:cut])
+    try:
+        received = CipherArray.from_bytes(damaged)
+    except ValueError:
+        return
+    assert received.to_bytes() == damaged
+    try:
+        received.under(PUBLIC, WHOLE.layout)
+    except CiphertextRefused:
+        return
+    # Another number below n**2 is a ciphertext too; the head must be the agreed one.
+    assert damaged[:53] == CONTENT[:53]
+    assert len(damaged) == len(CONTENT)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=400))
+def test_noise_is_refused(noise: bytes) -> None:
+    for content in (noise, b"\x01" + PUBLIC.fingerprint + noise):
+        try:
+            received = CipherArray.from_bytes(content)
+        except ValueError:
+            continue
+        assert received.to_bytes() == content
+
+
+def test_reading_takes_little_more_memory_than_the_bytes() -> None:
+    """Numbers of one byte would be the worst: two bytes on the wire, and forty times as much in memory."""
+    small = CipherArray.from_bytes(CONTENT)
+    assert small.shape == (4, 2)
+    for width, count in ((1, 2**20), (16, 2**16)):
+        head = bytearray(CONTENT[:32])
+        head[17:19] = width.to_bytes(2, "little")
+        head[19], head[20] = 1, 255
+        head[21:23], head[23:25], head[25:27] = (8).to_bytes(2, "little"), b"\x01\x00", b"\x01\x00"
+        head[30:32] = b"\x00\x00"
+        content = bytes(head) + count.to_bytes(8, "little") + bytes([255]) * (2 * width * count)
+        tracemalloc.start()
+        if width == 1:
+            with pytest.raises(ValueError, match="extent"):
+                CipherArray.from_bytes(content)
+        else:
+            assert CipherArray.from_bytes(content).shape == (count,)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert most < 5 * len(content)
