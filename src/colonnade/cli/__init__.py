@@ -19,6 +19,7 @@ COMMANDS = {
     "init": "Make a party's home: key, certificate and a commented party.toml.",
     "pair": "Exchange certificates with a partner, and renew your own.",
     "methods": "List the methods and when to choose which.",
+    "plan": "Forecast how long a run will take and what each party will send.",
     "run": "Take part in a run, or carry it out with all its parties on this machine.",
     "doctor": "Check a home, and the connection to a partner, before there is a run.",
     "status": "Show the runs of a home: how far they are, and when each partner was last heard.",

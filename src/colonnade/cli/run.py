@@ -97,6 +97,7 @@ def run_all(
 ) -> Run:
     """Carry out a run.toml with all its parties on this machine."""
     plan = read_run_file(file)
+    _warn_of_test_keys(plan)
     homes = find_homes(plan.parties, file.parent, home)
     run_folder = RunFolder(folder or file.parent / "runs" / plan.name, file.read_bytes())
     with (
@@ -122,6 +123,13 @@ def run_all(
             )
 
 
+def _warn_of_test_keys(plan: RunPlan) -> None:
+    from colonnade.crypto import INSECURE_TEST
+
+    if plan.config.get("key_size") == INSECURE_TEST:
+        say("Warning: key_size = 'insecure_test' can be broken. Use it with made-up data only; the report will say so.")
+
+
 def _silent(text: str) -> None:
     """Say nothing, for ``--quiet``."""
 
@@ -133,6 +141,7 @@ def run_one(
     from colonnade.launch.joining import Joining
 
     plan = read_run_file(file)
+    _warn_of_test_keys(plan)
     where = find_home(home, file)
     plan.role_of(where.name)
     run_folder = RunFolder(folder or where.folder / "runs" / plan.name, file.read_bytes())

@@ -66,7 +66,10 @@ def measure_costs(size: str, *, rounds: int = _ROUNDS) -> CryptoCosts:
     """Measure with a key of a named size: about 4 seconds at 2048 bits, 10 at 3072."""
     key = PrivateKey.generate(size)
     public = key.public
-    first = {"owner": _seconds(lambda: key.encrypt_integers([1])), "other": _seconds(lambda: public.encrypt_integers([1]))}
+    first = {
+        "owner": _seconds(lambda: key.encrypt_integers([1])),
+        "other": _seconds(lambda: public.encrypt_integers([1])),
+    }
     tasks = _tasks(key, public)
     found: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(rounds):

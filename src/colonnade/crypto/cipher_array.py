@@ -367,6 +367,8 @@ def open_masked(key: PrivateKey, array: CipherArray, plus: FixedPoint | None = N
         raise OutOfRange("This array holds shares; they say nothing until the other party's are added.")
     if plus is not None and (plus.fraction_bits != layout.fraction_bits or plus.is_share != layout.is_share):
         raise OutOfRange("What is added needs the same scale, and to be a share where shares are completed.")
+    if plus is not None and plus.bound > layout.bound:
+        raise SlotOverflow("What is added may be larger than the array has room for. Widen it before it is masked.")
     integers = key.decrypt_integers(array.ciphertexts)
     if plus is not None:
         integers = [one + other for one, other in zip(integers, layout.pack(plus), strict=True)]

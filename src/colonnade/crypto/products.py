@@ -31,16 +31,17 @@ def power_products(bases: Sequence[mpz], exponents: Sequence[Sequence[int]], mod
         return [mpz(1)] * len(exponents)
     method, window = _choose(len(bases), len(exponents), bits)
     if len(exponents) == 1:
-        positive = [abs(one) for one in exponents[0]]
         upright = _inverted_where_negative(bases, exponents[0], modulus)
-        return list(_METHODS[method](upright, [positive], modulus, bits, window))
-    above = [[max(one, 0) for one in row] for row in exponents]
-    below = [[max(-one, 0) for one in row] for row in exponents]
-    if not any(any(row) for row in below):
-        return list(_METHODS[method](bases, above, modulus, bits, window))
-    found = list(_METHODS[method](bases, above + below, modulus, bits, window))
-    halves = found[: len(exponents)], batch_inverse(found[len(exponents) :], modulus)
-    return [one * other % modulus for one, other in zip(*halves, strict=True)]
+        return list(_METHODS[method](upright, [[abs(one) for one in exponents[0]]], modulus, bits, window))
+    if method == "straus":
+        pairs = list(_signed_straus(bases, exponents, modulus, bits, window))
+    else:
+        positive = [[max(one, 0) for one in row] for row in exponents]
+        negative = [[max(-one, 0) for one in row] for row in exponents]
+        found = list(_METHODS[method](bases, positive + negative, modulus, bits, window))
+        pairs = list(zip(found[: len(exponents)], found[len(exponents) :], strict=True))
+    inverses = batch_inverse([below for _, below in pairs], modulus)
+    return [above * inverse % modulus for (above, _), inverse in zip(pairs, inverses, strict=True)]
 
 
 def batch_inverse(values: Sequence[mpz], modulus: mpz) -> list[mpz]:
@@ -77,8 +78,9 @@ def _costs(bases: int, results: int, bits: int) -> Iterator[tuple[float, str, in
     inversions = 1.5 * bases + 10 if results == 1 else 3 * results + 10
     for window in range(1, 13):
         digits = bits / (window + 1)
-        if bases << (window - 1) <= _MOST_ENTRIES:
-            table = bases * (1 << (window - 1))
+        # Digits of both signs need half the table, but a second run of squarings.
+        table = bases * (1 << (window - 1 if results == 1 else max(window - 2, 0)))
+        if table <= _MOST_ENTRIES and (results == 1 or window > 1):
             yield table + passes * bits + results * bases * digits + inversions, "straus", window
         rounds = math.ceil(bits / window)
         if (bases * rounds) << window <= _MOST_ENTRIES:
@@ -96,16 +98,59 @@ def _inverted_where_negative(bases: Sequence[mpz], exponents: Sequence[int], mod
     return upright
 
 
+def _odd_powers(bases: Sequence[mpz], count: int, modulus: mpz) -> list[list[mpz]]:
+    tables = []
+    for base in bases:
+        square = base * base % modulus if count > 1 else base
+        powers = [base]
+        for _ in range(count - 1):
+            powers.append(powers[-1] * square % modulus)
+        tables.append(powers)
+    return tables
+
+
+def _interleaved(due: Sequence[Sequence[mpz]], modulus: mpz) -> mpz:
+    """Square once per place, and multiply with what is due there."""
+    result = mpz(1)
+    for factors in reversed(due):
+        if result != 1:
+            result = result * result % modulus
+        for factor in factors:
+            result = result * factor % modulus
+    return result
+
+
+def _signed_straus(
+    bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
+) -> Iterator[tuple[mpz, mpz]]:
+    """Return what each result is multiplied with and divided by: digits of both signs make shorter tables."""
+    tables = _odd_powers(bases, 1 << (window - 2), modulus)
+    size = 1 << window
+    for row in exponents:
+        above: list[list[mpz]] = [[] for _ in range(bits + 1)]
+        below: list[list[mpz]] = [[] for _ in range(bits + 1)]
+        for table, exponent in zip(tables, row, strict=True):
+            here, there = (above, below) if exponent >= 0 else (below, above)
+            exponent, place = abs(exponent), 0
+            while exponent:
+                zeros = (exponent & -exponent).bit_length() - 1
+                exponent >>= zeros
+                place += zeros
+                digit = exponent & (size - 1)
+                if digit < size >> 1:
+                    here[place].append(table[digit >> 1])
+                else:
+                    digit -= size
+                    there[place].append(table[-digit >> 1])
+                exponent = (exponent - digit) >> window
+                place += window
+        yield _interleaved(above, modulus), _interleaved(below, modulus)
+
+
 def _straus(
     bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
 ) -> Iterator[mpz]:
-    tables = []
-    for base in bases:
-        square = base * base % modulus if window > 1 else base
-        odd_powers = [base]
-        for _ in range((1 << (window - 1)) - 1):
-            odd_powers.append(odd_powers[-1] * square % modulus)
-        tables.append(odd_powers)
+    tables = _odd_powers(bases, 1 << (window - 1), modulus)
     mask = (1 << window) - 1
     for row in exponents:
         due: list[list[mpz]] = [[] for _ in range(bits)]
@@ -118,13 +163,7 @@ def _straus(
                 due[place].append(table[(exponent & mask) >> 1])
                 exponent >>= window
                 place += window
-        result = mpz(1)
-        for factors in reversed(due):
-            if result != 1:
-                result = result * result % modulus
-            for factor in factors:
-                result = result * factor % modulus
-        yield result
+        yield _interleaved(due, modulus)
 
 
 def _comb(

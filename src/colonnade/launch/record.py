@@ -57,7 +57,7 @@ def record_of(run: Run) -> RunRecord:
             for line in history
             if "training_loss" in line
         ),
-        chosen_epoch=_chosen_epoch(history),
+        chosen_epoch=_chosen_epoch(history, plan.config.get("patience")),
         crossed=crossed_notes(run.ledgers, [*CONTROL, *alignment.MESSAGES, *method.messages]),
         ledgers=ledger_notes(run.ledgers),
     )
@@ -126,6 +126,7 @@ def _party_note(run: Run, party: str) -> PartyNote:
         columns=tuple(ColumnNote(**column) for column in about["columns"]),
         label=about["label"],
         encoded_width=None if encoder is None else _encoded_width(encoder),
+        coefficients=tuple((name, tuple(values)) for name, values in run.coefficients.get(party, {}).items()),
     )
 
 
@@ -137,6 +138,9 @@ def _encoded_width(encoder: dict[str, Any]) -> int:
 
 def _marks(run: Run) -> tuple[str, ...]:
     marks = []
+    keys = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "key"]
+    if any(key["insecure_test"] for key in keys):
+        marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
     if run.alignment.startswith("plain"):
         marks.append("Plain alignment: the label holder can tell of every id it can guess whether a partner has it.")
     if run.launch.startswith("simulation"):
@@ -148,7 +152,10 @@ def _marks(run: Run) -> tuple[str, ...]:
     return tuple(marks)
 
 
-def _chosen_epoch(history: list[dict[str, Any]]) -> int | None:
+def _chosen_epoch(history: list[dict[str, Any]], patience: int | None) -> int | None:
+    if patience == 0:
+        # Without early stopping the last weights are kept, whatever the validation loss says.
+        return None
     judged = [line for line in history if line.get("validation_loss") is not None]
     best = min(judged, key=lambda line: line["validation_loss"], default=None)
     return None if best is None else int(best["epoch"])

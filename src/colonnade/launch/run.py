@@ -89,6 +89,18 @@ class Run:
             raise RunFolderError("This run held out no test rows, so it has no metrics. Set evaluate.test_fraction.")
         return self.evaluations["together"].metrics
 
+    @property
+    def coefficients(self) -> dict[str, dict[str, list[float]]]:
+        """Return a linear model's coefficients by party and column, one per class where there are several.
+
+        They are in standard deviations of each column, as the encoders standardise; other methods have none.
+        """
+        return {
+            party: part.document["coefficients"]
+            for party, part in self.parts.items()
+            if "coefficients" in part.document
+        }
+
     def bytes_sent(self, party: str) -> int:
         """Return how many bytes a party sent in all."""
         return sum(self.ledgers[party].bytes_sent().values())

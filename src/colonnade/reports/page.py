@@ -60,6 +60,7 @@ def render(record: RunRecord) -> str:
         ("trained", "What was trained, and by whom", _trained(record)),
         ("data", "Data at each party", _data(record)),
         ("quality", "How good it is", _quality(record)),
+        *([("coefficients", "Coefficients", weights)] if (weights := list(_coefficients(record))) else []),
         ("learning", "Learning curves", _learning(record)),
         ("crossed", "What crossed", _crossed(record)),
         ("settings", "Settings and digest", _settings(record)),
@@ -312,6 +313,21 @@ def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
     caption = _caption("Confusion matrix, federated model: rows are true classes, columns predicted ones")
     table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
     return tag("div", table, class_="scroll confusion", tabindex="0", role="region", aria_label="Confusion matrix")
+
+
+def _coefficients(record: RunRecord) -> Iterable[Html]:
+    """Show each party's coefficients, the largest first. A party's own report has its own only."""
+    for party in record.parties:
+        if not party.coefficients:
+            continue
+        ordered = sorted(party.coefficients, key=lambda one: -max(map(abs, one[1])))
+        classes = len(ordered[0][1])
+        head = ["Column", *(["Coefficient"] if classes == 1 else [f"Class {number + 1}" for number in range(classes)])]
+        rows = [[name, *(f"{value:+.4f}" for value in values)] for name, values in ordered]
+        caption = f"Coefficients of {party.name}'s columns, in standard deviations of each column"
+        table = _table(caption, head, rows, numeric=set(range(1, classes + 1)))
+        summary = tag("summary", f"{party.name}: {plural(len(rows), 'coefficient')}")
+        yield tag("details", summary, table, **({"open": ""} if len(rows) <= MOST_OPEN_COLUMNS else {}))
 
 
 def _learning(record: RunRecord) -> Iterable[Html]:

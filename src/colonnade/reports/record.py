@@ -47,6 +47,8 @@ class PartyNote:
     columns: tuple[ColumnNote, ...] = ()
     label: str | None = None
     encoded_width: int | None = None
+    coefficients: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    """For a linear model: each encoded column with its coefficients, one per class where there are several."""
     is_elsewhere: bool = False
     """Whether this party is another organisation, whose table nobody here has seen."""
 
@@ -146,7 +148,8 @@ class RunRecord:
 
 def _party(content: Mapping[str, Any]) -> PartyNote:
     columns = tuple(_note(ColumnNote, column) for column in content.get("columns", ()))
-    return _note(PartyNote, {**content, "columns": columns})
+    coefficients = tuple((name, tuple(values)) for name, values in content.get("coefficients", ()))
+    return _note(PartyNote, {**content, "columns": columns, "coefficients": coefficients})
 
 
 def _crossed(content: Mapping[str, Any]) -> CrossedNote:

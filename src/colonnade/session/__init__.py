@@ -4,7 +4,17 @@ from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.forecast import Crossing, Facts, Forecaster, Line, Machines, StageForecast, crossing, weigh
+from colonnade.session.forecast import (
+    Crossing,
+    Facts,
+    Forecaster,
+    Line,
+    Machines,
+    StageForecast,
+    batch_sizes,
+    crossing,
+    weigh,
+)
 from colonnade.session.method import Holding, Method, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
@@ -43,6 +53,7 @@ __all__ = [
     "ScriptedLink",
     "Session",
     "StageForecast",
+    "batch_sizes",
     "check_name",
     "crossing",
     "derive_seed",

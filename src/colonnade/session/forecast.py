@@ -6,6 +6,7 @@ real messages, written with content that does not matter, so they cannot drift f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from colonnade.messages import HEADER_BYTES, declaration_of, encode_body, total_
 if TYPE_CHECKING:
     from colonnade.session.plan import RunPlan
 
-__all__ = ["Crossing", "Facts", "Forecaster", "Line", "Machines", "StageForecast", "crossing", "weigh"]
+__all__ = ["Crossing", "Facts", "Forecaster", "Line", "Machines", "StageForecast", "batch_sizes", "crossing", "weigh"]
 
 # Pieces shorter than this stay in the party's own process, as in a pool.
 _LEAST_PIECE_SECONDS = 0.005
@@ -173,3 +174,13 @@ def crossing(sender: str, receiver: str, *messages: tuple[Any, int]) -> Crossing
     (name,) = {declaration_of(message).name for message, _ in messages}
     count = sum(number for _, number in messages)
     return Crossing(sender, receiver, name, count, sum(weigh(message) * number for message, number in messages))
+
+
+def batch_sizes(rows: int, batch_size: int) -> Counter[int]:
+    """Return how many batches there are of each size.
+
+    >>> batch_sizes(300, 128)
+    Counter({128: 2, 44: 1})
+    """
+    full, rest = divmod(rows, batch_size)
+    return Counter({size: number for size, number in ((batch_size, full), (rest, 1)) if size and number})

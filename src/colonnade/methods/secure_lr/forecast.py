@@ -15,7 +15,7 @@ from colonnade.methods.secure_lr.maths import outputs_for
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, HeldOutLogits, LogitCount, PartnerShare
 from colonnade.methods.secure_lr.predict import chunks
 from colonnade.methods.secure_lr.train import linear_format
-from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, crossing
+from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing
 
 __all__ = ["FORECASTER"]
 
@@ -45,7 +45,7 @@ class _Forecast:
             )
             for owner in plan.roles.get("feature_holder", ())
         ]
-        self._training = _sizes(facts.training, config.batch_size)
+        self._training = batch_sizes(facts.training, config.batch_size)
         self._validation = Counter(len(rows) for rows in chunks(np.arange(facts.validation)))
         self._test = Counter(len(rows) for rows in chunks(np.arange(facts.test)))
 
@@ -95,7 +95,9 @@ class _Forecast:
     def _epoch(self) -> StageForecast:
         seconds, busy = 0.0, dict.fromkeys([self._lead, *self._owners], 0.0)
 
-        def exchange(number: int, ask: Callable[[LayerForecast], float], answer: Callable[[LayerForecast], float]) -> None:
+        def exchange(
+            number: int, ask: Callable[[LayerForecast], float], answer: Callable[[LayerForecast], float]
+        ) -> None:
             nonlocal seconds
             asked, answered = [ask(layer) for layer in self._layers], [answer(layer) for layer in self._layers]
             seconds += number * self._machines.one_after_another(asked, answered)
@@ -157,10 +159,3 @@ class _Forecast:
     @property
     def _owners(self) -> list[str]:
         return [layer.owner for layer in self._layers]
-
-
-def _sizes(rows: int, batch_size: int) -> Counter[int]:
-    """Return how many batches there are of each size."""
-    full, rest = divmod(rows, batch_size)
-    return Counter({size: number for size, number in ((batch_size, full), (rest, 1)) if size and number})
-

@@ -16,6 +16,7 @@ its own encoder learns, so that both sides work at the same time; training stops
 
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
+from colonnade.methods.splitnn.forecast import FORECASTER
 from colonnade.methods.splitnn.messages import MESSAGES, HeldOutActivations
 from colonnade.session import Method, Role
 
@@ -38,4 +39,5 @@ METHOD = Method(
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
     stage_messages={"predict": (HeldOutActivations,)},
+    forecast=FORECASTER,
 )

@@ -24,7 +24,7 @@ from colonnade.methods.splitnn.network import (
 )
 from colonnade.session import Channel, Holding, Result, Scores, Session
 
-__all__ = ["feature_holder", "gather_outputs", "label_holder", "make_scores", "send_held_out"]
+__all__ = ["chunks", "feature_holder", "gather_outputs", "label_holder", "make_scores", "send_held_out"]
 
 Rows = np.ndarray[Any, Any]
 
@@ -72,7 +72,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 def send_held_out(peer: Channel, encoder: nn.Module, features: torch.Tensor, rows: Rows) -> None:
     """Send activations of rows to be scored, chunk by chunk."""
     with torch.no_grad():
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows):
             peer.send(HeldOutActivations(encoder(features[chunk])))
 
 
@@ -88,7 +88,7 @@ def gather_outputs(
     head = modules["head"]
     outputs = []
     with torch.no_grad():
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows):
             cuts = [modules["encoder"](features[chunk])] if features is not None else []
             for peer, width in zip(peers, widths, strict=True):
                 received = peer.receive(HeldOutActivations, values=(len(chunk), width)).values
@@ -102,5 +102,6 @@ def make_scores(labels: LabelEncoder, outputs: torch.Tensor, rows: Rows, truth: 
     return scores_in_terms_of(labels, scores_of(labels.task, outputs) if len(rows) else np.empty(0), rows, truth)
 
 
-def _chunks(rows: Rows) -> list[Rows]:
+def chunks(rows: Rows) -> list[Rows]:
+    """Cut rows that are only scored into messages of bearable size."""
     return [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]

@@ -1,0 +1,318 @@
+"""Forecast a run: gather what is known of the tables, measure this machine, and ask the method."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from colonnade import __version__
+from colonnade.alignment import align_in_one_place
+from colonnade.alignment.plain import DeclaredFormat, IdMarks, SharedMarks
+from colonnade.crypto import INSECURE_TEST, key_bits
+from colonnade.crypto.calibration import CryptoCosts, measure_costs
+from colonnade.data import IdFormat, LabelEncoder, PartyTable, TableEncoder
+from colonnade.engine import EngineSettings
+from colonnade.errors import ConfigError
+from colonnade.launch.baselines import agreed_split
+from colonnade.launch.party import peers_of
+from colonnade.launch.settings import config_from_json
+from colonnade.ledger import LedgerWriter
+from colonnade.messages import WIRE_VERSION
+from colonnade.methods import method_named
+from colonnade.session import (
+    Channel,
+    Facts,
+    Forecaster,
+    Line,
+    Machines,
+    Method,
+    Policy,
+    RunPlan,
+    StageForecast,
+    crossing,
+    derive_seed,
+)
+from colonnade.session.control import AgreedField, Finished, Goodbye, HeldCheckpoints, Hello, ResumeFrom
+from colonnade.transport.grpc import LoopbackNetwork
+
+__all__ = [
+    "Known",
+    "RunForecast",
+    "forecast_run",
+    "gather_knowledge",
+    "key_of",
+    "measure_machines",
+    "measure_message_seconds",
+    "without_costs",
+]
+
+Say = Callable[[str], None]
+
+_ROUND_TRIPS = 60
+# The size of a typical message of one batch.
+_MESSAGE_BYTES = 3000
+_PROBE = ("this side", "that side")
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the tables before a run, and what had to be assumed."""
+
+    rows: Mapping[str, int]
+    shared: int
+    columns: Mapping[str, int]
+    task: str | None
+    classes: int
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunForecast:
+    """What a run will take, from the greeting to the goodbye."""
+
+    plan: RunPlan
+    key: str | None
+    facts: Facts
+    stages: tuple[StageForecast, ...]
+    assumptions: tuple[str, ...]
+
+    @property
+    def is_insecure(self) -> bool:
+        """Tell whether the keys of this run can be broken."""
+        return self.key == INSECURE_TEST
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long the run takes at most; None if the method does not say."""
+        every = [None if stage.seconds is None else stage.seconds * stage.times for stage in self.stages]
+        return None if None in every else sum(one for one in every if one is not None)
+
+    def bytes_sent(self, party: str) -> int:
+        """Return what a party sends at most."""
+        return sum(stage.bytes_sent(party) * stage.times for stage in self.stages)
+
+    def busy(self, party: str) -> float:
+        """Return how long a party computes at most."""
+        return sum(stage.busy.get(party, 0.0) * stage.times for stage in self.stages)
+
+
+def gather_knowledge(
+    plan: RunPlan,
+    tables: Mapping[str, PartyTable],
+    *,
+    columns: Mapping[str, int] | None = None,
+    shared_rows: int | None = None,
+    classes: int | None = None,
+) -> Known:
+    """Find out what the tables that are here tell, and complete it by what the user says of the others."""
+    assumptions = []
+    is_complete = set(tables) == set(plan.parties)
+    positions: dict[str, Any] = dict.fromkeys(tables)
+    if shared_rows is not None:
+        shared = shared_rows
+    elif is_complete:
+        aligned = align_in_one_place(
+            {party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment")
+        )
+        shared = len(next(iter(aligned.values())))
+        train = agreed_split(plan, shared).train
+        # As the run itself does: the encoders are fitted on the training rows.
+        positions = {party: rows.positions[train] for party, rows in aligned.items()}
+    elif tables:
+        shared = min(table.rows for table in tables.values())
+        assumptions.append(
+            f"all {shared} rows of the smallest table that is here are shared (--shared-rows N says otherwise)"
+        )
+    else:
+        raise ConfigError(
+            "No home of a party of this run is on this machine. Say --shared-rows N, and --columns PARTY=N for each "
+            "party; or name the homes with --home PARTY=FOLDER."
+        )
+    for party, table in tables.items():
+        if shared > table.rows:
+            raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
+    known = {party: _width(table, positions[party]) for party, table in tables.items()} | dict(columns or {})
+    rows = {party: tables[party].rows if party in tables else shared for party in plan.parties}
+    absent = [party for party in plan.parties if party not in tables]
+    if absent and tables:
+        assumptions.append(f"the table of {', '.join(absent)} has no more rows than are shared")
+    task, number = _task(plan, tables, classes)
+    return Known(rows, shared, known, task, number, tuple(assumptions))
+
+
+def measure_machines(
+    plan: RunPlan,
+    key: str | None,
+    engines: Mapping[str, EngineSettings],
+    *,
+    is_local: bool,
+    latency_seconds: float = 0.0,
+    bytes_per_second: float | None = None,
+    say: Say = lambda _: None,
+) -> Machines:
+    """Measure this machine for a few seconds. The partners' are taken to be like it."""
+    costs: CryptoCosts | None = None
+    if key is not None:
+        say(f"Measuring encryption on this machine, with a key of the size {key} …")
+        costs = measure_costs(key)
+    say("Measuring messages over loopback …")
+    line = Line(
+        message_seconds=measure_message_seconds(),
+        latency_seconds=latency_seconds,
+        bytes_per_second=bytes_per_second,
+    )
+    cores = len(os.sched_getaffinity(0))
+    settings = {party: engines.get(party, EngineSettings()) for party in plan.parties}
+    if is_local:
+        settings = {party: one.shared_by(len(plan.parties)) for party, one in settings.items()}
+    workers = {party: 1 if one.kind == "inline" else one.workers or cores for party, one in settings.items()}
+    return Machines(line=line, costs=costs, workers=workers, cores=cores if is_local else None)
+
+
+def key_of(plan: RunPlan) -> str | None:
+    """Return the named size of a run's keys; None if nothing is encrypted."""
+    method = method_named(plan.method)
+    return _forecaster(method).key(config_from_json(method, plan.config))
+
+
+def without_costs(key: str | None) -> Machines:
+    """Return machines that take no time: enough to count what crosses, and to find out whether anything is missing."""
+    nothing = {one.name: 0.0 for one in dataclasses.fields(CryptoCosts) if one.name != "key_bits"}
+    costs = None if key is None else CryptoCosts(key_bits=key_bits(key), **nothing)
+    return Machines(line=Line(message_seconds=0.0), costs=costs)
+
+
+def forecast_run(plan: RunPlan, known: Known, machines: Machines) -> RunForecast:
+    """Forecast a run from what is known; nothing is sent and nothing is written."""
+    method = method_named(plan.method)
+    forecaster, config = _forecaster(method), config_from_json(method, plan.config)
+    split = agreed_split(plan, known.shared)
+    facts = Facts(
+        rows=known.rows,
+        training=len(split.train),
+        validation=len(split.validation),
+        test=len(split.test),
+        columns=known.columns,
+        task=known.task,
+        classes=known.classes,
+        machines=machines,
+    )
+    stages = (_beginning(method, plan, facts), *forecaster.stages(facts, plan, config), _end(method, plan, facts))
+    return RunForecast(plan, forecaster.key(config), facts, stages, known.assumptions)
+
+
+def measure_message_seconds() -> float:
+    """Measure what one small message costs both sides: over mutual TLS on loopback, recorded in two ledgers."""
+    network = LoopbackNetwork(_PROBE)
+    ends = {name: _probe_channel(network, name, peer) for name, peer in (_PROBE, _PROBE[::-1])}
+    here, there = (ends[name] for name in _PROBE)
+
+    def echo() -> None:
+        for _ in range(_ROUND_TRIPS + 1):
+            there.send(there.receive(Goodbye))
+
+    thread = threading.Thread(target=echo, daemon=True)
+    thread.start()
+    try:
+        message = Goodbye(bytes(_MESSAGE_BYTES), b"")
+        here.send(message)  # the first one also makes the connection
+        here.receive(Goodbye)
+        start = time.perf_counter()
+        for _ in range(_ROUND_TRIPS):
+            here.send(message)
+            here.receive(Goodbye)
+        return (time.perf_counter() - start) / (2 * _ROUND_TRIPS)
+    finally:
+        for name in _PROBE:
+            network.leave(name)
+        thread.join(timeout=5)
+
+
+def _forecaster(method: Method) -> Forecaster:
+    if method.forecast is None:
+        raise ConfigError(f"The method {method.name} does not forecast its runs yet.")
+    return method.forecast
+
+
+def _probe_channel(network: LoopbackNetwork, name: str, peer: str) -> Channel:
+    return Channel(
+        network.link(name, peer),
+        party=name,
+        role=name,
+        peer=peer,
+        peer_role=peer,
+        run="forecast",
+        messages=(),
+        ledger=LedgerWriter(),
+        policy=Policy(),
+        step=lambda: 0,
+    )
+
+
+def _width(table: PartyTable, positions: Any) -> int:
+    return TableEncoder.fit(table, positions).width if table.columns else 0
+
+
+def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) -> tuple[str | None, int]:
+    setting = str(plan.config.get("task", "auto"))
+    if classes is not None:
+        return ("regression", 0) if classes == 0 else ("binary" if classes == 2 else "multiclass", classes)
+    holders = [table for table in tables.values() if table.labels is not None]
+    if holders:
+        encoder = LabelEncoder.fit(holders[0].labels, setting)
+        return encoder.task, len(encoder.classes)
+    return {"binary": ("binary", 2), "regression": ("regression", 0)}.get(setting, (None, 0))
+
+
+def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
+    (lead,) = plan.roles[method.lead]
+    sent = []
+    for party in plan.parties:
+        hello = _hello(plan, party)
+        sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
+        if party != lead:
+            marks = IdMarks(np.zeros(facts.rows[party], np.uint64), _FORMAT)
+            sent += [crossing(party, lead, (message, 1)) for message in (marks, HeldCheckpoints(()))]
+            shared = SharedMarks(np.zeros(facts.shared, np.uint64))
+            sent += [crossing(lead, party, (message, 1)) for message in (shared, ResumeFrom(None))]
+    hops = 5 if len(plan.parties) > 1 else 0
+    seconds = facts.machines.line.seconds(hops, sum(one.bytes for one in sent))
+    return StageForecast(name="greeting and alignment", seconds=seconds, sent=tuple(sent))
+
+
+def _end(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
+    (lead,) = plan.roles[method.lead]
+    goodbye = Goodbye(bytes(32), bytes(32))
+    sent = []
+    for party in plan.parties:
+        sent += [crossing(party, peer, (goodbye, 1)) for peer in peers_of(method, plan, party)]
+        if party != lead:
+            sent.append(crossing(party, lead, (Finished(), 1)))
+    hops = 3 if len(plan.parties) > 1 else 0
+    seconds = facts.machines.line.seconds(hops, sum(one.bytes for one in sent))
+    return StageForecast(name="goodbye", seconds=seconds, sent=tuple(sent))
+
+
+_FORMAT = DeclaredFormat(**dataclasses.asdict(IdFormat.of(np.array(["a1"], dtype=object))))
+
+
+def _hello(plan: RunPlan, party: str) -> Hello:
+    digest = hashlib.sha256().digest()
+    return Hello(
+        version=f"{__version__}/{WIRE_VERSION}",
+        party=party,
+        role=plan.role_of(party),
+        run=plan.name,
+        stage=plan.stage,
+        fields=tuple(AgreedField(name, digest[:16]) for name in sorted(plan.fields())),
+        messages=digest,
+        nonce=digest[:16],
+    )
