@@ -30,6 +30,7 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.restart
 	$(BIN)/python -m benchmarks.crypto
+	$(BIN)/python -m benchmarks.forecast
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .

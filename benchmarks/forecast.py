@@ -115,8 +115,8 @@ def _measure_shape(name: str, file: Path, rounds: int, findings: Findings) -> No
             }
         )
     findings.figures[name] = figures
-    findings.at_most(f"{name}: time, forecast and fact", statistics.median(ratios), MOST_TIMES_OFF)
-    findings.at_most(f"{name}: bytes, forecast and fact", max(bytes_ratios), MOST_BYTES_OFF)
+    findings.bar(f"{name}: time", statistics.median(ratios), at_most=MOST_TIMES_OFF)
+    findings.bar(f"{name}: bytes", max(bytes_ratios), at_most=MOST_BYTES_OFF)
 
 
 def _ratio(one: float, other: float) -> float:

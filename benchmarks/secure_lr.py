@@ -31,7 +31,7 @@ from colonnade.methods import method_named
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "breast_hetero": {"epochs": 40, "batch_size": 64},
-    "default_credit_hetero": {"epochs": 10, "batch_size": 256},
+    "default_credit_hetero": {"epochs": 10, "batch_size": 128},
 }
 SEED = 3
 

@@ -30,12 +30,12 @@ from colonnade.launch import files
 from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
-from colonnade.methods.splitnn.messages import EpochVerdict
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.session import CONTROL, Channel, Evaluate, channel, derive_seed
 from colonnade.session.control import ResumeFrom
 
 ROOT = Path(__file__).resolve().parent.parent
-REGION = re.compile(r"(<!-- generated: ([a-z0-9 -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- generated: ([a-z0-9_ -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SETTINGS = {
     "splitnn": {
@@ -56,7 +56,19 @@ SETTINGS = {
         "patience": "Epochs without a better validation loss before training stops; 0 trains all of them.",
         "precision": "The arithmetic of all networks, and the type of what crosses.",
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
-    }
+    },
+    "secure_lr": {
+        "task": "What is learned. `auto` decides from the training labels.",
+        "learning_rate": "The step along the gradient of the mean loss, above 0.",
+        "schedule": "`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it.",
+        "momentum": "How much of the last step goes into the next, from 0 up to, but not including, 1.",
+        "l2": "The penalty: half of it times the squared coefficients. 1 / (C times training rows) is scikit-learn's C.",
+        "epochs": "Most passes over the training rows.",
+        "batch_size": "Rows per step.",
+        "patience": "Epochs without a better validation loss before training stops; 0 trains all and keeps the last.",
+        "key_size": "Bits of the feature holders' keys. `insecure_test` has 1024 and marks the run and its report.",
+        "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
+    },
 }
 KEYS = {
     "run": {

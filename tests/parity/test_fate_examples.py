@@ -26,7 +26,9 @@ def frames_of(name: str) -> dict[str, pd.DataFrame]:
 
 def test_breast_hetero_is_within_two_thousandths_of_scikit_learn() -> None:
     frames = frames_of("breast_hetero")
-    tables = {side: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for side, frame in frames.items()}
+    tables = {
+        side: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for side, frame in frames.items()
+    }
     aligned = shared_rows(tables, derive_seed(SEED, "alignment"))
     count = len(aligned["guest"])
     order = np.random.Generator(np.random.PCG64(derive_seed(SEED, "split"))).permutation(count)

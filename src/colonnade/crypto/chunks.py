@@ -113,9 +113,17 @@ def prepare_owner(context: memoryview) -> OwnerContext:
     )
 
 
-def prepare_modulus(context: memoryview) -> mpz:
-    """Read the context of `multiply`."""
-    return mpz.from_bytes(context, "little")
+@dataclass(frozen=True, repr=False)
+class Modulus:
+    """The square of a public key's modulus, and how many bytes a ciphertext takes."""
+
+    value: mpz
+    width: int
+
+
+def prepare_modulus(context: memoryview) -> Modulus:
+    """Read the context of `multiply` and `shift_and_add`: a modulus in as many bytes as a ciphertext takes."""
+    return Modulus(mpz.from_bytes(context, "little"), len(context))
 
 
 def encrypt(context: EncryptorContext, chunk: bytes) -> bytes:
@@ -128,7 +136,7 @@ def encrypt(context: EncryptorContext, chunk: bytes) -> bytes:
             (1 + plain * n) * table.power(exponent) % square
             for plain, exponent in _plain_and_random(chunk, plain_width, exponent_width)
         ],
-        _width(square),
+        2 * plain_width,
     )
 
 
@@ -145,7 +153,7 @@ def encrypt_as_owner(context: OwnerContext, chunk: bytes) -> bytes:
         at_p, at_q = context.p_table.power(exponents[:half]), context.q_table.power(exponents[half:])
         power = at_q + q_square * ((at_p - at_q) * inverse % p_square)
         ciphertexts.append((1 + plain * n) * power % square)
-    return join_numbers(ciphertexts, _width(square))
+    return join_numbers(ciphertexts, 2 * _width(n))
 
 
 def decrypt(context: OwnerContext, chunk: bytes) -> bytes:
@@ -153,7 +161,7 @@ def decrypt(context: OwnerContext, chunk: bytes) -> bytes:
     p, q = context.p, context.q
     n = p * q
     plains = []
-    for ciphertext in split_numbers(chunk, _width(n * n)):
+    for ciphertext in split_numbers(chunk, 2 * _width(n)):
         # The exponents are the secret, so their powers take the same time whatever they are.
         at_p = (gmpy2.powmod_sec(ciphertext, p - 1, context.p_square) - 1) // p * context.p_factor % p
         at_q = (gmpy2.powmod_sec(ciphertext, q - 1, context.q_square) - 1) // q * context.q_factor % q
@@ -161,37 +169,37 @@ def decrypt(context: OwnerContext, chunk: bytes) -> bytes:
     return join_numbers(plains, _width(n))
 
 
-def multiply(modulus: mpz, chunk: bytes) -> bytes:
+def multiply(modulus: Modulus, chunk: bytes) -> bytes:
     """Compute products of powers for several sets of bases and the same exponents; see `pack_products`."""
     head, bases, exponents = split_parts(chunk)
     count, results, width = (int.from_bytes(head[at : at + 8], "little") for at in (0, 8, 16))
     rows = _signed_rows(exponents, count, results, width)
-    numbers = split_numbers(bases, _width(modulus))
+    numbers = split_numbers(bases, modulus.width)
     found: list[mpz] = []
     for at in range(0, len(numbers), max(count, 1)):
-        found += power_products(numbers[at : at + count], rows, modulus)
-    return join_numbers(found, _width(modulus))
+        found += power_products(numbers[at : at + count], rows, modulus.value)
+    return join_numbers(found, modulus.width)
 
 
-def shift_and_add(modulus: mpz, chunk: bytes) -> bytes:
+def shift_and_add(modulus: Modulus, chunk: bytes) -> bytes:
     """Put the integers of each group of ciphertexts side by side in one."""
     head, *groups = split_parts(chunk)
     shift = mpz(1) << int.from_bytes(head, "little")
     found = []
     for group in groups:
         total = mpz(1)
-        for one in reversed(split_numbers(group, _width(modulus))):
-            total = (gmpy2.powmod(total, shift, modulus) if total != 1 else total) * one % modulus
+        for one in reversed(split_numbers(group, modulus.width)):
+            total = (gmpy2.powmod(total, shift, modulus.value) if total != 1 else total) * one % modulus.value
         found.append(total)
-    return join_numbers(found, _width(modulus))
+    return join_numbers(found, modulus.width)
 
 
-def pack_products(bases: Sequence[mpz], count: int, exponents: Sequence[Sequence[int]], modulus: mpz) -> bytes:
+def pack_products(bases: Sequence[mpz], count: int, exponents: Sequence[Sequence[int]], base_width: int) -> bytes:
     """Write a piece for `multiply`: sets of ``count`` bases one after the other, and exponents for every result."""
     width = max((abs(one).bit_length() for row in exponents for one in row), default=0) // 8 + 1
     head = b"".join(one.to_bytes(8, "little") for one in (count, len(exponents), width))
     rows = b"".join(int(one).to_bytes(width, "little", signed=True) for row in exponents for one in row)
-    return join_parts([head, join_numbers(bases, _width(modulus)), rows])
+    return join_parts([head, join_numbers(bases, base_width), rows])
 
 
 def _signed_rows(content: memoryview, count: int, results: int, width: int) -> list[list[int]]:

@@ -124,13 +124,13 @@ class PublicKey:
         if sets > 1:
             parts = self.engine.parts(sets, cost_of(count, len(exponents), bits) * one_multiplication)
             pieces = [
-                chunks.pack_products(bases[part.start * count : part.stop * count], count, exponents, self.square)
+                chunks.pack_products(bases[part.start * count : part.stop * count], count, exponents, 2 * self.width)
                 for part in parts
             ]
         else:
             each = cost_of(count, len(exponents), bits) * one_multiplication / max(len(exponents), 1)
             parts = self.engine.parts(len(exponents), each)
-            pieces = [chunks.pack_products(bases, count, exponents[part], self.square) for part in parts]
+            pieces = [chunks.pack_products(bases, count, exponents[part], 2 * self.width) for part in parts]
         found = self.engine.map(self._multiplication, pieces)
         return [one for piece in found for one in chunks.split_numbers(piece, 2 * self.width)]
 

@@ -40,6 +40,7 @@ from colonnade.crypto import (
     open_masked,
 )
 from colonnade.errors import CheckpointBroken, TrainingFailed, WrongContent
+from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import Channel
 
@@ -334,11 +335,9 @@ class LinearOwner(_Half):
 
     def answer(self, inputs: FixedPoint) -> None:
         """Open the masked logits of these inputs, complete them and return them."""
-        layout = self.format.logits(len(inputs.integers))
-        masked = self._peer.receive(self._messages.MaskedLogits).values.under(self._key, layout)
-        share = self._forward_share()
-        own = inputs.integers.astype(object) @ share.integers
-        self._peer.send(self._messages.OpenedLogits(open_masked(self._key, masked, _plain(own, layout))))
+        layout, messages = self.format.logits(len(inputs.integers)), self._messages
+        own = inputs.integers.astype(object) @ self._forward_share().integers
+        open_for(self._peer, messages.MaskedLogits, messages.OpenedLogits, self._key, layout, _plain(own, layout))
 
     def learn(self, decay: float = 0.0) -> None:
         """Open the masked weight gradient, draw a new share and return what completes the partner's.
@@ -453,13 +452,11 @@ class LinearPartner(_Half):
 
     def ask(self, batch: SealedBatch) -> Mask:
         """Send this party's part of the logits, masked."""
-        masked, mask = (batch.columns @ self._forward_share()).mask()
-        self._peer.send(self._messages.MaskedLogits(masked))
-        return mask
+        return ask_to_open(self._peer, self._messages.MaskedLogits, batch.columns @ self._forward_share())
 
     def logits(self, mask: Mask) -> Numbers:
         """Receive the logits and take off the mask."""
-        found = mask.remove(self._peer.receive(self._messages.OpenedLogits).values).decode()
+        found = take_opened(self._peer, self._messages.OpenedLogits, mask).decode()
         # A row's logit this large means weights that are about to leave their range.
         if found.size and np.abs(found).max() > 2.0 ** (self.format.weight_magnitude_bits + 4):
             raise TrainingFailed(

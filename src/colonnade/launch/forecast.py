@@ -265,9 +265,9 @@ def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) 
     setting = str(plan.config.get("task", "auto"))
     if classes is not None:
         return ("regression", 0) if classes == 0 else ("binary" if classes == 2 else "multiclass", classes)
-    holders = [table for table in tables.values() if table.labels is not None]
-    if holders:
-        encoder = LabelEncoder.fit(holders[0].labels, setting)
+    labels = next((table.labels for table in tables.values() if table.labels is not None), None)
+    if labels is not None:
+        encoder = LabelEncoder.fit(labels, setting)
         return encoder.task, len(encoder.classes)
     return {"binary": ("binary", 2), "regression": ("regression", 0)}.get(setting, (None, 0))
 

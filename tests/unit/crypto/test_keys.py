@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, TINY
 
-from colonnade.crypto import KEY_SIZES, CipherArray, PrivateKey, PublicKey, encrypt, key_bits
+from colonnade.crypto import KEY_SIZES, CipherArray, PrivateKey, PublicKey, encrypt, key_bits, paillier
 from colonnade.crypto.window_table import WindowTable, build_subset_table
 from colonnade.errors import CiphertextRefused
 
@@ -34,6 +34,33 @@ def test_a_generated_key_has_the_form_of_damgard_jurik_and_nielsen(size: str) ->
     assert key.fingerprint != another.fingerprint
     assert PublicKey.check(int(key.n), size).fingerprint == key.fingerprint
     assert key.decrypt_integers(key.encrypt_integers([-1]) + key.public.encrypt_integers([5])) == [key.n - 1, 5]
+
+
+def test_pairs_of_primes_that_do_not_suit_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def after(start: int, remainder: int) -> int:
+        found = gmpy2.next_prime(start)
+        while found % 12 != remainder:
+            found = gmpy2.next_prime(found)
+        return int(found)
+
+    low, high = 3 << 510, 7 << 509
+    sharing_three = [after(low, 7), after(high, 7)]
+    close = [after(low, 11), after(low + 2**400, 11)]
+    suited = [after(low, 7), after(high, 11)]
+    assert math.gcd(suited[0] - 1, suited[1] - 1) == math.gcd(close[0] - 1, close[1] - 1) == 2
+    offered = iter([*sharing_three, *close, low_prime := after(low, 11), low_prime, *suited])
+    monkeypatch.setattr(paillier, "_random_prime", lambda _: next(offered))
+    key = PrivateKey.generate("insecure_test")
+    assert [key._p, key._q] == suited
+
+
+def test_drawn_primes_have_the_right_form() -> None:
+    for _ in range(40):
+        prime = paillier._random_prime(128)
+        assert prime % 4 == 3
+        assert prime >> 126 == 3
+        assert prime.bit_length() == 128
+        assert gmpy2.is_prime(prime, 30)
 
 
 def test_the_partner_draws_a_base_of_its_own() -> None:

@@ -293,9 +293,7 @@ def test_the_owner_cannot_read_slopes_from_the_randomness_it_knows(
     shift = 1 << (owner.format.shares().slot_bits * 3)
     # The owner tries every slope of the first row; those of the other rows in the same ciphertext it gets likewise.
     rest = sum(int(slope * 256) * shift**place for place, slope in list(enumerate(slopes[:, 0]))[1:lines])
-    hits = [
-        guess for guess in range(-256, 257) if gmpy2.powmod(known, guess + rest, key.n) == answer
-    ]
+    hits = [guess for guess in range(-256, 257) if gmpy2.powmod(known, guess + rest, key.n) == answer]
     assert hits == ([64] if careless else [])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import numpy as np
 
@@ -94,22 +93,19 @@ class _Forecast:
 
     def _epoch(self) -> StageForecast:
         seconds, busy = 0.0, dict.fromkeys([self._lead, *self._owners], 0.0)
-
-        def exchange(
-            number: int, ask: Callable[[LayerForecast], float], answer: Callable[[LayerForecast], float]
-        ) -> None:
-            nonlocal seconds
-            asked, answered = [ask(layer) for layer in self._layers], [answer(layer) for layer in self._layers]
+        # What is asked, what is answered, and how often.
+        exchanges: list[tuple[list[float], list[float], int]] = []
+        for rows, number in (*self._training.items(), *self._validation.items()):
+            asked = [layer.asking(rows) for layer in self._layers]
+            exchanges.append((asked, [layer.answering(rows) for layer in self._layers], number))
+        for rows, number in self._training.items():
+            asked = [self._teaching(layer, rows) for layer in self._layers]
+            exchanges.append((asked, [layer.learning() for layer in self._layers], number))
+        for asked, answered, number in exchanges:
             seconds += number * self._machines.one_after_another(asked, answered)
             busy[self._lead] += number * sum(asked)
-            for layer, work in zip(self._layers, answered, strict=True):
-                busy[layer.owner] += number * work
-
-        for sizes, trains in ((self._training, True), (self._validation, False)):
-            for rows, number in sizes.items():
-                exchange(number, lambda layer, n=rows: layer.asking(n), lambda layer, n=rows: layer.answering(n))
-                if trains:
-                    exchange(number, lambda layer, n=rows: self._teaching(layer, n), lambda layer: layer.learning())
+            for owner, work in zip(self._owners, answered, strict=True):
+                busy[owner] += number * work
         sent = [one for layer in self._layers for one in self._epoch_messages(layer)]
         hops = 4 * self._training.total() + 2 * self._validation.total() + 1
         return StageForecast(
@@ -123,15 +119,13 @@ class _Forecast:
     def _epoch_messages(self, layer: LayerForecast) -> list[Crossing]:
         every = list((self._training + self._validation).items())
         batches = self._training.total()
-        found = [crossing(self._lead, layer.owner, (EpochVerdict(True, False), 1))]
-        if every:
-            found += [
-                crossing(self._lead, layer.owner, *[(layer.masked_logits(rows), number) for rows, number in every]),
-                crossing(layer.owner, self._lead, *[(layer.opened_logits(rows), number) for rows, number in every]),
-                crossing(self._lead, layer.owner, (layer.masked_gradient(), batches)),
-                crossing(layer.owner, self._lead, (layer.share_update(), batches)),
-            ]
-        return found
+        return [
+            crossing(self._lead, layer.owner, *[(layer.masked_logits(rows), number) for rows, number in every]),
+            crossing(layer.owner, self._lead, *[(layer.opened_logits(rows), number) for rows, number in every]),
+            crossing(self._lead, layer.owner, (layer.masked_gradient(), batches)),
+            crossing(layer.owner, self._lead, (layer.share_update(), batches)),
+            crossing(self._lead, layer.owner, (EpochVerdict(True, False), 1)),
+        ]
 
     def _evaluating(self) -> StageForecast:
         sent = []
