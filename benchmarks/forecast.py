@@ -110,6 +110,7 @@ def _measure_shape(name: str, file: Path, rounds: int, findings: Findings) -> No
                 "forecast_seconds": round(forecast["seconds"], 2),
                 "run_seconds": round(seconds, 2),
                 "ratio": round(ratios[-1], 3),
+                "slowdown_seen_by_forecast": round(forecast["costs"]["slowdown"], 2),
                 "multiplication_microseconds": [round(one * 1e6, 1) for one in speeds],
                 "load_average": round(os.getloadavg()[0], 2),
             }

@@ -22,6 +22,7 @@ app = make_app("Forecast how long a run will take and what each party will send.
 
 # What a line between two organisations is taken to be if the user says nothing.
 _MEGABITS, _MILLISECONDS = 100.0, 20.0
+_NOTEWORTHY = 1.25
 
 
 @app.command(
@@ -212,6 +213,11 @@ def _say_assumptions(found: RunForecast) -> None:
         )
     else:
         say(f"All parties share the {machines.cores} cores of this machine (--apart forecasts one machine for each).")
+    if machines.costs is not None and machines.costs.slowdown > _NOTEWORTHY:
+        say(
+            f"This machine is busy with other things: work takes {machines.costs.slowdown:.1f} times as long as it "
+            "would otherwise, and the forecast includes that."
+        )
     for assumption in found.assumptions:
         say(f"Taken for granted: {assumption}.")
     if found.seconds is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +22,11 @@ from colonnade.crypto.products import cost_of
 
 __all__ = ["CryptoCosts", "measure_costs"]
 
-# Everything is measured in every round: on a shared machine the speed changes from second to second, and a run takes
-# the mean of fast and slow, not the fastest.
-_ROUNDS = 5
-_ENCRYPTIONS, _DECRYPTIONS, _CHECKS, _CANDIDATES = 24, 8, 64, 24
+# Everything is measured in every round, because the speed of a shared machine changes from second to second; and after
+# a pause, because the parties of a run work by turns, and a system favours who was waiting.
+_ROUNDS = 10
+_LONGEST_PAUSE = 0.03
+_ENCRYPTIONS, _DECRYPTIONS, _CHECKS, _CANDIDATES = 24, 8, 64, 50
 _VALUES = (128, 8)
 _PRODUCT = (32, 1, 64)
 """Bases, results and bits of the exponents in the product that is measured."""
@@ -36,9 +38,11 @@ _GOOD_PAIRS = 0.66
 
 @dataclass(frozen=True, kw_only=True)
 class CryptoCosts:
-    """Seconds on one core, by the clock on the wall."""
+    """Seconds on one core, by the clock on the wall of a machine as busy as it was when this was measured."""
 
     key_bits: int
+    slowdown: float = 1.0
+    """How much longer things took by that clock than this process was given the processor. All times include it."""
     key_generation: float
     """On average; a single key may take a third of it or three times as long."""
     owner_tables: float
@@ -63,31 +67,43 @@ class CryptoCosts:
 
 
 def measure_costs(size: str, *, rounds: int = _ROUNDS) -> CryptoCosts:
-    """Measure with a key of a named size: about 4 seconds at 2048 bits, 10 at 3072."""
+    """Measure with a key of a named size: about 4 seconds at 2048 bits, 10 at 3072.
+
+    Each task counts by its processor time, and all of them by one factor for what others took: a single
+    task is too short to tell how busy a machine is.
+    """
     key = PrivateKey.generate(size)
     public = key.public
     first = {
-        "owner": _seconds(lambda: key.encrypt_integers([1])),
-        "other": _seconds(lambda: public.encrypt_integers([1])),
+        "owner": _timed(lambda: key.encrypt_integers([1])),
+        "other": _timed(lambda: public.encrypt_integers([1])),
     }
     tasks = _tasks(key, public)
-    found: dict[str, list[float]] = {name: [] for name in tasks}
+    found: dict[str, list[_Taken]] = {name: [] for name in tasks}
     for _ in range(rounds):
-        for name, (task, count) in tasks.items():
-            found[name].append(_seconds(task) / count)
-    mean = {name: sum(times) / len(times) for name, times in found.items()}
+        for name, (task, _) in tasks.items():
+            taken = _timed(task)
+            found[name].append(taken)
+            time.sleep(min(taken.seconds, _LONGEST_PAUSE))
+    every = [taken for times in found.values() for taken in times]
+    slowdown = max(1.0, sum(taken.seconds for taken in every) / sum(taken.processor for taken in every))
+    each = {
+        name: slowdown * statistics.fmean(taken.processor for taken in times) / tasks[name][1]
+        for name, times in found.items()
+    }
     return CryptoCosts(
         key_bits=key.bits,
-        key_generation=_key_generation(key_bits(size), mean["candidate"], mean["prime"]),
-        owner_tables=max(0.0, first["owner"] - mean["owner_encryption"]),
-        owner_encryption=mean["owner_encryption"],
-        tables=max(0.0, first["other"] - mean["encryption"]),
-        encryption=mean["encryption"],
-        decryption=mean["decryption"],
-        check=mean["check"],
-        multiplication=mean["product"],
-        packing=mean["packing"],
-        term=mean["term"],
+        slowdown=slowdown,
+        key_generation=_key_generation(key_bits(size), each["candidate"], each["prime"]),
+        owner_tables=max(0.0, slowdown * first["owner"].processor - each["owner_encryption"]),
+        owner_encryption=each["owner_encryption"],
+        tables=max(0.0, slowdown * first["other"].processor - each["encryption"]),
+        encryption=each["encryption"],
+        decryption=each["decryption"],
+        check=each["check"],
+        multiplication=each["multiplication"],
+        packing=each["packing"],
+        term=each["term"],
     )
 
 
@@ -96,8 +112,7 @@ def _tasks(key: PrivateKey, public: PublicKey) -> dict[str, tuple[Callable[[], o
     plains = [secrets.randbelow(int(key.n)) for _ in range(_CHECKS)]
     ciphertexts = public.encrypt_integers(plains)
     half = key.bits // 2
-    candidates = [secrets.randbits(half) | (3 << (half - 2)) | 3 for _ in range(_CANDIDATES)]
-    prime = gmpy2.next_prime(candidates[0])
+    prime = gmpy2.next_prime(secrets.randbits(half))
     bases, results, bits = _PRODUCT
     exponents = [[secrets.randbits(bits) - (1 << (bits - 1)) for _ in range(bases)] for _ in range(results)]
     values = FixedPoint.encode(np.random.default_rng(0).normal(size=_VALUES), Format(20, 6))
@@ -108,11 +123,15 @@ def _tasks(key: PrivateKey, public: PublicKey) -> dict[str, tuple[Callable[[], o
         "encryption": (lambda: public.encrypt_integers(plains[:_ENCRYPTIONS]), _ENCRYPTIONS),
         "decryption": (lambda: key.decrypt_integers(ciphertexts[:_DECRYPTIONS]), _DECRYPTIONS),
         "check": (lambda: public.check_ciphertexts(ciphertexts), _CHECKS),
-        "product": (
+        "multiplication": (
             lambda: public.products(ciphertexts[:bases], bases, exponents),
             cost_of(bases, results, bits),
         ),
-        "candidate": (lambda: [gmpy2.is_prime(one, 40) for one in candidates], _CANDIDATES),
+        # New ones every time: whether one of a few has a small factor makes all the difference.
+        "candidate": (
+            lambda: [gmpy2.is_prime(secrets.randbits(half) | 3, 40) for _ in range(_CANDIDATES)],
+            _CANDIDATES,
+        ),
         "prime": (lambda: gmpy2.is_prime(prime, 40), 1.0),
         "packing": (lambda: layout.pack(values), values.integers.size),
         "term": (lambda: values.integers.astype(object) @ wide, values.integers.size),
@@ -126,7 +145,13 @@ def _key_generation(bits: int, candidate: float, prime: float) -> float:
     return 2 * (tried * candidate + prime) / _GOOD_PAIRS
 
 
-def _seconds(task: Callable[[], object]) -> float:
-    start = time.perf_counter()
+@dataclass(frozen=True)
+class _Taken:
+    seconds: float
+    processor: float
+
+
+def _timed(task: Callable[[], object]) -> _Taken:
+    wall, processor = time.perf_counter(), time.thread_time()
     task()
-    return time.perf_counter() - start
+    return _Taken(time.perf_counter() - wall, max(time.thread_time() - processor, 1e-9))

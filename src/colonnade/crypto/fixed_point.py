@@ -12,7 +12,7 @@ format is agreed before any value is seen, and everything after the encoding is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,7 +54,7 @@ class FixedPoint:
     share of a number it limits the number, not the share, which may be far larger.
     """
 
-    integers: Integers
+    integers: Integers = field(repr=False)
     fraction_bits: int
     bound: int
     is_share: bool = False

@@ -14,7 +14,7 @@ from gmpy2 import mpz
 __all__ = ["WINDOW_BITS", "WindowTable", "build_subset_table", "build_table", "table_multiplications"]
 
 WINDOW_BITS = 8
-"""16 MB and a third of a second to build at 2048 bits. Wider tables save little and leave the processor's cache."""
+"""A table of 16 MB at 2048 bits. Wider ones save little, take longer to build and leave the processor's cache."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -39,7 +39,7 @@ from colonnade.crypto import (
     decrypt,
     open_masked,
 )
-from colonnade.errors import CheckpointBroken, TrainingFailed, WrongContent
+from colonnade.errors import CheckpointBroken, SlotOverflow, TrainingFailed, WrongContent
 from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import Channel
@@ -351,7 +351,10 @@ class LinearOwner(_Half):
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
         received = self._peer.receive(self._messages.TrainedGradients)
         self._update = self._next_update(received.weights, decay)
-        return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
+        try:
+            return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
+        except SlotOverflow as overflow:
+            raise WrongContent(str(overflow)) from None
 
     def send_last_update(self) -> None:
         """Send the update that no further inputs will carry."""

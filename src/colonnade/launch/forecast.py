@@ -185,7 +185,8 @@ def key_of(plan: RunPlan) -> str | None:
 
 def without_costs(key: str | None) -> Machines:
     """Return machines that take no time: enough to count what crosses, and to find out whether anything is missing."""
-    nothing = {one.name: 0.0 for one in dataclasses.fields(CryptoCosts) if one.name != "key_bits"}
+    counted = {one.name for one in dataclasses.fields(CryptoCosts)} - {"key_bits", "slowdown"}
+    nothing = dict.fromkeys(counted, 0.0)
     costs = None if key is None else CryptoCosts(key_bits=key_bits(key), **nothing)
     return Machines(line=Line(message_seconds=0.0), costs=costs)
 
