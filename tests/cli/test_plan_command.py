@@ -40,6 +40,7 @@ def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
         return replace(made, key_generation=0.25, encryption=0.01, decryption=0.02, owner_encryption=0.005)
 
     monkeypatch.setattr(forecast, "measure_costs", costs)
+    monkeypatch.setattr(forecast, "measure_speedup", lambda size, workers: float(workers))
     monkeypatch.setattr(forecast, "measure_message_seconds", lambda: 0.001)
 
 

@@ -253,6 +253,7 @@ def _document(found: RunForecast) -> dict[str, Any]:
         "assumptions": list(found.assumptions),
         "line": asdict(machines.line),
         "workers": dict(machines.workers),
+        "speedups": {str(workers): found for workers, found in machines.speedups.items()},
         "costs": None if machines.costs is None else asdict(machines.costs),
     }
 

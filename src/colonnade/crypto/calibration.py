@@ -19,14 +19,17 @@ from colonnade.crypto.fixed_point import FixedPoint, Format
 from colonnade.crypto.layout import Layout
 from colonnade.crypto.paillier import PrivateKey, PublicKey, key_bits
 from colonnade.crypto.products import cost_of
+from colonnade.engine import INLINE, open_engine
 
-__all__ = ["CryptoCosts", "measure_costs"]
+__all__ = ["CryptoCosts", "measure_costs", "measure_speedup"]
 
 # Everything is measured in every round, because the speed of a shared machine changes from second to second; and after
 # a pause, because the parties of a run work by turns, and a system favours who was waiting.
 _ROUNDS = 10
 _LONGEST_PAUSE = 0.03
 _ENCRYPTIONS, _DECRYPTIONS, _CHECKS, _CANDIDATES = 24, 8, 64, 50
+_DIVIDED, _DIVIDED_ROUNDS = 16, 3
+"""Decryptions for each worker of a pool, and how often they are measured."""
 _VALUES = (128, 8)
 _PRODUCT = (32, 1, 64)
 """Bases, results and bits of the exponents in the product that is measured."""
@@ -105,6 +108,22 @@ def measure_costs(size: str, *, rounds: int = _ROUNDS) -> CryptoCosts:
         packing=each["packing"],
         term=each["term"],
     )
+
+
+def measure_speedup(size: str, workers: int) -> float:
+    """Measure how many times as fast a pool of so many processes is as one."""
+    with open_engine("pool", workers) as pool:
+        key = PrivateKey.generate(size, pool)
+        # Any numbers will do: decrypting takes the same time whatever comes out.
+        numbers = [gmpy2.mpz(secrets.randbelow(int(key.square))) for _ in range(_DIVIDED * workers)]
+        key.decrypt_integers(numbers)  # the processes start
+        ratios = []
+        for _ in range(_DIVIDED_ROUNDS):
+            key.engine = pool
+            divided = _timed(lambda: key.decrypt_integers(numbers)).seconds
+            key.engine = INLINE
+            ratios.append(_timed(lambda: key.decrypt_integers(numbers)).seconds / divided)
+    return max(1.0, statistics.median(ratios))
 
 
 def _tasks(key: PrivateKey, public: PublicKey) -> dict[str, tuple[Callable[[], object], float]]:

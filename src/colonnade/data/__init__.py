@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
+from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
+from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame
 from colonnade.data.rows import (
     LETTERS,
@@ -20,15 +22,18 @@ from colonnade.data.rows import (
     rows_of_marks,
     split_rows,
 )
-from colonnade.data.table import PartyTable, canonical_id_bytes
+from colonnade.data.table import PartyTable
 
 __all__ = [
     "LETTERS",
     "AlignedRows",
     "Column",
+    "Id",
     "IdFormat",
+    "IdRule",
     "Kind",
     "LabelEncoder",
+    "MatchedRows",
     "PartyTable",
     "Split",
     "TableEncoder",
@@ -38,6 +43,8 @@ __all__ = [
     "canonical_id_bytes",
     "explain_nothing_shared",
     "id_marks",
+    "matched_rows",
+    "normalised_ids",
     "read_frame",
     "read_table",
     "rows_of_marks",

@@ -10,14 +10,14 @@ import codecs
 import csv
 import gzip
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 
 from colonnade.data.columns import Kind
-from colonnade.data.table import canonical_whole_number
+from colonnade.data.ids import canonical_whole_number, column_names
 from colonnade.errors import TableError, did_you_mean
 
 if TYPE_CHECKING:
@@ -41,13 +41,16 @@ _MAGIC = {
 def read_frame(
     source: str | Path,
     *,
-    id: str,
+    id: str | Sequence[str],
     types: Mapping[str, Kind] | None = None,
     query: str | None = None,
     table: str | None = None,
     folder: str | Path | None = None,
 ) -> pd.DataFrame:
-    """Read the frame behind a PartyTable, for callers that choose columns before building it; see `PartyTable.read`."""
+    """Read the frame behind a PartyTable, for callers that choose columns before building it; see `PartyTable.read`.
+
+    `id` names every id column, whether ids are made of several or differ by partner.
+    """
     if "://" in str(source):
         return _read_database(str(source), query=query, table=table, folder=folder)
     path = Path(folder or ".") / Path(source).expanduser()
@@ -56,7 +59,7 @@ def read_frame(
             f"'{path.name}' is a file, but query or table is set as if it were a database. "
             f"Remove the setting, or give a database URL."
         )
-    return _read_file(path, id=id, types=dict(types or {}))
+    return _read_file(path, ids=column_names(id), types=dict(types or {}))
 
 
 def title_of(source: str | Path, table: str | None) -> str:
@@ -69,7 +72,7 @@ def title_of(source: str | Path, table: str | None) -> str:
 # Files
 
 
-def _read_file(path: Path, *, id: str, types: Mapping[str, Kind]) -> pd.DataFrame:
+def _read_file(path: Path, *, ids: tuple[str, ...], types: Mapping[str, Kind]) -> pd.DataFrame:
     name = path.name
     suffix = next((suffix for suffix in sorted(_SUFFIXES, key=len)[::-1] if name.lower().endswith(suffix)), None)
     if path.is_dir():
@@ -85,7 +88,7 @@ def _read_file(path: Path, *, id: str, types: Mapping[str, Kind]) -> pd.DataFram
             raise TableError(f"'{name}' is an empty file. Check that the export behind it finished.")
         if suffix == ".parquet":
             return _read_parquet(path)
-        return _read_csv(path, suffix=suffix, id=id, types=types)
+        return _read_csv(path, suffix=suffix, ids=ids, types=types)
     except OSError as error:
         raise TableError(f"'{name}' cannot be read ({type(error).__name__}). Check its permissions.") from None
 
@@ -118,14 +121,14 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return frame.reset_index(level=index_columns) if index_columns else frame
 
 
-def _read_csv(path: Path, *, suffix: str, id: str, types: Mapping[str, Kind]) -> pd.DataFrame:
+def _read_csv(path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[str, Kind]) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
     compressed = suffix == ".csv.gz"
     _check_text(path, compressed=compressed)
-    separator, header = _read_header(path, compressed=compressed, tabs=suffix == ".tsv", id=id)
-    as_written = {id} | {column for column, kind in types.items() if kind == "categorical"}
+    separator, header = _read_header(path, compressed=compressed, tabs=suffix == ".tsv", ids=ids)
+    as_written = {*ids} | {column for column, kind in types.items() if kind == "categorical"}
     ragged: list[int] = []
 
     def note_ragged(row: Any) -> str:
@@ -151,11 +154,18 @@ def _read_csv(path: Path, *, suffix: str, id: str, types: Mapping[str, Kind]) ->
             f"'{path.name}' has {len(ragged)} rows that do not have the {len(header)} fields of its header; the first "
             f"of them has {ragged[0]}. Quote cells that contain the separator, and export the file again."
         )
-    if id in header and types.get(id) is None and header.count(id) == 1:
-        ids = frame[id].tolist()
-        if all(isinstance(identifier, str) and canonical_whole_number(identifier) for identifier in ids):
-            frame[id] = pd.Series([int(identifier) for identifier in ids], dtype=object, index=frame.index)
+    for id in ids:
+        if header.count(id) == 1 and types.get(id) is None:
+            frame[id] = _whole_numbers_or_text(frame[id])
     return frame
+
+
+def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
+    """Return ids as whole numbers if every one of them prints as one, else as they are written; some may be missing."""
+    texts = [text if isinstance(text, str) and text.strip() else None for text in column.tolist()]
+    if not all(text is None or canonical_whole_number(text) for text in texts):
+        return column
+    return pd.Series([None if text is None else int(text) for text in texts], dtype=object, index=column.index)
 
 
 def _check_text(path: Path, *, compressed: bool) -> None:
@@ -188,15 +198,14 @@ def _check_text(path: Path, *, compressed: bool) -> None:
         raise TableError(f"'{path.name}' has no text in it. Check that the export behind it finished.")
 
 
-def _read_header(path: Path, *, compressed: bool, tabs: bool, id: str) -> tuple[str, list[str]]:
-    """Return the separator and the header's names; another separator than a comma must show the id column."""
+def _read_header(path: Path, *, compressed: bool, tabs: bool, ids: tuple[str, ...]) -> tuple[str, list[str]]:
+    """Return the separator and the header's names; another separator than a comma must show more id columns."""
     with _open_bytes(path, compressed=compressed) as file:
         lines = (line.decode("utf-8-sig").rstrip("\r\n") for line in file)
         first = next(line for line in lines if line)
     separators = ["\t"] if tabs else [",", ";", "\t", "|"]
     headers = {separator: next(csv.reader([first], delimiter=separator)) for separator in separators}
-    fitting = [separator for separator in separators if id in headers[separator]]
-    separator = (fitting or separators)[0]
+    separator = max(separators, key=lambda one: len({*ids} & {*headers[one]}))
     return separator, headers[separator]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.table import canonical_id_bytes
+from colonnade.data.ids import IdRule, canonical_id_bytes
 from colonnade.errors import AlignmentError, ConfigError
 
 __all__ = [
@@ -60,7 +60,8 @@ class IdFormat:
     """Summarise what a party's ids look like, without any of them.
 
     `is_text` tells text from whole numbers. The other claims are about all ids, save `has_leading_zeros` and
-    `has_spaces`, which need one id only.
+    `has_spaces`, which need one id only. `parts` counts the columns that make an id together: then `is_text` says that
+    all of them are text, lengths are added up, and the other claims are about every column.
     """
 
     is_text: bool
@@ -70,29 +71,37 @@ class IdFormat:
     has_leading_zeros: bool
     has_spaces: bool
     letters: str
+    parts: int = 1
 
     @classmethod
     def of(cls, ids: npt.NDArray[np.object_]) -> IdFormat:
-        """Summarise an array of ids as a PartyTable holds them."""
-        texts = [str(identifier) for identifier in ids]
+        """Summarise an array of ids as a PartyTable holds them; what is None is no id."""
+        rows = [one if isinstance(one, tuple) else (one,) for one in ids if one is not None]
+        texts = [str(part) for row in rows for part in row]
+        lengths = [sum(len(str(part)) for part in row) for row in rows]
         has_upper = any(text != text.lower() for text in texts)
         has_lower = any(text != text.upper() for text in texts)
         letters = LETTERS[has_upper + 2 * has_lower]
         return cls(
-            is_text=any(isinstance(identifier, str) for identifier in ids),
+            is_text=bool(rows) and all(isinstance(part, str) for row in rows for part in row),
             is_digits=all(text.isdecimal() for text in texts),
-            shortest=min(map(len, texts), default=0),
-            longest=max(map(len, texts), default=0),
+            shortest=min(lengths, default=0),
+            longest=max(lengths, default=0),
             has_leading_zeros=any(len(text) > 1 and text[0] == "0" for text in texts),
             has_spaces=any(text != text.strip() for text in texts),
             letters=letters,
+            parts=max(map(len, rows), default=1),
         )
 
     def __str__(self) -> str:
         length = str(self.shortest) if self.shortest == self.longest else f"{self.shortest}-{self.longest}"
-        parts = ["text" if self.is_text else "whole numbers", f"length {length}"]
+        has_some_text = self.parts > 1 and not self.is_digits
+        parts = ["text" if self.is_text else "text and whole numbers" if has_some_text else "whole numbers"]
+        if self.parts > 1:
+            parts[0] = f"{self.parts} columns of {parts[0]}"
         if self.is_text and self.is_digits:
-            parts.insert(1, "all digits")
+            parts.append("all digits")
+        parts.append(f"length {length}")
         if self.letters != "none":
             parts.append(f"{self.letters} case")
         if self.has_leading_zeros:
@@ -192,24 +201,38 @@ def _generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def explain_nothing_shared(formats: Mapping[str, IdFormat]) -> str:
-    """Explain an empty alignment from the formats of the ids alone."""
+def explain_nothing_shared(formats: Mapping[str, IdFormat], rule: IdRule | None = None) -> str:
+    """Explain an empty alignment from the formats of the ids alone; what the rule made equal cannot be the cause."""
     described = "; ".join(f"{party}: {summary}" for party, summary in formats.items())
-    seen = list(formats.values())
-    causes = []
-    if len({summary.is_text for summary in seen}) > 1:
-        causes.append(
-            "some parties hold numbers and others text, which never equal one another "
-            '(set the id column\'s type to "categorical" at every party)'
-        )
-    if len({summary.has_leading_zeros for summary in seen if summary.is_digits}) > 1:
-        causes.append("leading zeros may be kept at one party and lost at another")
-    if len({summary.letters for summary in seen if summary.letters != "none"}) > 1:
-        causes.append("upper and lower case may differ")
-    if len({summary.has_spaces for summary in seen}) > 1:
-        causes.append("spaces around ids may be left at one party")
-    if max(summary.shortest for summary in seen) > min(summary.longest for summary in seen):
-        causes.append("no length occurs at all parties, so a prefix, padding or a hash may differ")
+    causes = _likely_causes(list(formats.values()), rule or IdRule(trim=False))
     if not causes:
         causes.append("the formats agree, so the tables may be about different people or use different id systems")
     return f"The parties share no row. Their ids look like this: {described}. Likely: {'; '.join(causes)}."
+
+
+def _likely_causes(seen: list[IdFormat], rule: IdRule) -> list[str]:
+    causes = []
+    if len({summary.parts for summary in seen}) > 1:
+        causes.append("ids are made of more columns at one party than at another (name the same columns in table.id)")
+    if rule.type == "keep" and len({summary.is_text for summary in seen}) > 1:
+        causes.append(
+            "some parties hold numbers and others text, which never equal one another "
+            '(agree on type = "text" in [alignment])'
+        )
+    has_lost_zeros = len({summary.has_leading_zeros for summary in seen if summary.is_digits}) > 1
+    if rule.type != "number" and has_lost_zeros:
+        causes.append(
+            "leading zeros may be kept at one party and lost at another "
+            '(if zeros mean nothing, agree on type = "number" in [alignment])'
+        )
+    if rule.case == "keep" and len({summary.letters for summary in seen if summary.letters != "none"}) > 1:
+        causes.append('upper and lower case may differ (agree on case = "fold" in [alignment])')
+    if not rule.trim and len({summary.has_spaces for summary in seen}) > 1:
+        causes.append("spaces around ids may be left at one party (agree on trim = true in [alignment])")
+    # Zeros and spaces that the rule takes away make lengths differ without harm.
+    may_lengths_differ = (rule.type == "number" and has_lost_zeros) or (
+        rule.trim and any(summary.has_spaces for summary in seen)
+    )
+    if not may_lengths_differ and max(one.shortest for one in seen) > min(one.longest for one in seen):
+        causes.append("no length occurs at all parties, so a prefix, padding or a hash may differ")
+    return causes

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,19 +15,28 @@ import numpy.typing as npt
 import pandas as pd
 
 from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
+from colonnade.data.ids import (
+    LARGEST_EXACT_FLOAT,
+    canonical_id_bytes,
+    canonical_whole_number,
+    column_names,
+    is_missing,
+    read_ids,
+    title_of_ids,
+)
 from colonnade.errors import TableError, did_you_mean
 
-__all__ = ["PartyTable", "canonical_id_bytes", "canonical_whole_number"]
-
-# Twenty characters hold every 64-bit integer, signed or not; longer digits are serial numbers, better kept as text.
-_CANONICAL_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}|[1-9][0-9]{19}")
-_LARGEST_EXACT_FLOAT = 2**53
+__all__ = ["PartyTable"]
 
 
 class PartyTable:
     """Hold one party's rows: an id column, feature columns, and a label column if this party has it.
 
-    `types` overrides what a column looks like: `{"postcode": "categorical"}`. For the id column, "categorical" makes
+    `id` names the column that identifies a row, or several that do so together; then each of `ids` is a tuple.
+    `partner_ids` names, for a partner that knows the rows by another id, the column or columns of that one, which may
+    be empty in rows that this partner cannot share. No id column is a feature.
+
+    `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
     ignore, `name` stands for the table in errors. A table may hold ids alone, which is all that a label holder without
     columns needs in order to have rows scored; a role that needs more says so.
@@ -42,19 +49,22 @@ class PartyTable:
     """
 
     name: str
-    id_column: str
+    id_columns: tuple[str, ...]
     label_column: str | None
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
+    matches: pd.DataFrame | None = None
+    """A list of rows that another tool matched, for the alignment "given"; see `matched_rows`."""
 
     def __init__(
         self,
         frame: pd.DataFrame,
         *,
-        id: str,
+        id: str | Sequence[str],
         label: str | None = None,
         types: Mapping[str, Kind] | None = None,
         drop: Iterable[str] = (),
+        partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -65,19 +75,37 @@ class PartyTable:
         types = dict(types or {})
         dropped = {drop} if isinstance(drop, str) else set(drop)
         series_by_name = _columns_by_name(frame, name)
-        _check_names(frame, series_by_name, id=id, label=label, types=types, dropped=dropped, name=name)
+        id_columns = column_names(id)
+        columns_by_partner = {partner: column_names(columns) for partner, columns in (partner_ids or {}).items()}
+        _check_names(
+            frame,
+            series_by_name,
+            ids={"id": id_columns} | {f"partner_ids.{key}": columns for key, columns in columns_by_partner.items()},
+            label=label,
+            types=types,
+            dropped=dropped,
+            name=name,
+        )
         if not len(frame):
             raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
 
         self.name = name
-        self.id_column = id
+        self.id_columns = id_columns
         self.label_column = label
-        self.ids = _read_ids(series_by_name[id], name=name, column=id, override=types.get(id))
+        self.ids = read_ids({column: series_by_name[column] for column in id_columns}, types=types, name=name)
+        self._partner_columns = columns_by_partner
+        self._partner_ids = {
+            partner: read_ids(
+                {column: series_by_name[column] for column in columns}, types=types, name=name, partner=partner
+            )
+            for partner, columns in columns_by_partner.items()
+        }
         self.labels = None
         if label is not None:
             self.labels = _read_labels(series_by_name[label], name=name, column=label, override=types.get(label))
 
-        features = [column for column in series_by_name if column not in {id, label} | dropped]
+        others = {label, *id_columns, *(column for columns in columns_by_partner.values() for column in columns)}
+        features = [column for column in series_by_name if column not in others | dropped]
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
         for column in features:
@@ -93,10 +121,11 @@ class PartyTable:
         cls,
         source: str | Path,
         *,
-        id: str,
+        id: str | Sequence[str],
         label: str | None = None,
         types: Mapping[str, Kind] | None = None,
         drop: Iterable[str] = (),
+        partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         query: str | None = None,
         table: str | None = None,
         name: str | None = None,
@@ -107,17 +136,54 @@ class PartyTable:
         A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
         CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose
         type is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars,
-        provided that its header then contains the id column.
+        provided that its header then contains the id columns.
         """
         from colonnade.data.readers import read_frame, title_of
 
-        frame = read_frame(source, id=id, types=types, query=query, table=table, folder=folder)
-        return cls(frame, id=id, label=label, types=types, drop=drop, name=name or title_of(source, table))
+        id_columns = [
+            *column_names(id),
+            *(one for names in (partner_ids or {}).values() for one in column_names(names)),
+        ]
+        frame = read_frame(source, id=id_columns, types=types, query=query, table=table, folder=folder)
+        return cls(
+            frame,
+            id=id,
+            label=label,
+            types=types,
+            drop=drop,
+            partner_ids=partner_ids,
+            name=name or title_of(source, table),
+        )
 
     @property
     def rows(self) -> int:
         """Count the rows."""
         return len(self.ids)
+
+    @property
+    def id_column(self) -> str:
+        """Name the id column, or the columns that make the id, for people to read."""
+        return " + ".join(self.id_columns)
+
+    @property
+    def id_parts(self) -> dict[str, npt.NDArray[np.object_]]:
+        """Return the ids column by column."""
+        if len(self.id_columns) == 1:
+            return {self.id_column: self.ids}
+        parts = {}
+        for place, column in enumerate(self.id_columns):
+            parts[column] = np.fromiter((one[place] for one in self.ids), dtype=object, count=self.rows)
+        return parts
+
+    def ids_for(self, partner: str) -> npt.NDArray[np.object_]:
+        """Return the ids by which a partner knows the rows, with None where it cannot share a row."""
+        return self._partner_ids.get(partner, self.ids)
+
+    def title_of_ids_for(self, partner: str) -> str:
+        """Return what begins a sentence about the ids by which a partner knows the rows."""
+        if partner not in self._partner_ids:
+            return title_of_ids(self.id_columns, name=self.name)
+        return title_of_ids(self._partner_columns[partner], name=self.name, partner=partner)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -169,8 +235,10 @@ class PartyTable:
                 f"Take each row at most once, as ids are unique."
             )
         part = object.__new__(PartyTable)
-        part.name, part.id_column, part.label_column = self.name, self.id_column, self.label_column
+        part.name, part.id_columns, part.label_column = self.name, self.id_columns, self.label_column
         part.ids = self.ids[chosen]
+        part._partner_columns = dict(self._partner_columns)
+        part._partner_ids = {partner: ids[chosen] for partner, ids in self._partner_ids.items()}
         part.labels = None if self.labels is None else self.labels[chosen]
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
@@ -179,7 +247,7 @@ class PartyTable:
 
     def describe(self) -> dict[str, Any]:
         """Return a summary for JSON: names, kinds and counts, no cell's content."""
-        return {
+        summary: dict[str, Any] = {
             "name": self.name,
             "rows": self.rows,
             "id": self.id_column,
@@ -189,6 +257,12 @@ class PartyTable:
                 for column in self.columns
             ],
         }
+        if self._partner_ids:
+            summary["partner_ids"] = {
+                partner: {"id": " + ".join(self._partner_columns[partner]), "missing": int(is_missing(ids).sum())}
+                for partner, ids in self._partner_ids.items()
+            }
+        return summary
 
     def digest(self) -> str:
         """Return a SHA-256 over ids, columns, values and label, in row order.
@@ -197,9 +271,16 @@ class PartyTable:
         from Parquet has the same digest as long as the kinds agree. It is not a secret hash: who can guess the whole
         table can check the guess, so keep it within the party.
         """
-        header = {"id": self.id_column, "label": self.label_column, "columns": list(self._kinds.items())}
+        header: dict[str, Any] = {
+            "id": self.id_column if len(self.id_columns) == 1 else self.id_columns,
+            "label": self.label_column,
+            "columns": list(self._kinds.items()),
+        }
+        if self._partner_columns:
+            header["partner_ids"] = sorted(self._partner_columns.items())
         summary = hashlib.sha256(json.dumps(header).encode())
-        _add_texts(summary, [canonical_id_bytes(identifier) for identifier in self.ids])
+        for ids in [self.ids, *(self._partner_ids[partner] for partner in sorted(self._partner_ids))]:
+            _add_texts(summary, [b"" if one is None else canonical_id_bytes(one) for one in ids])
         for values in [*self._values.values(), *([] if self.labels is None else [self.labels])]:
             _add_values(summary, values)
         return summary.hexdigest()
@@ -218,24 +299,9 @@ class PartyTable:
         return Column(name=name, kind=self._kinds[name], missing=int(absent.sum()), distinct=distinct)
 
     def _freeze(self) -> None:
-        for array in [self.ids, *self._values.values(), *([] if self.labels is None else [self.labels])]:
+        arrays = [self.ids, *self._partner_ids.values(), *self._values.values()]
+        for array in [*arrays, *([] if self.labels is None else [self.labels])]:
             array.flags.writeable = False
-
-
-def canonical_whole_number(text: str) -> bool:
-    """Tell whether a text is how an integer prints itself: no leading zeros, no plus sign, no `-0`."""
-    return _CANONICAL_WHOLE_NUMBER.fullmatch(text) is not None
-
-
-def canonical_id_bytes(identifier: str | int) -> bytes:
-    """Return the bytes that stand for an id in every hash; 7 and "7" differ, and every party gets the same.
-
-    >>> canonical_id_bytes(7), canonical_id_bytes("7")
-    (b'i7', b's7')
-    """
-    if isinstance(identifier, str):
-        return b"s" + identifier.encode("utf-8", "surrogatepass")
-    return b"i%d" % identifier
 
 
 def _columns_by_name(frame: pd.DataFrame, name: str) -> dict[str, pd.Series[Any]]:
@@ -253,23 +319,32 @@ def _check_names(
     frame: pd.DataFrame,
     known: Mapping[str, Any],
     *,
-    id: str,
+    ids: Mapping[str, tuple[str, ...]],
     label: str | None,
     types: Mapping[str, Kind],
     dropped: set[str],
     name: str,
 ) -> None:
-    """Refuse names that do not exist or contradict one another."""
-    if id not in known and id in frame.index.names:
-        raise TableError(f"The id '{id}' of {name} is the frame's index, not a column. Call reset_index() first.")
-    roles = [("id", id), *([] if label is None else [("label", label)])]
-    roles += [("drop", column) for column in sorted(dropped)] + [("types", column) for column in types]
-    for role, column in roles:
+    """Refuse names that do not exist or contradict one another; `ids` are the id columns by the setting they are in."""
+    for setting, columns in ids.items():
+        if not columns:
+            raise TableError(f"{name} names no column under {setting}. Name the column or columns that identify a row.")
+        if len(set(columns)) < len(columns):
+            raise TableError(f"{name} names a column twice under {setting}. Name each column once.")
+        for column in columns:
+            if column not in known and column in frame.index.names:
+                raise TableError(
+                    f"The id '{column}' of {name} is the frame's index, not a column. Call reset_index() first."
+                )
+    roles = [(setting, column) for setting, columns in ids.items() for column in columns]
+    roles += [] if label is None else [("label", label)]
+    listed = [("drop", column) for column in sorted(dropped)] + [("types", column) for column in types]
+    for role, column in [*roles, *listed]:
         if column not in known:
             raise TableError(f"{name} has no column '{column}', named under {role}. {did_you_mean(column, known)}")
-    if id == label:
-        raise TableError(f"{name} names '{id}' as both id and label. Choose two different columns.")
-    for role, column in roles[: 1 if label is None else 2]:
+    for role, column in roles:
+        if role != "label" and column == label:
+            raise TableError(f"{name} names '{column}' as both {role} and label. Choose two different columns.")
         if column in dropped:
             raise TableError(f"{name} names '{column}' under both {role} and drop. Remove it from one of them.")
     for column, kind in types.items():
@@ -283,77 +358,6 @@ def _check_names(
         raise TableError(
             f"Column {nameless[0]} of {name} has no name. Name it, or write the file without its index (index=False)."
         )
-
-
-def _read_ids(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[np.object_]:
-    """Return ids as Python ints or strings, all of one kind, none missing, none twice."""
-    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "iu" and override != "categorical":
-        # Plain integers, the common case, need no look at each cell.
-        return _refuse_repeats(series.to_numpy().astype(object), name=name, column=column)
-    cells = cells_of(series)
-    missing = cells.count(None)
-    if missing:
-        raise TableError(
-            f"The id column '{column}' of {name} is empty in {missing} of {len(cells)} rows. "
-            f"Fill those ids or remove the rows."
-        )
-    ids = [_plain_id(cell) for cell in cells]
-    unusable = Counter(type(cell).__name__ for cell, plain in zip(cells, ids, strict=True) if plain is None)
-    if unusable:
-        kinds = ", ".join(f"{count} of type {kind}" for kind, count in sorted(unusable.items()))
-        raise TableError(
-            f"The id column '{column}' of {name} has values that cannot be ids: {kinds}. "
-            f"Use whole numbers or text; a float that is not whole, or beyond 2**53, does not identify a row."
-        )
-    array = np.empty(len(ids), dtype=object)
-    array[:] = _one_form(ids, name=name, column=column, override=override)
-    return _refuse_repeats(array, name=name, column=column)
-
-
-def _refuse_repeats(array: npt.NDArray[np.object_], *, name: str, column: str) -> npt.NDArray[np.object_]:
-    index = pd.Index(array, dtype=object)
-    repeats = index.duplicated(keep=False)
-    if repeats.any():
-        raise TableError(
-            f"The id column '{column}' of {name} has {index[repeats].nunique()} ids that occur more than once, "
-            f"in {int(repeats.sum())} rows. Keep one row for each id."
-        )
-    return array
-
-
-def _plain_id(cell: Any) -> str | int | None:
-    """Return an id as a Python str or int, or None where it is neither."""
-    if isinstance(cell, str):
-        return str(cell)
-    if isinstance(cell, (bool, np.bool_)):
-        return None
-    if isinstance(cell, (int, np.integer)):
-        return int(cell)
-    if isinstance(cell, Decimal) and cell.is_finite() and cell == int(cell):
-        return int(cell)
-    if isinstance(cell, (float, np.floating)) and float(cell).is_integer() and abs(float(cell)) <= _LARGEST_EXACT_FLOAT:
-        return int(cell)
-    return None
-
-
-def _one_form(ids: Sequence[Any], *, name: str, column: str, override: Kind | None) -> Sequence[str | int]:
-    if override == "categorical":
-        return [str(identifier) for identifier in ids]
-    texts = sum(isinstance(identifier, str) for identifier in ids)
-    if override == "numeric":
-        unusable = sum(isinstance(identifier, str) and not identifier.strip().isdecimal() for identifier in ids)
-        if unusable:
-            raise TableError(
-                f"The id column '{column}' of {name} is set to numeric, but {unusable} of {len(ids)} ids are not whole "
-                f"numbers. Set its type to categorical at every party."
-            )
-        return [int(identifier) for identifier in ids]
-    if 0 < texts < len(ids):
-        raise TableError(
-            f"The id column '{column}' of {name} mixes {len(ids) - texts} numbers and {texts} texts, which never equal "
-            f'one another. Set types = {{{column} = "categorical"}} to make them all text.'
-        )
-    return ids
 
 
 def _read_labels(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[Any]:
@@ -393,7 +397,7 @@ def _narrow_labels(cells: list[Any], kind: Kind, values: npt.NDArray[Any]) -> tu
         canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
         for cell in cells
     )
-    if kind == "numeric" and whole and np.abs(values).max() <= _LARGEST_EXACT_FLOAT:
+    if kind == "numeric" and whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT:
         return kind, values.astype(np.int64)
     return kind, values
 

@@ -39,7 +39,8 @@ def ceiling(
 def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
     """Put all parties' columns of the shared rows into one table."""
     (lead,) = plan.roles[method.lead]
-    aligned = align_in_one_place({party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment"))
+    seed = derive_seed(plan.seed, "alignment")
+    aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
     count = len(aligned[lead])
     columns: dict[str, Any] = {"id": np.arange(count)}
     types = {}

@@ -14,7 +14,7 @@ from colonnade.data import Kind, PartyTable, read_frame, read_table
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.settings import config_from_json, config_to_json, validated
-from colonnade.session import Evaluate, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Policy, RunPlan
 
 __all__ = ["PartyHome", "read_party_home", "read_run_file"]
 
@@ -25,11 +25,6 @@ class _RunTable:
     method: str
     roles: Mapping[str, str | list[str]]
     seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class _AlignmentTable:
-    protocol: Literal["plain"] = "plain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +118,6 @@ def _plan(document: dict[str, Any]) -> RunPlan:
     from colonnade.methods import method_named
 
     about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
-    alignment: _AlignmentTable = validated(_AlignmentTable, document.get("alignment", {}), "alignment")
     method = method_named(about.method)
     config = config_from_json(method, document.get("config", {}))
     plan = RunPlan(
@@ -133,7 +127,7 @@ def _plan(document: dict[str, Any]) -> RunPlan:
         seed=about.seed,
         config=config_to_json(config),
         evaluate=validated(Evaluate, document.get("evaluate", {}), "evaluate"),
-        alignment=alignment.protocol,
+        alignment=validated(Alignment, document.get("alignment", {}), "alignment"),
     )
     method.check_roles(plan)
     return plan

@@ -11,14 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from colonnade import __version__
-from colonnade.alignment import align_in_one_place
-from colonnade.alignment.plain import DeclaredFormat, IdMarks, SharedMarks
+from colonnade.alignment import align_in_one_place, sample_messages
 from colonnade.crypto import INSECURE_TEST, key_bits
-from colonnade.crypto.calibration import CryptoCosts, measure_costs
-from colonnade.data import IdFormat, LabelEncoder, PartyTable, TableEncoder
+from colonnade.crypto.calibration import CryptoCosts, measure_costs, measure_speedup
+from colonnade.data import LabelEncoder, PartyTable, TableEncoder
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import agreed_split
@@ -119,9 +116,9 @@ def gather_knowledge(
     if shared_rows is not None:
         shared = shared_rows
     elif is_complete:
-        aligned = align_in_one_place(
-            {party: tables[party] for party in plan.parties}, derive_seed(plan.seed, "alignment")
-        )
+        (lead,) = plan.roles[method_named(plan.method).lead]
+        seed = derive_seed(plan.seed, "alignment")
+        aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
         shared = len(next(iter(aligned.values())))
         train = agreed_split(plan, shared).train
         # As the run itself does: the encoders are fitted on the training rows.
@@ -159,22 +156,27 @@ def measure_machines(
     say: Say = lambda _: None,
 ) -> Machines:
     """Measure this machine for a few seconds. The partners' are taken to be like it."""
-    costs: CryptoCosts | None = None
+    cores = len(os.sched_getaffinity(0))
+    settings = {party: engines.get(party, EngineSettings()) for party in plan.parties}
+    if is_local:
+        settings = {party: one.shared_by(len(plan.parties)) for party, one in settings.items()}
+    workers = {party: 1 if one.kind == "inline" else one.workers or cores for party, one in settings.items()}
+    costs, speedups = None, {}
     if key is not None:
         say(f"Measuring encryption on this machine, with a key of the size {key} …")
         costs = measure_costs(key)
+        for count in sorted(set(workers.values()) - {1}):
+            here = min(count, cores)
+            say(f"Measuring what {here} processes gain over one …")
+            # A cluster with more workers than this machine has cores is faster than we can tell.
+            speedups[count] = measure_speedup(key, here)
     say("Measuring messages over loopback …")
     line = Line(
         message_seconds=measure_message_seconds(),
         latency_seconds=latency_seconds,
         bytes_per_second=bytes_per_second,
     )
-    cores = len(os.sched_getaffinity(0))
-    settings = {party: engines.get(party, EngineSettings()) for party in plan.parties}
-    if is_local:
-        settings = {party: one.shared_by(len(plan.parties)) for party, one in settings.items()}
-    workers = {party: 1 if one.kind == "inline" else one.workers or cores for party, one in settings.items()}
-    return Machines(line=line, costs=costs, workers=workers, cores=cores if is_local else None)
+    return Machines(line=line, costs=costs, workers=workers, speedups=speedups, cores=cores if is_local else None)
 
 
 def key_of(plan: RunPlan) -> str | None:
@@ -280,10 +282,9 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
         hello = _hello(plan, party)
         sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
         if party != lead:
-            marks = IdMarks(np.zeros(facts.rows[party], np.uint64), _FORMAT)
-            sent += [crossing(party, lead, (message, 1)) for message in (marks, HeldCheckpoints(()))]
-            shared = SharedMarks(np.zeros(facts.shared, np.uint64))
-            sent += [crossing(lead, party, (message, 1)) for message in (shared, ResumeFrom(None))]
+            others, leads = sample_messages(facts.rows[lead], facts.rows[party], facts.shared)
+            sent += [crossing(party, lead, (message, 1)) for message in (*others, HeldCheckpoints(()))]
+            sent += [crossing(lead, party, (message, 1)) for message in (*leads, ResumeFrom(None))]
     hops = 5 if len(plan.parties) > 1 else 0
     seconds = facts.machines.line.seconds(hops, sum(one.bytes for one in sent))
     return StageForecast(name="greeting and alignment", seconds=seconds, sent=tuple(sent))
@@ -300,9 +301,6 @@ def _end(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
     hops = 3 if len(plan.parties) > 1 else 0
     seconds = facts.machines.line.seconds(hops, sum(one.bytes for one in sent))
     return StageForecast(name="goodbye", seconds=seconds, sent=tuple(sent))
-
-
-_FORMAT = DeclaredFormat(**dataclasses.asdict(IdFormat.of(np.array(["a1"], dtype=object))))
 
 
 def _hello(plan: RunPlan, party: str) -> Hello:

@@ -28,7 +28,7 @@ from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFol
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
-from colonnade.session import Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
+from colonnade.session import Alignment, Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
 
 __all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction"]
 
@@ -262,11 +262,12 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
         "seed": plan.seed,
         "config": dict(plan.config),
         "evaluate": vars(plan.evaluate),
-        "alignment": plan.alignment,
+        "alignment": vars(plan.alignment),
         "stage": plan.stage,
     }
 
 
 def _plan_from_json(document: dict[str, Any]) -> RunPlan:
-    plan = RunPlan(**{**document, "evaluate": Evaluate(**document["evaluate"])})
+    agreed = {"evaluate": Evaluate(**document["evaluate"]), "alignment": Alignment(**document["alignment"])}
+    plan = RunPlan(**{**document, **agreed})
     return replace(plan, roles={role: tuple(parties) for role, parties in plan.roles.items()})

@@ -141,8 +141,6 @@ def _marks(run: Run) -> tuple[str, ...]:
     keys = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "key"]
     if any(key["insecure_test"] for key in keys):
         marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
-    if run.alignment.startswith("plain"):
-        marks.append("Plain alignment: the label holder can tell of every id it can guess whether a partner has it.")
     if run.launch.startswith("simulation"):
         marks.append("Simulation: all parties ran as threads of one process, exchanging the same recorded messages.")
     if any(part.document.get("is_custom") for part in run.parts.values()) and "central" in run.evaluations:

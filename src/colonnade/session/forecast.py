@@ -50,7 +50,9 @@ class Machines:
     costs: CryptoCosts | None = None
     """None where nothing is encrypted."""
     workers: Mapping[str, int] = field(default_factory=dict)
-    """How many cores each party's engine uses."""
+    """How many processes each party's engine divides work among."""
+    speedups: Mapping[int, float] = field(default_factory=dict)
+    """How many times as fast so many processes are as one, where that was measured."""
     cores: int | None = None
     """How many cores all parties share; None if each has a machine of its own."""
 
@@ -66,7 +68,7 @@ class Machines:
         workers = self.workers.get(party, 1)
         seconds = pieces * seconds_each
         parts = len(cut(pieces, seconds, workers=workers, least_seconds=_LEAST_PIECE_SECONDS))
-        return seconds / max(1, min(workers, parts))
+        return seconds / max(1.0, min(self.speedups.get(workers, workers), parts))
 
     def side_by_side(self, seconds: Sequence[float]) -> float:
         """Return how long parties take that work at the same time."""

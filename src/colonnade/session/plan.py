@@ -7,11 +7,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from colonnade.data import IdRule
 from colonnade.errors import ConfigError
 
-__all__ = ["Evaluate", "RunPlan", "check_name"]
+__all__ = ["Alignment", "Evaluate", "RunPlan", "check_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -44,6 +45,19 @@ class Evaluate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alignment(IdRule):
+    """How shared rows are found, and when two ids are equal.
+
+    ``protocol`` "ecdh" is private set intersection; "given" takes rows that another tool has matched. ``mode`` says who
+    learns what: "both_learn" which rows are shared, "one_learns" tells the lead only, "size_only" all parties no more
+    than how many. Only the first can be trained on.
+    """
+
+    protocol: Literal["ecdh", "given"] = "ecdh"
+    mode: Literal["both_learn", "one_learns", "size_only"] = "both_learn"
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """One run as agreed by all parties."""
 
@@ -55,7 +69,7 @@ class RunPlan:
     config: Mapping[str, Any] = field(default_factory=dict)
     """The method's settings, as plain JSON values with every default written out."""
     evaluate: Evaluate = field(default_factory=Evaluate)
-    alignment: str = "plain"
+    alignment: Alignment = field(default_factory=Alignment)
     stage: str = "train"
 
     def __post_init__(self) -> None:
@@ -97,7 +111,7 @@ class RunPlan:
                 "stage": self.stage,
             },
             "evaluate": vars(self.evaluate),
-            "alignment": {"protocol": self.alignment},
+            "alignment": vars(self.alignment),
             "config": dict(self.config),
         }
         return {

@@ -38,6 +38,8 @@ class Party:
     folder: Path | None = None
     """The run folder; None keeps ledger and metrics in memory and makes no checkpoints."""
     earlier_runs: int = 0
+    alignments: Path | None = None
+    """Where results of alignments are kept across runs; by default in the run folder."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Session:
         self.ledger = LedgerWriter(party.folder / "ledger.jsonl" if party.folder else None)
         self.metrics = MetricsLog(party.folder / "metrics.jsonl" if party.folder else None)
         self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
+        self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
+        """Where results of alignments are kept, to be used again."""
         self._observer, self._told = observer, 0.0
         self._total: int | None = None
         self._latest: dict[str, Any] = {}
@@ -143,6 +147,12 @@ class Session:
         if self._observer is not None and time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._tell()
 
+    def show(self, what: str, done: int, total: int) -> None:
+        """Show progress of something that is not a step of the method, such as alignment."""
+        if self._observer is not None and (done == total or time.monotonic() - self._told > _PROGRESS_SECONDS):
+            self._told = time.monotonic()
+            self._observer(self._progress(what, done, total, {}))
+
     def record(self, **values: float | int | str | bool) -> None:
         """Write numbers of this step into the metrics, and show them as progress."""
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
@@ -168,15 +178,9 @@ class Session:
     def _tell(self) -> None:
         self._told = time.monotonic()
         if self._observer is not None:
-            self._observer(
-                Progress(
-                    self.party,
-                    self.role,
-                    self.stage,
-                    self.step,
-                    self._total,
-                    self._latest,
-                    sum(channel.bytes_sent for channel in self.all_channels),
-                    sum(channel.bytes_received for channel in self.all_channels),
-                )
-            )
+            self._observer(self._progress(self.stage, self.step, self._total, self._latest))
+
+    def _progress(self, stage: str, step: int, total: int | None, latest: Mapping[str, Any]) -> Progress:
+        sent = sum(channel.bytes_sent for channel in self.all_channels)
+        received = sum(channel.bytes_received for channel in self.all_channels)
+        return Progress(self.party, self.role, stage, step, total, latest, sent, received)

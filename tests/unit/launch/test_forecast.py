@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from colonnade.crypto.calibration import CryptoCosts, measure_costs
+from colonnade.crypto.calibration import CryptoCosts, measure_costs, measure_speedup
 from colonnade.data import PartyTable
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError
@@ -212,6 +212,10 @@ def test_what_is_missing_is_asked_for() -> None:
     assert forecast_run(settled, gather_knowledge(settled, {"shop": tables()["shop"]}), MACHINES).seconds
 
 
+def test_a_pool_is_never_slower_than_one_process() -> None:
+    assert measure_speedup("insecure_test", 2) >= 1.0
+
+
 def test_the_machine_is_measured_with_the_key_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     found = measure_costs("insecure_test", rounds=1)
     assert found.key_bits == 1024
@@ -219,10 +223,15 @@ def test_the_machine_is_measured_with_the_key_of_the_run(monkeypatch: pytest.Mon
     assert all(seconds >= 0 for seconds in times.values())
     assert min(times[name] for name in ("encryption", "owner_encryption", "decryption", "multiplication")) > 0
     monkeypatch.setattr(forecast, "measure_costs", lambda key: COSTS)
+    monkeypatch.setattr(forecast, "measure_speedup", lambda key, workers: 0.8 * workers)
+    monkeypatch.setattr(forecast.os, "sched_getaffinity", lambda process: {0, 1, 2, 3})
     said: list[str] = []
     engines = {"bank": EngineSettings(kind="inline"), "shop": EngineSettings(kind="pool", workers=3)}
     machines = measure_machines(plan(), "insecure_test", engines, is_local=False, say=said.append)
     assert machines.workers == {"bank": 1, "shop": 3}
+    assert machines.speedups == {3: pytest.approx(2.4)}
+    assert machines.divided("shop", 100, 0.024) == pytest.approx(1.0)
+    assert machines.divided("bank", 100, 0.024) == pytest.approx(2.4)
     assert machines.cores is None
     assert machines.line.message_seconds > 0
-    assert len(said) == 2
+    assert len(said) == 3

@@ -15,7 +15,18 @@ from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, check_weights
 from colonnade.nn import mlp
 
-__all__ = ["build_encoder", "build_head", "encode", "merge", "outputs_for", "rebuild_encoder", "scores_of", "width_of"]
+__all__ = [
+    "build_encoder",
+    "build_head",
+    "dtype_of",
+    "encode",
+    "load_into",
+    "merge",
+    "outputs_for",
+    "rebuild_encoder",
+    "scores_of",
+    "width_of",
+]
 
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
