@@ -29,6 +29,9 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.transport
 	$(BIN)/python -m benchmarks.restart
+	$(BIN)/python -m benchmarks.secure_linear
+	$(BIN)/python -m benchmarks.secure_lr
+	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.crypto
 	$(BIN)/python -m benchmarks.forecast
 

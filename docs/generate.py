@@ -31,7 +31,7 @@ from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.session import CONTROL, Channel, Evaluate, channel, derive_seed
+from colonnade.session import CONTROL, Alignment, Channel, Evaluate, channel, derive_seed
 from colonnade.session.control import ResumeFrom
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,7 +77,14 @@ KEYS = {
         "roles": "Which party plays which role; a list where several play the same.",
         "seed": "Where all training randomness comes from. Not a secret.",
     },
-    "alignment": {"protocol": "How shared rows are found. `plain` compares ids in the open: simulation only."},
+    "alignment": {
+        "trim": "Whether white space around ids is ignored.",
+        "case": "`fold` makes upper and lower case equal.",
+        "type": "`text` lets the number 7 equal the text `7`; `number` reads all ids as whole numbers, so that `007` "
+        "equals 7; with `keep`, numbers and text never meet.",
+        "protocol": "`ecdh` is private set intersection; `given` takes rows that another tool has matched.",
+        "mode": "Who learns which rows are shared: all parties, the lead only, or nobody more than how many.",
+    },
     "evaluate": {
         "test_fraction": "Share of the shared rows held out for the final evaluation.",
         "validation_fraction": "Share of the shared rows that decides when training stops.",
@@ -86,10 +93,14 @@ KEYS = {
         "name": "This party's name, as in `run.toml`.",
         "listen": "Where this party waits for partners, as `HOST:PORT`. Without it, it only dials.",
     },
-    "partners.NAME": {"address": "Where that partner is reached, as `HOST:PORT`."},
+    "partners.NAME": {
+        "address": "Where that partner is reached, as `HOST:PORT`. Without it, the partner dials.",
+        "id": "The column, or several, by which that partner knows the rows, if not `table.id`. May be empty in rows "
+        "that the partner cannot share.",
+    },
     "table": {
         "source": "A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL.",
-        "id": "The column that names the row, the same person at every party.",
+        "id": "The column that names the row, the same person at every party; a list where several do so together.",
         "label": "The column to predict; at the label holder only.",
         "types": "Column to `numeric` or `categorical`, where the look of the cells misleads.",
         "drop": "Columns to ignore.",
@@ -112,7 +123,7 @@ KEYS = {
 }
 KEY_TABLES: dict[str, type] = {
     "run": files._RunTable,
-    "alignment": files._AlignmentTable,
+    "alignment": Alignment,
     "evaluate": Evaluate,
     "party": files._IdentityTable,
     "partners.NAME": files._PartnerTable,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Alignment": "colonnade.session",
     "Evaluate": "colonnade.session",
     "Ledger": "colonnade.ledger",
     "PartyEncoder": "colonnade.methods.splitnn",
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
     from colonnade.ledger import Ledger
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
-    from colonnade.session import Evaluate, Policy
+    from colonnade.session import Alignment, Evaluate, Policy
 
 __all__ = [
+    "Alignment",
     "Evaluate",
     "Ledger",
     "PartyEncoder",

@@ -43,6 +43,7 @@ _GIVEN = "given: rows matched by another tool, in the same order at all parties"
 _SALT = _RESULT = 16
 _LONGEST_ID = 2**20
 _MOST_PARTS = 64
+_MOST_IDS = 2**32
 
 
 def align(session: Session, table: PartyTable) -> AlignedRows:
@@ -62,7 +63,12 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
 
 
 def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRows]:
-    """Find the rows that the lead shares with each other party, pair by pair."""
+    """Find the rows that the lead shares with each other party, pair by pair; there may be none.
+
+    In the mode "one_learns" only the lead does, and the others return nothing.
+    """
+    if session.plan.alignment.mode == "size_only":
+        raise ConfigError("alignment.mode = 'size_only' tells nobody which rows are shared. Count them instead.")
     found = _Meeting(session, table).shared_with_each()
     return {peer: _aligned(positions, table.rows, _ECDH) for peer, positions in found.items()}
 
@@ -115,24 +121,38 @@ class _Meeting:
 
     def shared_with_each(self) -> dict[str, Places]:
         """Return this party's rows that the lead shares with it, or the lead's that it shares with each."""
-        if not self._is_lead:
-            return {self._peers[0].peer: self._follow()}
-        found = {}
-        for peer in self._peers:
-            rows, places = self._meet(peer, peer.receive(AlignmentOffer))
-            found[peer.peer] = self._announce({peer: (rows, places)}, rows)
-        return found
+        if self._is_lead:
+            return {peer.peer: self._share(peer) for peer in self._peers}
+        (lead,) = self._peers
+        if self._rule.mode == "both_learn":
+            return {lead.peer: self._follow(may_be_none=True)}
+        self._answer(lead)
+        self._unfinished(lead).discard()
+        return {}
+
+    def _share(self, peer: Channel) -> Places:
+        """Return the lead's rows that one partner has too, and tell it if it may know."""
+        rows, places = self._meet(peer, peer.receive(AlignmentOffer))
+        if self._rule.mode == "both_learn":
+            return self._announce({peer: (rows, places)}, rows)
+        self._unfinished(peer).discard()
+        return self._in_order(rows)
 
     def sizes(self) -> dict[str, int]:
         """Return how many rows are shared with each."""
         if not self._is_lead:
             (lead,) = self._peers
             self._answer(lead, sizes_only=True)
-            return {lead.peer: lead.receive(SharedCount).count}
+            self._unfinished(lead).discard()
+            count = lead.receive(SharedCount).count
+            if not 0 <= count <= len(self._rows(lead)):
+                raise WrongContent(f"'{lead.peer}' announces more shared rows than '{self._session.party}' has.")
+            return {lead.peer: count}
         found = {}
         for peer in self._peers:
             rows, _ = self._meet(peer, peer.receive(AlignmentOffer), sizes_only=True)
             found[peer.peer] = len(rows)
+            self._unfinished(peer).discard()
             peer.send(SharedCount(len(rows)))
         return found
 
@@ -150,24 +170,29 @@ class _Meeting:
         for rows, _ in met.values():
             shared = np.intersect1d(shared, rows, assume_unique=True)
         if not len(shared):
-            formats = {self._session.party: IdFormat.of(self._table.ids)}
-            formats |= {peer.peer: _format_of(offer.format, peer) for peer, offer in offers.items()}
-            raise AlignmentError(explain_nothing_shared(formats))
+            for peer in self._peers:
+                self._unfinished(peer).discard()
+            strangers = [peer for peer, (rows, _) in met.items() if not len(rows)] or self._peers
+            formats = {self._session.party: IdFormat.of(self._table.ids_for(strangers[0].peer))}
+            formats |= {peer.peer: _format_of(offers[peer].format, peer) for peer in strangers}
+            raise AlignmentError(explain_nothing_shared(formats, self._rule))
         return self._announce(met, shared)
 
     def _announce(self, met: Mapping[Channel, tuple[Places, Places]], shared: Places) -> Places:
         """Put shared rows into the agreed order, and tell every partner its own places."""
-        marks = id_marks(self._table.ids[shared], self._session.seed("alignment"))
-        ordered = shared[np.argsort(marks)]
+        ordered = self._in_order(shared)
         result = secrets.token_bytes(_RESULT)
         # Kept before anyone is told: a partner that has it must find it here.
-        self._store.save(self._identity(), result, ordered)
+        self._keep(result, ordered)
         for peer, (rows, places) in met.items():
             place_of = np.full(self._table.rows, -1)
             place_of[rows] = places
             peer.send(SharedRows(place_of[ordered], result))
             self._unfinished(peer).discard()
         return ordered
+
+    def _in_order(self, shared: Places) -> Places:
+        return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment")))]
 
     def _meet(self, peer: Channel, offer: AlignmentOffer, *, sizes_only: bool = False) -> tuple[Places, Places]:
         """Return the lead's rows that one partner has too, and their places among the partner's blinded ids."""
@@ -190,7 +215,7 @@ class _Meeting:
         )
         return state.sent_order[first], second
 
-    def _follow(self) -> Places:
+    def _follow(self, *, may_be_none: bool = False) -> Places:
         """Return this party's rows that the lead announces."""
         (lead,) = self._peers
         reused = self._answer(lead)
@@ -198,11 +223,12 @@ class _Meeting:
             return self._store.load(self._identity(), reused)
         shared = lead.receive(SharedRows)
         places, order = shared.places, self._unfinished(lead).sent_order
-        fits = places.dtype == np.int64 and places.ndim == 1 and len(np.unique(places)) == len(places) > 0
-        if not fits or places.min() < 0 or places.max() >= len(order) or len(shared.result) != _RESULT:
+        fits = places.dtype == np.int64 and places.ndim == 1 and len(np.unique(places)) == len(places)
+        fits = fits and bool(((places >= 0) & (places < len(order))).all()) and (may_be_none or len(places) > 0)
+        if not fits or len(shared.result) != _RESULT:
             raise WrongContent(f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have.")
         positions: Places = order[places]
-        self._store.save(self._identity(), shared.result, positions)
+        self._keep(shared.result, positions)
         self._unfinished(lead).discard()
         return positions
 
@@ -210,14 +236,15 @@ class _Meeting:
         """Offer this party's ids to the lead and blind the lead's; or return the name of an earlier result to use."""
         state, rows, identity = self._unfinished(lead), self._rows(lead), self._identity()
         held = () if sizes_only else self._store.results(identity)
-        declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids)))
+        declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
         lead.send(AlignmentOffer(len(rows), declared, held, state.salt, state.pieces))
         opening = lead.receive(AlignmentOpening)
         if opening.reuse is not None:
             if opening.reuse not in held:
                 raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
             return opening.reuse
-        if opening.count < 0 or len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.pieces:
+        fits = 0 <= opening.count <= _MOST_IDS and len(opening.salt) == _SALT
+        if not fits or not 0 <= opening.first_piece <= state.pieces:
             raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
         if opening.first_piece or (opening.salt == state.salt and not sizes_only):
             if opening.salt != state.salt:
@@ -233,6 +260,10 @@ class _Meeting:
         )
         session.ledger.mark("aligned", peer=lead.peer, own=len(rows), theirs=opening.count, sizes_only=sizes_only)
         return None
+
+    def _keep(self, result: bytes, positions: Places) -> None:
+        if len(positions):
+            self._store.save(self._identity(), result, positions)
 
     def _rows(self, peer: Channel) -> Places:
         """Return the rows that have an id for this partner."""
@@ -253,7 +284,8 @@ class _Meeting:
         return lambda done, total: self._session.show(f"alignment with {peer.peer}", done, total)
 
     def _checked(self, offer: AlignmentOffer, peer: Channel) -> AlignmentOffer:
-        if offer.count < 0 or offer.finished_pieces < 0 or not all(len(one) == _RESULT for one in offer.held):
+        fits = 0 <= offer.count <= _MOST_IDS and offer.finished_pieces >= 0
+        if not fits or not all(len(one) == _RESULT for one in offer.held):
             raise WrongContent(f"'{peer.peer}' offers its ids in a way no version of colonnade does.")
         return offer
 

@@ -16,7 +16,6 @@ With a secret of its own for every partner the lead keeps partners from comparin
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -51,7 +50,7 @@ def random_order(rows: Places) -> Places:
 
 def pieces_of(count: int) -> int:
     """Return how many messages so many ids take."""
-    return math.ceil(count / PIECE)
+    return -(-count // PIECE)
 
 
 def ask_partner(
@@ -75,7 +74,7 @@ def ask_partner(
             peer.send(BlindedIds(_blinded(engine, state, [ids[row] for row in rows])))
         mark = b""
         if expected := min(PIECE, their_count - number * PIECE) if number * PIECE < their_count else 0:
-            mark = _twice_blinded(engine, state, _received(peer, expected))
+            mark = _twice_blinded(peer, engine, state, _received(peer, expected))
         returned = b"" if sizes_only or number >= own_pieces else _returned(peer, len(rows))
         own.append(returned)
         theirs.append(mark)
@@ -83,10 +82,8 @@ def ask_partner(
     if sizes_only:
         own = [_returned(peer, len(order[at : at + PIECE])) for at in range(0, len(order), PIECE)]
     told(total, total)
-    found = marks_of(theirs)
-    if len(np.unique(found)) != len(found):
-        raise WrongContent(f"'{peer.peer}' sent the same blinded id more than once. Its table must not repeat ids.")
-    return marks_of(own), found
+    _refuse_repeats(peer, theirs)
+    return marks_of(own), marks_of(theirs)
 
 
 def answer_partner(
@@ -102,19 +99,20 @@ def answer_partner(
     """Play the party that the lead asks: send own ids blinded, and blind the lead's a second time."""
     order = state.sent_order
     total = max(pieces_of(len(order)), pieces_of(their_count))
-    gathered = []
+    _, gathered = state.kept(state.pieces)
     for number in range(state.pieces, total):
         told(number, total)
-        rows = order[number * PIECE : (number + 1) * PIECE]
+        rows, marks = order[number * PIECE : (number + 1) * PIECE], b""
         if len(rows):
             peer.send(BlindedIds(_blinded(engine, state, [ids[row] for row in rows])))
         if expected := min(PIECE, their_count - number * PIECE) if number * PIECE < their_count else 0:
-            marks = _twice_blinded(engine, state, _received(peer, expected))
-            if sizes_only:
-                gathered.append(marks)
-            else:
+            marks = _twice_blinded(peer, engine, state, _received(peer, expected))
+            _refuse_repeats(peer, [marks])
+            if not sizes_only:
                 peer.send(TwiceBlindedIds(_as_rows(marks, MARK_BYTES)))
-        state.keep(number, b"", b"")
+            gathered.append(marks)
+        state.keep(number, b"", marks)
+    _refuse_repeats(peer, gathered)
     if sizes_only:
         # In another order, over all of them: the lead can count what is shared, but not tell which.
         mixed = random_order(np.arange(their_count))
@@ -130,10 +128,20 @@ def _blinded(engine: Engine, state: Unfinished, ids: Sequence[bytes]) -> np.ndar
     return _as_rows(b"".join(engine.map(work, [join_ids(ids[part]) for part in parts])), POINT_BYTES)
 
 
-def _twice_blinded(engine: Engine, state: Unfinished, points: bytes) -> bytes:
+def _twice_blinded(peer: Channel, engine: Engine, state: Unfinished, points: bytes) -> bytes:
     parts = engine.parts(len(points) // POINT_BYTES, _SECONDS_EACH)
     work = Work(f"{_ROOM}:blind_again", f"{_ROOM}:prepare_blinder", state.secret + state.salt)
-    return b"".join(engine.map(work, [points[part.start * POINT_BYTES : part.stop * POINT_BYTES] for part in parts]))
+    chunks = [points[part.start * POINT_BYTES : part.stop * POINT_BYTES] for part in parts]
+    try:
+        return b"".join(engine.map(work, chunks))
+    except WrongContent as refused:
+        raise WrongContent(f"From '{peer.peer}': {refused}") from None
+
+
+def _refuse_repeats(peer: Channel, content: Sequence[bytes]) -> None:
+    marks = marks_of(content)
+    if len(np.unique(marks)) != len(marks):
+        raise WrongContent(f"'{peer.peer}' sent the same blinded id more than once. Its table must not repeat ids.")
 
 
 def _received(peer: Channel, count: int) -> bytes:

@@ -95,7 +95,7 @@ class SharedRows:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
 class SharedCount:
-    """How many rows all parties have. Reveals: that number."""
+    """How many rows the two parties share. Reveals: that number."""
 
     count: int
 

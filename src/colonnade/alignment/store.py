@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
@@ -75,7 +75,7 @@ class Unfinished:
 
     folder: Path | None
     identity: str
-    secret: bytes
+    secret: bytes = field(repr=False)
     salt: bytes = b""
     pieces: int = 0
     """How many pieces are done."""
@@ -129,6 +129,8 @@ class Unfinished:
     def discard(self) -> None:
         """Forget the secret and everything made with it."""
         if self.folder is not None and self.folder.exists():
+            # First what makes the rest count: a kill in between must not leave half of it to be taken up.
+            (self.folder / "state.json").unlink(missing_ok=True)
             rmtree(self.folder)
 
 

@@ -88,7 +88,10 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
     if missing:
         raise ConfigError(f"No table was given for {', '.join(missing)}. Add --table {missing[0]}=FILE.")
     homes = find_homes(parties, folder.resolve().parent.parent, home)
-    tables = {party: homes[party].read_new_rows(files[party], column_types(run.parts[party])) for party in parties}
+    tables = {
+        party: homes[party].read_new_rows(files[party], column_types(run.parts[party]), parties=parties)
+        for party in parties
+    }
     scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()}, engine="auto")
     lead = run.plan.roles[run.method.lead][0]
     say(

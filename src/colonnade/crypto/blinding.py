@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,55 +80,66 @@ def prepare_blinder(context: memoryview) -> Blinder:
 
 def blind(blinder: Blinder, chunk: bytes) -> bytes:
     """Hash ids to points and multiply each with the secret."""
-    curve = _Curve(blinder.secret)
-    return b"".join(
-        curve.multiplied(curve.decode(expand_message(blinder.salt + identifier, _SUITE, 64)))
-        for identifier in _ids_in(chunk)
-    )
+    library, context, point, written, size, content = _library()
+    decode, multiply = library.secp256k1_ellswift_decode, library.secp256k1_ec_pubkey_tweak_mul
+    write, secret = library.secp256k1_ec_pubkey_serialize, blinder.secret
+    expand = _expander(blinder.salt)
+    points = []
+    for identifier in _ids_in(chunk):
+        decode(context, point, expand(identifier))
+        if not multiply(context, point, secret):
+            raise WrongContent("A blinded id cannot be multiplied. It was refused.")
+        write(context, written, size, point, _COMPRESSED)
+        points.append(bytes(content))
+    return b"".join(points)
 
 
 def blind_again(blinder: Blinder, chunk: bytes) -> bytes:
     """Multiply another party's points with the secret and return a mark of each result.
 
-    A point that is not one is refused; the curve has no points of small order.
+    What does not lie on the curve is refused; the curve has no points of small order.
     """
-    curve = _Curve(blinder.secret)
-    return b"".join(
-        hashlib.sha256(curve.multiplied(curve.parse(chunk[at : at + POINT_BYTES]))).digest()[:MARK_BYTES]
-        for at in range(0, len(chunk), POINT_BYTES)
-    )
-
-
-class _Curve:
-    """libsecp256k1 as coincurve brings it, with the objects its functions write to."""
-
-    def __init__(self, secret: bytes) -> None:
-        # Not part of coincurve's documented interface, which lacks ElligatorSwift; hence the pinned version.
-        from coincurve._libsecp256k1 import ffi, lib
-        from coincurve.context import GLOBAL_CONTEXT
-
-        self._library, self._context, self._secret = lib, GLOBAL_CONTEXT.ctx, secret
-        self._point, self._written = ffi.new("secp256k1_pubkey *"), ffi.new("unsigned char[33]")
-        self._size = ffi.new("size_t *", POINT_BYTES)
-        self._bytes = ffi.buffer(self._written, POINT_BYTES)
-
-    def decode(self, content: bytes) -> Any:
-        """Return the point that 64 bytes stand for."""
-        self._library.secp256k1_ellswift_decode(self._context, self._point, content)
-        return self._point
-
-    def parse(self, content: bytes) -> Any:
-        """Return the point that was written; refuse what does not lie on the curve."""
-        if not self._library.secp256k1_ec_pubkey_parse(self._context, self._point, content, len(content)):
+    library, context, point, written, size, content = _library()
+    parse, multiply = library.secp256k1_ec_pubkey_parse, library.secp256k1_ec_pubkey_tweak_mul
+    write, secret, sha256 = library.secp256k1_ec_pubkey_serialize, blinder.secret, hashlib.sha256
+    marks = []
+    for at in range(0, len(chunk), POINT_BYTES):
+        if not parse(context, point, chunk[at : at + POINT_BYTES], POINT_BYTES):
             raise WrongContent("A blinded id is no point of the curve. It was refused.")
-        return self._point
-
-    def multiplied(self, point: Any) -> bytes:
-        """Multiply a point with the secret and write the result."""
-        if not self._library.secp256k1_ec_pubkey_tweak_mul(self._context, point, self._secret):
+        if not multiply(context, point, secret):
             raise WrongContent("A blinded id cannot be multiplied. It was refused.")
-        self._library.secp256k1_ec_pubkey_serialize(self._context, self._written, self._size, point, _COMPRESSED)
-        return bytes(self._bytes)
+        write(context, written, size, point, _COMPRESSED)
+        marks.append(sha256(content).digest()[:MARK_BYTES])
+    return b"".join(marks)
+
+
+def _library() -> tuple[Any, ...]:
+    """Return libsecp256k1 as coincurve brings it, its context, and fresh objects for its functions to write to."""
+    # Not part of coincurve's documented interface, which lacks ElligatorSwift; hence the pinned version.
+    from coincurve._libsecp256k1 import ffi, lib
+    from coincurve.context import GLOBAL_CONTEXT
+
+    written = ffi.new("unsigned char[33]")
+    size = ffi.new("size_t *", POINT_BYTES)
+    return lib, GLOBAL_CONTEXT.ctx, ffi.new("secp256k1_pubkey *"), written, size, ffi.buffer(written, POINT_BYTES)
+
+
+def _expander(salt: bytes) -> Callable[[bytes], bytes]:
+    """Return `expand_message` to 64 bytes, with everything prepared that is the same for all ids."""
+    tag = _SUITE + bytes([len(_SUITE)])
+    start = hashlib.sha256(bytes(64) + salt)
+    first_end, second_end, third_end = b"\x00\x40\x00" + tag, b"\x01" + tag, b"\x02" + tag
+    sha256, number = hashlib.sha256, int.from_bytes
+
+    def expand(identifier: bytes) -> bytes:
+        state = start.copy()
+        state.update(identifier + first_end)
+        first = state.digest()
+        block = sha256(first + second_end).digest()
+        mixed = (number(first) ^ number(block)).to_bytes(32)
+        return block + sha256(mixed + third_end).digest()
+
+    return expand
 
 
 def _ids_in(chunk: bytes) -> Iterator[bytes]:

@@ -80,7 +80,8 @@ class PartyTable:
         _check_names(
             frame,
             series_by_name,
-            ids={"id": id_columns} | {f"partner_ids.{key}": columns for key, columns in columns_by_partner.items()},
+            ids={"id": id_columns}
+            | {f"the id for partner '{partner}'": columns for partner, columns in columns_by_partner.items()},
             label=label,
             types=types,
             dropped=dropped,

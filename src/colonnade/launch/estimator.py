@@ -23,7 +23,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.settings import validated
 from colonnade.launch.simulation import simulate
 from colonnade.methods.splitnn import SplitNN
-from colonnade.session import Evaluate
+from colonnade.session import Alignment, Evaluate
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 
@@ -98,7 +98,11 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             fractions = {"test_fraction": 0.0, "validation_fraction": _plain(self.validation_fraction)}
             rows: Evaluate = validated(Evaluate, fractions, "evaluate")
             seed = int(check_random_state(self.random_state).randint(2**31))
-            self.run_: Run = simulate(config, useful, seed=seed, name=type(self).__name__, evaluate=rows)
+            # The rows of one matrix are matched already; there is nobody to hide them from.
+            given = Alignment(protocol="given")
+            self.run_: Run = simulate(
+                config, useful, seed=seed, name=type(self).__name__, evaluate=rows, alignment=given
+            )
         except UsageError as error:
             message = str(error)
             for there, here in _NAMES_HERE.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +30,7 @@ class _RunTable:
 @dataclass(frozen=True, kw_only=True)
 class _PartyTableTable:
     source: str
-    id: str
+    id: str | list[str]
     label: str | None = None
     types: Mapping[str, Kind] = field(default_factory=dict)
     drop: list[str] = field(default_factory=list)
@@ -46,7 +46,8 @@ class _IdentityTable:
 
 @dataclass(frozen=True, kw_only=True)
 class _PartnerTable:
-    address: str
+    address: str | None = None
+    id: str | list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +71,11 @@ class PartyHome:
     listen: str | None = None
     """Where partners reach this party, as HOST:PORT; None when it only dials."""
     partners: Mapping[str, str] = field(default_factory=dict)
-    """Where this party reaches its partners."""
+    """Where this party reaches its partners, as far as it knows."""
     engine: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen
     """Where this party's heavy work runs."""
+    partner_ids: Mapping[str, str | list[str]] = field(default_factory=dict)
+    """The id columns by which a partner knows the rows, where they are others than the table's own."""
 
     def read_table(self) -> PartyTable:
         """Read the party's own table."""
@@ -83,27 +86,45 @@ class PartyHome:
             label=about.label,
             types=about.types,
             drop=about.drop,
+            partner_ids=self.partner_ids,
             query=about.query,
             table=about.table,
             name=self.name,
             folder=self.folder,
         )
 
-    def read_new_rows(self, source: str, types: Mapping[str, Kind]) -> PartyTable:
+    def read_new_rows(
+        self, source: str, types: Mapping[str, Kind], *, parties: Collection[str] | None = None
+    ) -> PartyTable:
         """Read rows to score from a file of the same form, with or without the label and dropped columns.
 
         ``types`` are the column types the model was trained with: a few new rows may look different from many.
+        ``parties`` are those of the run: ids that only other partners know the rows by may be missing.
         """
         about = self._table
-        frame = read_frame(source, id=about.id, types=types)
-        ignored = [name for name in (*about.drop, about.label) if name is not None and name in frame.columns]
+        partner_ids = {
+            partner: columns for partner, columns in self.partner_ids.items() if parties is None or partner in parties
+        }
+        id_columns = _columns_in(about.id, *partner_ids.values())
+        frame = read_frame(source, id=id_columns, types=types)
+        ignored = {*about.drop, about.label, *_columns_in(*self.partner_ids.values())}
         if not types:
             # The model uses none of this party's columns, so a fault in one of them must not matter.
-            ignored = [str(name) for name in frame.columns if name != about.id]
+            ignored = {str(name) for name in frame.columns}
         known = {name: kind for name, kind in types.items() if name in frame.columns}
-        if about.id in about.types:
-            known[about.id] = about.types[about.id]
-        return PartyTable(frame, id=about.id, types=known, drop=ignored, name=self.name)
+        known |= {name: about.types[name] for name in id_columns if name in about.types}
+        return PartyTable(
+            frame,
+            id=about.id,
+            types=known,
+            drop=[str(name) for name in frame.columns if name in ignored and name not in id_columns],
+            partner_ids=partner_ids,
+            name=self.name,
+        )
+
+
+def _columns_in(*settings: str | list[str]) -> list[str]:
+    return [name for given in settings for name in ([given] if isinstance(given, str) else given)]
 
 
 def read_run_file(path: Path) -> RunPlan:
@@ -157,8 +178,8 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
             f"This home belongs to '{about.name}', but run.toml looks there for '{expected}'. "
             f"Correct the name, or say where the home is with --home {expected}=FOLDER."
         )
-    partners = {
-        partner: validated(_PartnerTable, content, f"partners.{partner}").address
+    partners: dict[str, _PartnerTable] = {
+        partner: validated(_PartnerTable, content, f"partners.{partner}")
         for partner, content in document.get("partners", {}).items()
     }
     table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table"), "table")
@@ -174,7 +195,16 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         lines=_lines_of(path, "policy"),
     )
     engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
-    return PartyHome(about.name, path.parent, policy, table, about.listen, partners, engine)
+    return PartyHome(
+        about.name,
+        path.parent,
+        policy,
+        table,
+        about.listen,
+        {partner: found.address for partner, found in partners.items() if found.address is not None},
+        engine,
+        {partner: found.id for partner, found in partners.items() if found.id is not None},
+    )
 
 
 @contextmanager

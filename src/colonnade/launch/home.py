@@ -430,6 +430,8 @@ def _note_address(folder: Path, name: str, address: str | None) -> tuple[str | N
     noted = before.get(name, {}).get("address")
     if address is None or noted == address:
         return noted, None
+    if name in before and noted is None:
+        return None, f"Add the address of '{name}' to [partners.{name}] in {path}: {address}."
     if name in before:
         return noted, (
             f"{path} says that '{name}' is at {noted}; now it was {address}. Change [partners.{name}] if it moved."

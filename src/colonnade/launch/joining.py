@@ -142,7 +142,7 @@ class Joining:
         end = self._folder.load()
         if end.record.part is None:
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
-        table = self.home.read_new_rows(source, column_types(end.record.part))
+        table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
         part = end.record.part
         seat = Seat(self.home.name, table, self.home.policy, folder, part=part, engine=self.home.engine)

@@ -74,7 +74,7 @@ def scored(taken: Taken) -> pd.DataFrame | None:
     order = np.argsort(taken.holding.aligned.positions)
     table = taken.holding.table.take(taken.holding.aligned.positions[order])
     scores = replace(taken.scores, rows=taken.scores.rows[order], values=taken.scores.values[order])
-    columns: dict[str, Any] = {table.id_column: table.ids}
+    columns: dict[str, Any] = dict(table.id_parts)
     classes = pd.Series(list(scores.classes))
     if scores.task == "regression":
         columns["prediction"] = scores.values

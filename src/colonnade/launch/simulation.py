@@ -20,7 +20,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
-from colonnade.session import Evaluate, Method, Observer, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, Observer, Policy, RunPlan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +36,7 @@ def simulate(
     roles: Mapping[str, str | tuple[str, ...] | list[str]] | None = None,
     name: str = "simulation",
     evaluate: Evaluate | None = None,
+    alignment: Alignment | None = None,
     policies: Mapping[str, Policy] | None = None,
     modules: Mapping[str, nn.Module] | None = None,
     folder: str | Path | None = None,
@@ -62,6 +63,7 @@ def simulate(
         seed=seed,
         config=config_to_json(config),
         evaluate=evaluate or Evaluate(),
+        alignment=alignment or Alignment(),
     )
     carry_out = partial(
         simulate_plan,

@@ -99,6 +99,26 @@ def test_quoted_line_breaks_are_part_of_a_cell(tmp_path: Path) -> None:
     assert read_table(tmp_path / "a.csv", id="id").values("x").tolist() == ['a\nb, "c"', "d"]
 
 
+def test_every_id_column_of_a_csv_keeps_its_zeros(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("area,number,card,loyalty,x\n030,17,7,,1\n040,18,8,007,2\n050,19,,008,3\n")
+    table = read_table(
+        tmp_path / "a.csv",
+        id=["area", "number"],
+        partner_ids={"shop": "loyalty", "post": "card", "telco": ["area", "x"]},
+    )
+    assert table.ids.tolist() == [("030", 17), ("040", 18), ("050", 19)]
+    assert table.ids_for("shop").tolist() == [None, "007", "008"]
+    assert table.ids_for("post").tolist() == [7, 8, None]
+    assert table.ids_for("telco").tolist() == [("030", 1), ("040", 2), ("050", 3)]
+    assert table.feature_names == ()
+
+
+def test_the_separator_is_the_one_that_shows_all_id_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("first;last,name;x\nZoe;A,B;1\nAnn;C,D;2\n")
+    assert read_table(tmp_path / "a.csv", id=["first", "last,name"]).ids.tolist() == [("Zoe", "A,B"), ("Ann", "C,D")]
+    assert "Did you mean 'first'" in refused("a.csv", folder=tmp_path, id=["firts", "x"])
+
+
 def test_a_missing_file_suggests_a_similar_one(tmp_path: Path) -> None:
     (tmp_path / "customers.csv").write_text("id,x\n1,2\n")
     assert "Did you mean 'customers.csv'?" in refused("customer.csv", folder=tmp_path)

@@ -359,3 +359,120 @@ def test_canonical_bytes_tell_numbers_from_text() -> None:
     assert canonical_id_bytes(7) != canonical_id_bytes("7")
     assert canonical_id_bytes(-(10**30)) == b"i-" + b"1" + b"0" * 30
     assert canonical_id_bytes("é") == "sé".encode()
+
+
+def people(**columns: object) -> pd.DataFrame:
+    return pd.DataFrame({"first": ["Zoe", "Zoe", "Ann"], "born": [1990, 1991, 1990], "x": [1.0, 2.0, 3.0], **columns})
+
+
+def test_an_id_may_be_made_of_several_columns() -> None:
+    table = PartyTable(people(), id=["first", "born"])
+    assert table.ids.tolist() == [("Zoe", 1990), ("Zoe", 1991), ("Ann", 1990)]
+    assert (table.id_columns, table.id_column, table.feature_names) == (("first", "born"), "first + born", ("x",))
+    assert {name: part.tolist() for name, part in table.id_parts.items()} == {
+        "first": ["Zoe", "Zoe", "Ann"],
+        "born": [1990, 1991, 1990],
+    }
+    assert table.take([2, 0]).ids.tolist() == [("Ann", 1990), ("Zoe", 1990)]
+    assert table.take([]).id_parts["first"].tolist() == []
+    assert table.describe()["id"] == "first + born"
+    assert table.digest() != PartyTable(people(), id=["born", "first"]).digest()
+    assert table.digest() != PartyTable(people(born=["1990", "1991", "1990"]), id=["first", "born"]).digest()
+
+
+def test_a_list_of_one_column_is_that_column() -> None:
+    one, other = (PartyTable(frame(x=1.0), id=id) for id in ("id", ["id"]))
+    assert other.ids.tolist() == [1, 2, 3]
+    assert (other.id_column, other.id_columns, other.digest()) == ("id", ("id",), one.digest())
+
+
+def test_types_hold_for_each_column_of_an_id() -> None:
+    source = people(born=["07", "08", "09"])
+    assert PartyTable(source, id=["first", "born"], types={"born": "numeric"}).ids[0] == ("Zoe", 7)
+    assert PartyTable(people(), id=["first", "born"], types={"born": "categorical"}).ids[0] == ("Zoe", "1990")
+
+
+def test_dates_in_ids_are_written_as_files_write_them() -> None:
+    days = ["1990-01-02", "1990-01-03", "1990-01-04"]
+    for stored in (days, pd.to_datetime(days), [date.fromisoformat(day) for day in days]):
+        assert PartyTable(people(born=stored), id=["first", "born"]).ids[0] == ("Zoe", "1990-01-02")
+
+
+def test_composite_ids_that_identify_nothing_are_counted() -> None:
+    source = pd.DataFrame({"a": [CANARY, CANARY, "b", "b", "c"], "b": [8191, 8191, 8191, 1, 1]})
+    said = refused(source, id=["a", "b"], name="bank")
+    assert "The id 'a + b' of bank has 1 ids that occur more than once, in 2 rows" in said
+    source = pd.DataFrame({"a": [CANARY, None, " ", "d"], "b": [8191, 8191, np.nan, np.nan]})
+    assert "is empty in 3 of 4 rows ('a' in 2, 'b' in 2)" in refused(source, id=["a", "b"])
+    source = pd.DataFrame({"a": [CANARY, "b"], "b": [0.5, 8191.0]})
+    assert "The id column 'b' of table has values that cannot be ids: 1 of type float" in refused(source, id=["a", "b"])
+    source = pd.DataFrame({"a": [CANARY, "b"], "b": np.array(["x", 8191], dtype=object)})
+    assert "The id column 'b' of table mixes 1 numbers and 1 texts" in refused(source, id=["a", "b"])
+
+
+def test_wrong_names_of_id_columns_are_refused() -> None:
+    source = people(loyalty=[1, 2, 3])
+    assert "Did you mean 'first'" in refused(source, id=["firts", "born"])
+    assert "names no column under id" in refused(source, id=[])
+    assert "twice under id" in refused(source, id=["first", "first"])
+    assert "'first' as both id and label" in refused(source, id=["first", "born"], label="first")
+    assert "under both id and drop" in refused(source, id=["first", "born"], drop=["born"])
+    assert "reset_index()" in refused(source.set_index("born"), id=["first", "born"])
+    options = {"id": ["first", "born"]}
+    for wrong, said in [
+        ({"shop": "loyal"}, "no column 'loyal', named under the id for partner 'shop'. Did you mean 'loyalty'"),
+        ({"shop": []}, "names no column under the id for partner 'shop'"),
+        ({"shop": "x"}, "'x' as both the id for partner 'shop' and label"),
+    ]:
+        assert said in refused(source, **options, partner_ids=wrong, label="x")
+    assert "under both the id for partner 'shop' and drop" in refused(
+        source, **options, partner_ids={"shop": "loyalty"}, drop=["loyalty"]
+    )
+
+
+def test_a_partner_may_know_rows_by_another_id_and_not_know_some() -> None:
+    source = frame(loyalty=[70.0, None, 90.0], area=["030", "030", ""], number=[1, 2, 3], age=[30, 40, 50])
+    table = PartyTable(source, id="id", partner_ids={"shop": "loyalty", "telco": ["area", "number"]}, name="bank")
+    assert table.feature_names == ("age",)
+    assert table.ids_for("shop").tolist() == [70, None, 90]
+    assert table.ids_for("telco").tolist() == [("030", 1), ("030", 2), None]
+    assert table.ids_for("post") is table.ids
+    assert table.title_of_ids_for("shop") == "The id column 'loyalty' of bank for partner 'shop'"
+    assert table.title_of_ids_for("telco") == "The id 'area + number' of bank for partner 'telco'"
+    assert table.title_of_ids_for("post") == "The id column 'id' of bank"
+    assert table.describe()["partner_ids"] == {
+        "shop": {"id": "loyalty", "missing": 1},
+        "telco": {"id": "area + number", "missing": 1},
+    }
+    part = table.take([2, 1])
+    assert (part.ids_for("shop").tolist(), part.ids_for("telco").tolist()) == ([90, None], [None, ("030", 2)])
+    with pytest.raises(ValueError, match="read-only"):
+        table.ids_for("shop")[0] = 5
+
+
+def test_the_digest_sees_partners_ids() -> None:
+    source = frame(loyalty=[7, 8, 9], card=[7, 8, 9], x=1.0)
+    changes = [
+        (source, {}),
+        (source, {"shop": "loyalty"}),
+        (source, {"shop": "card"}),
+        (source, {"post": "loyalty"}),
+        (source, {"shop": ["loyalty", "card"]}),
+        (source.assign(loyalty=[7, 8, None]), {"shop": "loyalty"}),
+        (source.assign(loyalty=["7", "8", "9"]), {"shop": "loyalty"}),
+    ]
+    assert len({PartyTable(one, id="id", partner_ids=ids).digest() for one, ids in changes}) == len(changes)
+    one, other = ({"a": "loyalty", "b": "card"}, {"b": "card", "a": "loyalty"})
+    assert (
+        PartyTable(source, id="id", partner_ids=one).digest() == PartyTable(source, id="id", partner_ids=other).digest()
+    )
+
+
+def test_partners_ids_that_identify_nothing_are_counted() -> None:
+    source = pd.DataFrame({"id": range(5), "loyalty": [CANARY, CANARY, None, None, "b"]})
+    said = refused(source, partner_ids={"shop": "loyalty"}, name="bank")
+    assert "The id column 'loyalty' of bank for partner 'shop' has 1 ids that occur more than once, in 2 rows" in said
+    source = source.assign(loyalty=None)
+    assert "for partner 'shop' is empty in every row" in refused(source, partner_ids={"shop": "loyalty"})
+    source = source.assign(loyalty=[0.5, None, 8191.0, None, 1.0])
+    assert "1 of type float" in refused(source, partner_ids={"shop": "loyalty"})

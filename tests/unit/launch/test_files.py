@@ -7,9 +7,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from colonnade.data import Kind
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.files import read_party_home, read_run_file
+from colonnade.session import Alignment
 
 RUN = """\
 [run]
@@ -53,7 +55,7 @@ def test_a_run_file_becomes_a_plan_with_every_default(tmp_path: Path) -> None:
     plan = read_run_file(path)
     assert plan.parties == ("bank", "shop", "post")
     assert plan.seed == 0
-    assert plan.alignment == "plain"
+    assert plan.alignment == Alignment()
     assert plan.config["epochs"] == 50
 
 
@@ -109,6 +111,71 @@ def test_new_rows_without_the_id_column_are_refused(tmp_path: Path) -> None:
     pd.DataFrame({"kez": [1, 2]}).to_csv(folder / "t.csv", index=False)
     with pytest.raises(TableError, match="Did you mean 'kez'"):
         read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+
+
+SEVERAL_IDS = HOME.replace('id = "key"', 'id = ["first", "born"]').replace(
+    'address = "shop.example:7443"',
+    'address = "shop.example:7443"\nid = "loyalty"\n\n[partners.telco]\nid = ["area", "number"]\n\n'
+    '[partners.post]\naddress = "post.example:7443"',
+)
+ROWS = pd.DataFrame(
+    {
+        "first": ["Zoe", "Ann"],
+        "born": ["0190", "0191"],
+        "loyalty": ["007", None],
+        "area": ["030", "040"],
+        "number": [1, 2],
+        "town": [10, 20],
+        "y": [0, 1],
+        "note": ["a", "b"],
+    }
+)
+
+
+def test_a_home_may_name_several_id_columns_and_others_for_a_partner(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank", SEVERAL_IDS)
+    ROWS.to_csv(folder / "t.csv", index=False)
+    home = read_party_home(folder)
+    assert home.partners == {"shop": "shop.example:7443", "post": "post.example:7443"}
+    table = home.read_table()
+    assert table.ids.tolist() == [("Zoe", "0190"), ("Ann", "0191")]
+    assert table.ids_for("shop").tolist() == ["007", None]
+    assert table.ids_for("telco").tolist() == [("030", 1), ("040", 2)]
+    assert table.ids_for("post") is table.ids
+    assert table.feature_names == ("town",)
+
+
+@pytest.mark.parametrize("types", [{}, {"town": "categorical"}])
+def test_new_rows_have_all_ids_of_the_run(tmp_path: Path, types: dict[str, Kind]) -> None:
+    folder = write_home(tmp_path / "bank", SEVERAL_IDS.replace("types = {", "types = { number = 'categorical',"))
+    home, path = read_party_home(folder), folder / "new.csv"
+    ROWS.to_csv(path, index=False)
+    table = home.read_new_rows(str(path), types)
+    assert table.ids.tolist() == [("Zoe", "0190"), ("Ann", "0191")]
+    assert table.ids_for("shop").tolist() == ["007", None]
+    assert table.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
+    assert table.feature_names == tuple(types)
+    ROWS.drop(columns="loyalty").to_csv(path, index=False)
+    without = home.read_new_rows(str(path), types, parties=("bank", "telco"))
+    assert without.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
+    assert without.feature_names == tuple(types)
+    with pytest.raises(TableError, match="no column 'loyalty', named under the id for partner 'shop'"):
+        home.read_new_rows(str(path), types, parties=("bank", "shop"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('id = "key"', "id = 5", "The setting table.id is wrong: it should be a text"),
+        ('id = "key"', 'id = ["a", 5]', "The setting table.id"),
+        ("[table]", "id = true\n[table]", "The setting partners.shop.id is wrong"),
+        ("[table]", 'ids = "loyalty"\n[table]', "There is no setting 'ids' in [partners.shop]. Did you mean 'id'?"),
+    ],
+)
+def test_wrong_id_settings_are_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(write_home(tmp_path / "bank", HOME.replace(old, new, 1)))
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

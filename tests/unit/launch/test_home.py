@@ -290,6 +290,17 @@ def test_another_address_is_told_and_not_written(bank: Path) -> None:
     assert (bank / "party.toml").read_bytes() == before
 
 
+def test_an_address_for_a_partner_with_an_id_only_is_left_to_the_user(bank: Path) -> None:
+    path = bank / "party.toml"
+    path.write_text(path.read_text() + '\n[partners.shop]\nid = "loyalty_no"\n')
+    before = path.read_bytes()
+    pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
+    assert pinned.address is None
+    assert pinned.advice == f"Add the address of 'shop' to [partners.shop] in {path}: shop.example:7443."
+    assert path.read_bytes() == before
+    assert open_home(bank).partners == {}
+
+
 def test_a_name_with_dots_gets_its_own_block(bank: Path) -> None:
     pin_partner(bank, make_identity("shop.south").certificate, "shop.example:7443")
     assert open_home(bank).partners == {"shop.south": "shop.example:7443"}

@@ -24,7 +24,12 @@ def stages(facts: Facts, plan: RunPlan, config: SecureLR) -> tuple[StageForecast
     return _Forecast(facts, plan, config).stages()
 
 
-FORECASTER = Forecaster(key=lambda config: str(config.key), stages=stages)
+def key(config: SecureLR) -> str:
+    """Return the key size by name."""
+    return config.key
+
+
+FORECASTER = Forecaster(key=key, stages=stages)
 
 
 class _Forecast:

@@ -46,4 +46,8 @@ def stages(facts: Facts, plan: RunPlan, config: SplitNN) -> tuple[StageForecast,
     )
 
 
-FORECASTER = Forecaster(key=lambda config: None, stages=stages)
+def key(config: SplitNN) -> None:
+    """Say that nothing is encrypted."""
+
+
+FORECASTER = Forecaster(key=key, stages=stages)
