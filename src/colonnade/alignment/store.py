@@ -19,7 +19,7 @@ import numpy.typing as npt
 from colonnade.crypto.blinding import MARK_BYTES, draw_secret
 from colonnade.session import write_whole
 
-__all__ = ["AlignmentStore", "Unfinished", "identity_of"]
+__all__ = ["AlignmentStore", "Unfinished", "identity_of", "marks_of"]
 
 _KEPT = 8
 

@@ -248,7 +248,7 @@ class PartyTable:
 
     def describe(self) -> dict[str, Any]:
         """Return a summary for JSON: names, kinds and counts, no cell's content."""
-        summary: dict[str, Any] = {
+        return {
             "name": self.name,
             "rows": self.rows,
             "id": self.id_column,
@@ -257,13 +257,11 @@ class PartyTable:
                 {"name": column.name, "kind": column.kind, "missing": column.missing, "distinct": column.distinct}
                 for column in self.columns
             ],
-        }
-        if self._partner_ids:
-            summary["partner_ids"] = {
+            "partner_ids": {
                 partner: {"id": " + ".join(self._partner_columns[partner]), "missing": int(is_missing(ids).sum())}
                 for partner, ids in self._partner_ids.items()
-            }
-        return summary
+            },
+        }
 
     def digest(self) -> str:
         """Return a SHA-256 over ids, columns, values and label, in row order.

@@ -44,7 +44,7 @@ from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import Channel
 
-__all__ = ["LinearFormat", "LinearMessages", "LinearOwner", "LinearPartner", "linear_messages"]
+__all__ = ["LinearFormat", "LinearMessages", "LinearOwner", "LinearPartner", "SealedBatch", "linear_messages"]
 
 Integers: TypeAlias = np.ndarray[Any, Any]
 Numbers: TypeAlias = npt.NDArray[np.float64]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from colonnade import __version__
-from colonnade.alignment import align_in_one_place, sample_messages
+from colonnade.alignment import align_in_one_place, measure_id_seconds, sample_messages
 from colonnade.crypto import INSECURE_TEST, key_bits
 from colonnade.crypto.calibration import CryptoCosts, measure_costs, measure_speedup
 from colonnade.data import LabelEncoder, PartyTable, TableEncoder
@@ -277,16 +277,26 @@ def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) 
 
 def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
     (lead,) = plan.roles[method.lead]
-    sent = []
+    sent, hops, seconds = [], 3, 0.0
+    blind, blind_again = measure_id_seconds()
     for party in plan.parties:
         hello = _hello(plan, party)
         sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
         if party != lead:
-            others, leads = sample_messages(facts.rows[lead], facts.rows[party], facts.shared)
+            counts = {lead: facts.rows[lead], party: facts.rows[party]}
+            others, leads = sample_messages(counts[lead], counts[party], facts.shared)
             sent += [crossing(party, lead, (message, 1)) for message in (*others, HeldCheckpoints(()))]
             sent += [crossing(lead, party, (message, 1)) for message in (*leads, ResumeFrom(None))]
-    hops = 5 if len(plan.parties) > 1 else 0
-    seconds = facts.machines.line.seconds(hops, sum(one.bytes for one in sent))
+            hops += len(others) + len(leads)
+            # Both blind their own ids, and each other's once more, at the same time.
+            seconds += facts.machines.side_by_side(
+                [
+                    facts.machines.divided(one, counts[one], blind)
+                    + facts.machines.divided(one, counts[two], blind_again)
+                    for one, two in ((lead, party), (party, lead))
+                ]
+            )
+    seconds += facts.machines.line.seconds(hops if len(plan.parties) > 1 else 0, sum(one.bytes for one in sent))
     return StageForecast(name="greeting and alignment", seconds=seconds, sent=tuple(sent))
 
 

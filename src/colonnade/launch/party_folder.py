@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,12 @@ class _Column:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _PartnerId:
+    id: str
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Table:
     digest: str
     name: str
@@ -110,6 +116,7 @@ class _Table:
     id: str
     label: str | None
     columns: list[_Column]
+    partner_ids: dict[str, _PartnerId] = field(default_factory=dict)
 
 
 class PartyFolder:

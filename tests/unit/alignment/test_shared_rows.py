@@ -359,7 +359,7 @@ def test_a_party_that_never_sends_such_a_thing_does_not_align(party: str, protec
     assert type(outcomes[party]) is PolicyRefused
     assert f"is {protection}" in str(outcomes[party])
     assert found == {}
-    assert not list(played.sessions[party].ledger.read().messages())
+    assert [entry.content["message"] for entry in played.sessions[party].ledger.read().messages()] == ["Failed"]
 
 
 def test_the_declarations_say_what_hides_ids_and_what_does_not() -> None:

@@ -332,6 +332,7 @@ def test_describe_and_repr_show_no_cell() -> None:
             {"name": "x", "kind": "categorical", "missing": 0, "distinct": 2},
             {"name": "n", "kind": "numeric", "missing": 0, "distinct": 2},
         ],
+        "partner_ids": {},
     }
     assert "8191" not in summary + repr(table)
 

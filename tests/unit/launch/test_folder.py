@@ -390,6 +390,27 @@ def test_a_ledger_cut_back_to_an_earlier_end_is_found(tmp_path: Path) -> None:
         RunFolder(tmp_path / "run").ledgers()
 
 
+def test_a_run_with_ids_of_several_columns_and_others_for_a_partner_is_kept(tmp_path: Path) -> None:
+    bank = pd.DataFrame({"first": [f"p{row}" for row in range(60)], "born": np.arange(60) % 7 + 1990})
+    bank = bank.assign(
+        card=[f"{row:05d}" if row % 5 else None for row in range(60)], a=np.arange(60) % 7, y=bank.index % 2
+    )
+    shop = pd.DataFrame({"number": [f"{row:05d} " for row in range(60)], "b": np.arange(60) % 5})
+    both = {
+        "bank": cn.PartyTable(bank, id=["first", "born"], label="y", partner_ids={"shop": "card"}),
+        "shop": cn.PartyTable(shop.iloc[::-1], id="number"),
+    }
+    run = cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    assert run.tables["bank"]["partner_ids"] == {"shop": {"id": "card", "missing": 12}}
+    loaded = cn.load_run(tmp_path / "run")
+    assert loaded.tables == run.tables
+    scores = loaded.predict(both)
+    expected = bank[bank["card"].notna()]
+    assert list(scores.columns) == ["first", "born", "score", "prediction"]
+    assert scores["first"].tolist() == expected["first"].tolist()
+    assert scores["born"].tolist() == expected["born"].tolist()
+
+
 def test_two_processes_cannot_write_one_ledger(tmp_path: Path) -> None:
     with LedgerWriter(tmp_path / "ledger.jsonl"), pytest.raises(RunFolderError, match="Another process"):
         LedgerWriter(tmp_path / "ledger.jsonl")
