@@ -106,13 +106,15 @@ KEYS = {
         "drop": "Columns to ignore.",
         "query": "For a database URL: a SELECT. Exactly one of `query` and `table`.",
         "table": "For a database URL: a table or view, `schema.table` if needed.",
+        "matches": "A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = \"given\"`.",
     },
     "policy": {
         "methods": "Methods this party takes part in.",
         "partners": "Partners it exchanges messages with.",
         "never_send": "Protections that must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`.",
-        "minimum_shared_rows": "Fewest shared rows for a run.",
+        "minimum_shared_rows": "Fewest shared rows for a run or an alignment.",
         "maximum_runs": "Most runs of this party in one `runs` folder.",
+        "maximum_alignments": "How often rows shared with one partner may be looked for anew, in the life of this home.",
         "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
     "engine": {

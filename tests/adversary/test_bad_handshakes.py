@@ -29,7 +29,7 @@ from tests.unit.transport.grpc.test_endpoint import certificate_of, usage
 from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, message
-from colonnade.session import Evaluate, Method, Party, RunPlan, Session, handshake, play
+from colonnade.session import Alignment, Evaluate, Method, Party, RunPlan, Session, handshake, play
 from colonnade.session.control import AgreedField, Hello
 from colonnade.transport.grpc import (
     Endpoint,
@@ -616,7 +616,7 @@ PLANS: dict[str, tuple[dict[str, Any], str]] = {
         r"disagree on evaluate\.validation_fraction\. ",
     ),
     "order of the roles": ({"roles": {"helper": ("shop",), "lead": ("bank",)}}, r"disagree on run\.roles\. "),
-    "alignment": ({"alignment": "other"}, r"disagree on alignment\.protocol\. "),
+    "alignment": ({"alignment": Alignment(protocol="given")}, r"disagree on alignment\.protocol\. "),
     "two fields": (
         {"seed": 2, "config": {"epochs": 3}},
         r"disagree on (config\.epochs, run\.seed|run\.seed, config\.epochs)\. ",

@@ -25,7 +25,7 @@ roles = { label_holder = "bank", feature_holder = "shop" }
 seed = 7
 
 [alignment]
-protocol = "plain"
+protocol = "ecdh"
 
 [config]
 hidden = [8]

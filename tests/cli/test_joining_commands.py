@@ -31,8 +31,8 @@ from colonnade.session import read_json
 pytestmark = pytest.mark.timeout(180)
 
 USAGE, POLICY, PEER, INTERRUPTED = UsageError.exit_code, PolicyRefused.exit_code, ProtocolError.exit_code, 130
-BANK_SENDS = ("SharedMarks", "CutGradient", "EpochVerdict")
-SHOP_SENDS = ("IdMarks", "CutWidth", "CutActivations", "HeldOutActivations")
+BANK_SENDS = ("AlignmentOpening", "BlindedIds", "SharedRows", "CutGradient", "EpochVerdict")
+SHOP_SENDS = ("AlignmentOffer", "TwiceBlindedIds", "CutWidth", "CutActivations", "HeldOutActivations")
 
 
 @pytest.fixture(autouse=True)

@@ -144,7 +144,7 @@ RUN_TOML = [
         RUN,
         USAGE,
         ("must be a table", "Write [alignment]"),
-        lambda p: p.edit("run.toml", '[alignment]\nprotocol = "plain"', "").edit(
+        lambda p: p.edit("run.toml", '[alignment]\nprotocol = "ecdh"', "").edit(
             "run.toml", "[run]", "alignment = 1\n[run]"
         ),
     ),
@@ -164,8 +164,8 @@ RUN_TOML = [
     toml("missing role", 'label_holder = "bank", ', "", "exactly one party as label_holder", "roles in [run]"),
     toml("two label holders", '"bank", feature_holder = "shop"', '["bank", "shop"]', "exactly one", "names 2"),
     toml("roles a text", '{ label_holder = "bank", feature_holder = "shop" }', '"bank"', "run.roles", "Got"),
-    toml("alignment unknown", '"plain"', '"plane"', "alignment.protocol", "'plain'"),
-    toml("alignment not here yet", '"plain"', '"ecdh"', "alignment.protocol", "'plain'"),
+    toml("alignment unknown", '"ecdh"', '"ecdhe"', "alignment.protocol", "'ecdh'"),
+    toml("alignment in the open", '"ecdh"', '"plain"', "alignment.protocol", "'ecdh'"),
     toml("unknown setting", "epochs = 2", "epoch = 2", "no setting 'epoch' in [config]", "Did you mean 'epochs'?"),
     toml("epochs zero", "epochs = 2", "epochs = 0", "config.epochs", "at least 1"),
     toml("epochs a text", "epochs = 2", 'epochs = "two"', "config.epochs", "a whole number"),
@@ -233,7 +233,7 @@ RUN_TOML = [
     toml("regression on text", "epochs = 2", 'epochs = 2\ntask = "regression"', "regression needs numbers"),
     toml(
         "the loss runs away",
-        ', feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "plain"\n\n[config]\n',
+        ', feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "ecdh"\n\n[config]\n',
         ' }\n[config]\noptimiser = "SGD"\nlearning_rate = 1e30\n',
         "Training diverged",
         "Lower learning_rate",

@@ -44,7 +44,8 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
             assert (about["peer"], about["bytes"]) == (sender, len(frame) - HEADER_BYTES)
             if about["message"] in aligning:
                 one = aligning[about["message"]]
-                assert (party if one.name == "IdMarks" else sender) == lead
+                assert lead in (party, sender)
+                assert alignment.sends(one.name, run.plan.alignment, is_lead=sender == lead)
                 assert one.protection == about["protection"]
             elif about["message"] not in control:
                 one = declared[about["message"]]

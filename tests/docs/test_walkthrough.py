@@ -107,7 +107,7 @@ def test_two_organisations_on_two_terminals(tmp_path: Path) -> None:
 
     hospital, laboratory = finish(*(Terminal(tmp_path, command) for command in run))
     assert "CutGradient" in hospital.split("[y/N]")[0], "consent comes before anything leaves"
-    assert "IdMarks" in laboratory.split("[y/N]")[0]
+    assert "BlindedIds" in laboratory.split("[y/N]")[0]
     assert "together (federated)" in hospital
     assert "together (federated)" not in laboratory
     for party in ("hospital", "laboratory"):

@@ -17,7 +17,16 @@ import pytest
 import torch
 
 from colonnade import alignment
-from colonnade.alignment.plain import DeclaredFormat, IdMarks, SharedMarks
+from colonnade.alignment.messages import (
+    AlignmentOffer,
+    AlignmentOpening,
+    BlindedIds,
+    DeclaredFormat,
+    GivenRows,
+    SharedCount,
+    SharedRows,
+    TwiceBlindedIds,
+)
 from colonnade.ledger import GENESIS, Ledger
 from colonnade.ledger.entries import chain
 from colonnade.messages import PLAIN, declaration_of, decode_body, message, open_frame, record, seal
@@ -69,8 +78,15 @@ SAMPLES: dict[str, Any] = {
     "ResumeFrom": ResumeFrom(300),
     "Failed": Failed("bank", 3, "the loss is no longer a number.", False),
     "Finished": Finished(),
-    "IdMarks": IdMarks(np.array([3, 2**64 - 1], np.uint64), DeclaredFormat(True, False, 1, 12, False, False, "lower")),
-    "SharedMarks": SharedMarks(np.array([3], np.uint64)),
+    "AlignmentOffer": AlignmentOffer(
+        300, DeclaredFormat(True, False, 1, 12, False, False, "lower", 2), (bytes(range(16)),), bytes(16), 7
+    ),
+    "AlignmentOpening": AlignmentOpening(2**32, bytes(range(16)), None, 7),
+    "BlindedIds": BlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
+    "TwiceBlindedIds": TwiceBlindedIds(np.arange(24, dtype=np.uint8).reshape(2, 12)),
+    "SharedRows": SharedRows(np.array([3, 0, 2**40]), bytes(range(16))),
+    "SharedCount": SharedCount(300),
+    "GivenRows": GivenRows(300, bytes(range(32))),
     "Goodbye": Goodbye(bytes(range(32)), bytes(range(32, 64))),
 }
 LEDGER = [

@@ -1,15 +1,26 @@
 """Find the rows all parties share, by declared messages."""
 
-from colonnade.alignment.align import align, align_in_one_place, align_with_each, count_shared
+from colonnade.alignment.align import (
+    Met,
+    Overlap,
+    align,
+    align_in_one_place,
+    align_with_each,
+    count_shared,
+    find_overlap,
+)
 from colonnade.alignment.forecast import measure_id_seconds, sample_messages
 from colonnade.alignment.messages import MESSAGES, sends
 
 __all__ = [
     "MESSAGES",
+    "Met",
+    "Overlap",
     "align",
     "align_in_one_place",
     "align_with_each",
     "count_shared",
+    "find_overlap",
     "measure_id_seconds",
     "sample_messages",
     "sends",

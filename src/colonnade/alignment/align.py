@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.alignment.ecdh import answer_partner, ask_partner, random_order
+from colonnade.alignment.history import AlignmentHistory
 from colonnade.alignment.messages import (
     AlignmentOffer,
     AlignmentOpening,
@@ -31,19 +33,72 @@ from colonnade.data import (
     normalised_ids,
     rows_of_marks,
 )
-from colonnade.errors import AlignmentError, ConfigError, WrongContent
+from colonnade.errors import AlignmentError, ConfigError, PolicyRefused, WrongContent
 from colonnade.session import Alignment, Channel, Session
 
-__all__ = ["align", "align_in_one_place", "align_with_each", "count_shared"]
+__all__ = ["Met", "Overlap", "align", "align_in_one_place", "align_with_each", "count_shared", "find_overlap"]
 
 Places = npt.NDArray[np.int64]
 
 _ECDH = "ecdh: private set intersection, so that no party shows an id the other does not have"
+_REUSED = f"{_ECDH}; found before and used again"
 _GIVEN = "given: rows matched by another tool, in the same order at all parties"
 _SALT = _RESULT = 16
 _LONGEST_ID = 2**20
 _MOST_PARTS = 64
 _MOST_IDS = 2**32
+
+
+@dataclasses.dataclass(frozen=True)
+class Met:
+    """What a party knows about one partner's rows after an alignment; None where it is not told."""
+
+    rows: int | None
+    shared: int | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Overlap:
+    """What a party knows after an alignment alone."""
+
+    rows: int
+    partners: dict[str, Met]
+    """The lead has met every other party, and each of these the lead."""
+    shared: int | None
+    """How many rows all parties have, or None where this party is not told."""
+    is_reused: bool
+    aligned: AlignedRows
+    """The shared rows, where this party may know them; otherwise all of them are rest."""
+
+
+def find_overlap(session: Session, table: PartyTable) -> Overlap:
+    """Find shared rows, or only how many there are, as the run's alignment.mode says, and nothing else."""
+    mode, meets_one = session.plan.alignment.mode, len(session.plan.parties) == 2
+    nothing = _aligned(np.empty(0, np.int64), table.rows, _ECDH)
+    if session.plan.alignment.protocol == "given" or not session.all_channels:
+        if mode != "both_learn":
+            raise ConfigError(f"Rows that another tool matched are known to all, so mode = '{mode}' cannot be used.")
+        aligned = align(session, table)
+        partners = {peer.peer: Met(None, len(aligned)) for peer in session.all_channels}
+        return Overlap(table.rows, partners, len(aligned), False, aligned)
+    meeting = _Meeting(session, table)
+    if mode == "both_learn":
+        positions = meeting.shared_by_all()
+        aligned = _aligned(positions, table.rows, _REUSED if meeting.is_reused else _ECDH)
+        if meets_one:
+            meeting.met = {peer: Met(met.rows, len(aligned)) for peer, met in meeting.met.items()}
+        return Overlap(table.rows, meeting.met, len(aligned), meeting.is_reused, aligned)
+    if mode == "size_only":
+        counts = meeting.sizes()
+        met = {peer: Met(meeting.met[peer].rows, count) for peer, count in counts.items()}
+        return Overlap(table.rows, met, next(iter(counts.values())) if meets_one else None, False, nothing)
+    found = list(meeting.shared_with_each().values())
+    if not found:
+        return Overlap(table.rows, meeting.met, None, False, nothing)
+    by_all = found[0]
+    for positions in found[1:]:
+        by_all = by_all[np.isin(by_all, positions)]
+    return Overlap(table.rows, meeting.met, len(by_all), False, _aligned(by_all, table.rows, _ECDH))
 
 
 def align(session: Session, table: PartyTable) -> AlignedRows:
@@ -58,8 +113,9 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
             f"alignment.mode = '{session.plan.alignment.mode}' does not tell all parties which rows they share, so "
             "nothing can be trained or scored. Use both_learn, or 'colonnade align' to look only."
         )
-    positions = _Meeting(session, table).shared_by_all()
-    return _aligned(positions, table.rows, _ECDH)
+    meeting = _Meeting(session, table)
+    positions = meeting.shared_by_all()
+    return _aligned(positions, table.rows, _REUSED if meeting.is_reused else _ECDH)
 
 
 def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRows]:
@@ -114,6 +170,11 @@ class _Meeting:
         }
         self._store = AlignmentStore(session.alignments)
         self._states: dict[str, Unfinished] = {}
+        self._history = AlignmentHistory(session.history)
+        # Scoring one new row is no run in the sense of minimum_shared_rows.
+        self._has_minimum = session.stage != "predict"
+        self.met: dict[str, Met] = {}
+        self.is_reused = False
 
     def shared_by_all(self) -> Places:
         """Return this party's rows that all parties hold, in the agreed order."""
@@ -122,20 +183,23 @@ class _Meeting:
     def shared_with_each(self) -> dict[str, Places]:
         """Return this party's rows that the lead shares with it, or the lead's that it shares with each."""
         if self._is_lead:
-            return {peer.peer: self._share(peer) for peer in self._peers}
+            return {peer.peer: self._share(peer, offer) for peer, offer in self._offers().items()}
         (lead,) = self._peers
         if self._rule.mode == "both_learn":
             return {lead.peer: self._follow(may_be_none=True)}
+        if self._has_minimum:
+            self._session.policy.check_counts_are_told(self._session.party)
         self._answer(lead)
         self._unfinished(lead).discard()
         return {}
 
-    def _share(self, peer: Channel) -> Places:
+    def _share(self, peer: Channel, offer: AlignmentOffer) -> Places:
         """Return the lead's rows that one partner has too, and tell it if it may know."""
-        rows, places = self._meet(peer, peer.receive(AlignmentOffer))
+        rows, places = self._meet(peer, offer)
         if self._rule.mode == "both_learn":
             return self._announce({peer: (rows, places)}, rows)
         self._unfinished(peer).discard()
+        self._check_minimum(len(rows))
         return self._in_order(rows)
 
     def sizes(self) -> dict[str, int]:
@@ -147,12 +211,15 @@ class _Meeting:
             count = lead.receive(SharedCount).count
             if not 0 <= count <= len(self._rows(lead)):
                 raise WrongContent(f"'{lead.peer}' announces more shared rows than '{self._session.party}' has.")
+            self._history.note("found", lead.peer, shared=count)
+            self._check_minimum(count)
             return {lead.peer: count}
         found = {}
-        for peer in self._peers:
-            rows, _ = self._meet(peer, peer.receive(AlignmentOffer), sizes_only=True)
+        for peer, offer in self._offers(sizes_only=True).items():
+            rows, _ = self._meet(peer, offer, sizes_only=True)
             found[peer.peer] = len(rows)
             self._unfinished(peer).discard()
+            self._check_minimum(len(rows))
             peer.send(SharedCount(len(rows)))
         return found
 
@@ -162,9 +229,14 @@ class _Meeting:
         held = set(self._store.results(identity)).intersection(*(offer.held for offer in offers.values()))
         if held:
             result = max(held)
+            found = self._store.load(identity, result)
+            self._note_reuse({peer: offer.count for peer, offer in offers.items()}, len(found))
             for peer in self._peers:
+                # What a kill right after the last message may have left.
+                self._unfinished(peer).discard()
                 peer.send(AlignmentOpening(len(self._rows(peer)), b"", result, 0))
-            return self._store.load(identity, result)
+            return found
+        self._check_budgets(offers)
         met = {peer: self._meet(peer, offer) for peer, offer in offers.items()}
         shared = np.arange(self._table.rows)
         for rows, _ in met.values():
@@ -180,6 +252,10 @@ class _Meeting:
 
     def _announce(self, met: Mapping[Channel, tuple[Places, Places]], shared: Places) -> Places:
         """Put shared rows into the agreed order, and tell every partner its own places."""
+        if self._has_minimum and len(shared) < self._session.policy.minimum_shared_rows:
+            for peer in met:
+                self._unfinished(peer).discard()
+        self._check_minimum(len(shared))
         ordered = self._in_order(shared)
         result = secrets.token_bytes(_RESULT)
         # Kept before anyone is told: a partner that has it must find it here.
@@ -198,9 +274,11 @@ class _Meeting:
         """Return the lead's rows that one partner has too, and their places among the partner's blinded ids."""
         self._checked(offer, peer)
         rows, state = self._rows(peer), self._unfinished(peer)
+        self._check_sizes(peer, offer.count)
         if state.salt and state.salt == offer.unfinished and not sizes_only:
             state.pieces = min(state.pieces, offer.finished_pieces)
         else:
+            self._begin(peer, offer.count)
             state.begin(secrets.token_bytes(_SALT), random_order(rows))
         peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
         session = self._session
@@ -213,6 +291,8 @@ class _Meeting:
         session.ledger.mark(
             "aligned", peer=peer.peer, own=len(rows), theirs=offer.count, shared=len(first), sizes_only=sizes_only
         )
+        self._history.note("found", peer.peer, shared=len(first))
+        self.met[peer.peer] = Met(offer.count, len(first))
         return state.sent_order[first], second
 
     def _follow(self, *, may_be_none: bool = False) -> Places:
@@ -220,7 +300,9 @@ class _Meeting:
         (lead,) = self._peers
         reused = self._answer(lead)
         if reused is not None:
-            return self._store.load(self._identity(), reused)
+            found = self._store.load(self._identity(), reused)
+            self._note_reuse({lead: self.met[lead.peer].rows}, len(found))
+            return found
         shared = lead.receive(SharedRows)
         places, order = shared.places, self._unfinished(lead).sent_order
         fits = places.dtype == np.int64 and places.ndim == 1 and len(np.unique(places)) == len(places)
@@ -228,24 +310,32 @@ class _Meeting:
         if not fits or len(shared.result) != _RESULT:
             raise WrongContent(f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have.")
         positions: Places = order[places]
+        self._history.note("found", lead.peer, shared=len(positions))
         self._keep(shared.result, positions)
         self._unfinished(lead).discard()
+        self._check_minimum(len(positions))
         return positions
 
     def _answer(self, lead: Channel, *, sizes_only: bool = False) -> bytes | None:
         """Offer this party's ids to the lead and blind the lead's; or return the name of an earlier result to use."""
         state, rows, identity = self._unfinished(lead), self._rows(lead), self._identity()
         held = () if sizes_only else self._store.results(identity)
+        if not held and (sizes_only or not state.salt):
+            self._check_budget(lead.peer)
         declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
         lead.send(AlignmentOffer(len(rows), declared, held, state.salt, state.pieces))
         opening = lead.receive(AlignmentOpening)
+        if not 0 <= opening.count <= _MOST_IDS:
+            raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
+        self.met[lead.peer] = Met(opening.count, None)
         if opening.reuse is not None:
             if opening.reuse not in held:
                 raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
+            state.discard()
             return opening.reuse
-        fits = 0 <= opening.count <= _MOST_IDS and len(opening.salt) == _SALT
-        if not fits or not 0 <= opening.first_piece <= state.pieces:
+        if len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.pieces:
             raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
+        self._check_sizes(lead, opening.count)
         if opening.first_piece or (opening.salt == state.salt and not sizes_only):
             if opening.salt != state.salt:
                 raise WrongContent(
@@ -253,6 +343,7 @@ class _Meeting:
                 )
             state.pieces = opening.first_piece
         else:
+            self._begin(lead, opening.count)
             state.begin(opening.salt, random_order(rows))
         session = self._session
         answer_partner(
@@ -260,6 +351,62 @@ class _Meeting:
         )
         session.ledger.mark("aligned", peer=lead.peer, own=len(rows), theirs=opening.count, sizes_only=sizes_only)
         return None
+
+    def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
+        offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
+        self._check_budgets(offers, sizes_only=sizes_only)
+        return offers
+
+    def _check_budgets(self, offers: Mapping[Channel, AlignmentOffer], *, sizes_only: bool = False) -> None:
+        """Refuse before the first partner gets anything, not when it is the turn of the one that asked too often."""
+        for peer, offer in offers.items():
+            salt = self._unfinished(peer).salt
+            if sizes_only or not salt or salt != offer.unfinished:
+                self._check_budget(peer.peer)
+
+    def _check_budget(self, partner: str) -> None:
+        with self._noted(partner):
+            self._allow(partner, self._history.begun_with(partner))
+
+    def _begin(self, peer: Channel, theirs: int) -> None:
+        """Write down that shared rows are looked for anew, before the first blinded id leaves."""
+        own, ids = len(self._rows(peer)), identity_of(self._ids[peer.peer])
+        facts = {**self._about(), "ids": ids, "own": own, "theirs": theirs}
+        with self._noted(peer.peer):
+            earlier = self._history.begin(peer.peer, lambda count: self._allow(peer.peer, count), **facts)
+        self._session.ledger.mark("aligning", peer=peer.peer, own=own, theirs=theirs, earlier=earlier)
+
+    def _allow(self, partner: str, earlier: int) -> None:
+        self._session.policy.check_earlier_alignments(self._session.party, partner, earlier)
+
+    @contextmanager
+    def _noted(self, partner: str) -> Iterator[None]:
+        """Keep a refusal both in the run's ledger and, as a refused run may leave no folder, in the home."""
+        try:
+            yield
+        except PolicyRefused:
+            self._session.ledger.mark("refused", rule="maximum_alignments", peer=partner)
+            self._history.note("refused", partner, **self._about())
+            raise
+
+    def _about(self) -> dict[str, str]:
+        return {"run": self._session.plan.name, "stage": self._session.stage, "mode": self._rule.mode}
+
+    def _check_sizes(self, peer: Channel, theirs: int) -> None:
+        if self._has_minimum:
+            self._session.policy.check_table_sizes(self._session.party, peer.peer, len(self._rows(peer)), theirs)
+
+    def _check_minimum(self, count: int) -> None:
+        if self._has_minimum:
+            self._session.policy.check_shared_rows(self._session.party, count)
+
+    def _note_reuse(self, theirs: Mapping[Channel, int | None], shared: int) -> None:
+        self._check_minimum(shared)
+        self.is_reused = True
+        for peer, count in theirs.items():
+            self.met[peer.peer] = Met(count, None)
+            own = len(self._rows(peer))
+            self._session.ledger.mark("aligned", peer=peer.peer, own=own, theirs=count, shared=shared, reused=True)
 
     def _keep(self, result: bytes, positions: Places) -> None:
         if len(positions):
@@ -302,11 +449,15 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for peer in peers:
         peer.send(own)
         theirs = peer.receive(GivenRows)
+        if not 0 <= theirs.count <= _MOST_IDS or len(theirs.digest) != len(own.digest):
+            raise WrongContent(f"'{peer.peer}' describes its matched rows in a way no version of colonnade does.")
         if (theirs.count, theirs.digest) != (own.count, own.digest):
             raise AlignmentError(
                 f"The rows given as matched differ between '{session.party}' ({own.count}) and '{peer.peer}' "
                 f"({theirs.count}), or are in another order. Make both lists anew from one matching."
             )
+    if session.stage != "predict":
+        session.policy.check_shared_rows(session.party, len(matched.keys))
     return _aligned(matched.positions, table.rows, _GIVEN)
 
 

@@ -108,10 +108,16 @@ def answer_partner(
         if expected := min(PIECE, their_count - number * PIECE) if number * PIECE < their_count else 0:
             marks = _twice_blinded(peer, engine, state, _received(peer, expected))
             _refuse_repeats(peer, [marks])
-            if not sizes_only:
-                peer.send(TwiceBlindedIds(_as_rows(marks, MARK_BYTES)))
             gathered.append(marks)
+        if state.answered(number) not in (None, marks):
+            raise WrongContent(
+                f"'{peer.peer}' goes on with an alignment that was cut short, but asks about other ids than before. "
+                "Begin anew at both parties if its table has changed."
+            )
+        # Before it is sent: the same piece must not be answered for other ids, however often the lead comes back.
         state.keep(number, b"", marks)
+        if marks and not sizes_only:
+            peer.send(TwiceBlindedIds(_as_rows(marks, MARK_BYTES)))
     _refuse_repeats(peer, gathered)
     if sizes_only:
         # In another order, over all of them: the lead can count what is shared, but not tell which.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.messages import ANYONE, MASKED, PLAIN, message, record
+from colonnade.session import Alignment
 
 __all__ = [
     "MESSAGES",
@@ -113,10 +114,13 @@ class GivenRows:
 
 MESSAGES = (AlignmentOffer, AlignmentOpening, BlindedIds, TwiceBlindedIds, SharedRows, SharedCount, GivenRows)
 
-_FROM_LEAD = ("AlignmentOpening", "BlindedIds", "SharedRows", "SharedCount", "GivenRows")
-_FROM_OTHERS = ("AlignmentOffer", "BlindedIds", "TwiceBlindedIds", "GivenRows")
+_FROM_OTHERS = ("AlignmentOffer", "BlindedIds", "TwiceBlindedIds")
+_FROM_LEAD = ("AlignmentOpening", "BlindedIds")
+_TOLD = {"both_learn": ("SharedRows",), "one_learns": (), "size_only": ("SharedCount",)}
 
 
-def sends(message: str, *, is_lead: bool) -> bool:
-    """Tell whether the lead, or another party, sends a message of this protocol."""
-    return message in (_FROM_LEAD if is_lead else _FROM_OTHERS)
+def sends(message: str, rule: Alignment, *, is_lead: bool) -> bool:
+    """Tell whether the lead, or another party, sends a message where shared rows are found by this rule."""
+    if rule.protocol == "given":
+        return message == "GivenRows"
+    return message in ((*_FROM_LEAD, *_TOLD[rule.mode]) if is_lead else _FROM_OTHERS)

@@ -6,8 +6,10 @@ once it is finished, and is deleted then.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,8 @@ from colonnade.session import write_whole
 __all__ = ["AlignmentStore", "Unfinished", "identity_of", "marks_of"]
 
 _KEPT = 8
+# An alignment that nobody took up for so long is over, and its secret should be gone.
+_FORGOTTEN_SECONDS = 30 * 24 * 3600
 
 
 def identity_of(ids: Sequence[bytes], *facts: str) -> str:
@@ -52,7 +56,7 @@ class AlignmentStore:
         """Keep a result, and only the last few for the same ids."""
         if self._folder is None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(self._path(identity, result), positions.astype("<i8").tobytes())
         written = sorted(self._folder.glob(f"{identity}.*.rows"), key=lambda path: path.stat().st_mtime)
         for path in written[:-_KEPT]:
@@ -60,8 +64,15 @@ class AlignmentStore:
 
     def unfinished(self, peer: str, identity: str) -> Unfinished:
         """Take up what was cut short with a partner, or begin anew."""
-        folder = None if self._folder is None else self._folder / f"unfinished-{peer}"
-        return Unfinished.open(folder, identity)
+        if self._folder is None:
+            return Unfinished.open(None, identity)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for state in self._folder.glob(f"*/unfinished-{peer}/state.json"):
+            with contextlib.suppress(OSError):
+                if time.time() - state.stat().st_mtime > _FORGOTTEN_SECONDS:
+                    rmtree(state.parent)
+        # By what it is about: other runs of this party may be finding shared rows at the same time.
+        return Unfinished.open(self._folder / identity[:16] / f"unfinished-{peer}", identity)
 
     def _path(self, identity: str, result: bytes) -> Path:
         if self._folder is None:
@@ -105,7 +116,8 @@ class Unfinished:
         self.discard()
         self.secret, self.salt, self.pieces, self.order = draw_secret(), salt, 0, order
         if self.folder is not None:
-            self.folder.mkdir(parents=True, mode=0o700)
+            self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700)
             write_whole(self.folder / "order", order.astype("<i8").tobytes())
             state = {"identity": self.identity, "secret": self.secret.hex(), "salt": salt.hex()}
             write_whole(self.folder / "state.json", json.dumps(state).encode())
@@ -115,6 +127,11 @@ class Unfinished:
         self.pieces = number + 1
         if self.folder is not None:
             write_whole(self.folder / f"piece-{number:06d}", len(own).to_bytes(8, "little") + own + theirs)
+
+    def answered(self, number: int) -> bytes | None:
+        """Return the marks that this party gave its partner for a piece before it was cut short, if it did."""
+        path = None if self.folder is None else self.folder / f"piece-{number:06d}"
+        return path.read_bytes()[8:] if path is not None and path.exists() else None
 
     def kept(self, first_missing: int) -> tuple[list[bytes], list[bytes]]:
         """Return the marks of all pieces before one."""
@@ -132,6 +149,8 @@ class Unfinished:
             # First what makes the rest count: a kill in between must not leave half of it to be taken up.
             (self.folder / "state.json").unlink(missing_ok=True)
             rmtree(self.folder)
+            with contextlib.suppress(OSError):
+                self.folder.parent.rmdir()
 
 
 def marks_of(content: Sequence[bytes]) -> npt.NDArray[np.bytes_]:

@@ -7,6 +7,7 @@ import sys
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
 from colonnade.launch.joining import Joining
+from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
 
@@ -18,7 +19,8 @@ def ask_consent(joining: Joining, yes: bool) -> None:
         say(f"Consent: {given}.")
         return
     plan = joining.plan
-    say(f"\nThe run '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
+    what = "An alignment for the run" if plan.stage == ALIGN else "The run"
+    say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
     for line in table_lines(
         ["message", "to", "protection", "reveals"],
         [[one.message, one.receiver, one.protection, one.reveals] for one in joining.sends()],

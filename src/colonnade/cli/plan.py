@@ -115,7 +115,7 @@ def _forecast(
 ) -> RunForecast:
     from colonnade.launch.forecast import forecast_run, gather_knowledge, key_of, measure_machines, without_costs
 
-    tables = {party: one.read_table() for party, one in homes.items()}
+    tables = {party: one.read_table(plan.alignment) for party, one in homes.items()}
     known = gather_knowledge(plan, tables, columns=columns, shared_rows=shared_rows, classes=classes)
     # What is missing is asked for before anyone waits for the measurements.
     key = key_of(plan)

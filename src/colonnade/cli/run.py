@@ -99,13 +99,14 @@ def run_all(
     plan = read_run_file(file)
     _warn_of_test_keys(plan)
     homes = find_homes(plan.parties, file.parent, home)
+    note_unused_matches(plan, *homes.values())
     run_folder = RunFolder(folder or file.parent / "runs" / plan.name, file.read_bytes())
     with (
         resumable(run_folder.path, overwrite),
         run_folder.held(overwrite=overwrite),
-        shown_progress(_lead(plan), quiet) as observer,
+        shown_progress(lead_of(plan), quiet) as observer,
     ):
-        talk = _silent if quiet else say
+        talk = silent if quiet else say
         if local:
             from colonnade.launch.local import run_locally
 
@@ -114,8 +115,8 @@ def run_all(
 
         tables = {}
         for party, where in homes.items():
-            tables[party] = where.read_table()
-            talk(_shape(party, tables[party]))
+            tables[party] = where.read_table(plan.alignment)
+            talk(shape_of(party, tables[party]))
         policies = {party: where.policy for party, where in homes.items()}
         with open_engine("auto") as engine:
             return simulate_plan(
@@ -130,7 +131,17 @@ def _warn_of_test_keys(plan: RunPlan) -> None:
         say("Warning: key_size = 'insecure_test' can be broken. Use it with made-up data only; the report will say so.")
 
 
-def _silent(text: str) -> None:
+def note_unused_matches(plan: RunPlan, *homes: PartyHome) -> None:
+    """Say that a list of matches is not used; another run of the same home may use it, so it is no error."""
+    for home in homes:
+        if home.names_matches and plan.alignment.protocol != "given":
+            say(
+                f"Note: run.toml finds shared rows by {plan.alignment.protocol}, so the list of matches that "
+                f'{home.folder / "party.toml"} names is not used. To use it, agree on [alignment] protocol = "given".'
+            )
+
+
+def silent(text: str) -> None:
     """Say nothing, for ``--quiet``."""
 
 
@@ -144,6 +155,7 @@ def run_one(
     _warn_of_test_keys(plan)
     where = find_home(home, file)
     plan.role_of(where.name)
+    note_unused_matches(plan, where)
     run_folder = RunFolder(folder or where.folder / "runs" / plan.name, file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with resumable(run_folder.path, overwrite), run_folder.held(overwrite=overwrite):
@@ -153,7 +165,7 @@ def run_one(
             return joining.complete()
         table = joining.read_table()
         if not quiet:
-            say(_shape(where.name, table))
+            say(shape_of(where.name, table))
         ask_consent(joining, yes)
         # Only now: a bar that is redrawn would run into the question.
         with shown_progress(where.name, quiet) as observer:
@@ -173,7 +185,8 @@ def resumable(folder: Path, overwrite: bool = False) -> Iterator[None]:
         ) from None
 
 
-def _shape(party: str, table: PartyTable) -> str:
+def shape_of(party: str, table: PartyTable) -> str:
+    """Return a line on a table that was read."""
     return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 
 
@@ -215,7 +228,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             for party in run.tables
         ],
     )
-    lead = _lead(run.plan)
+    lead = lead_of(run.plan)
     words = {
         "alone": f"{lead} alone",
         "together": "together (federated)",
@@ -271,7 +284,8 @@ def outcome(run: Run) -> dict[str, Any]:
     }
 
 
-def _lead(plan: RunPlan) -> str:
+def lead_of(plan: RunPlan) -> str:
+    """Return the party that plays the lead."""
     from colonnade.methods import method_named
 
     return plan.roles[method_named(plan.method).lead][0]

@@ -102,6 +102,9 @@ def blind_again(blinder: Blinder, chunk: bytes) -> bytes:
     library, context, point, written, size, content = _library()
     parse, multiply = library.secp256k1_ec_pubkey_parse, library.secp256k1_ec_pubkey_tweak_mul
     write, secret, sha256 = library.secp256k1_ec_pubkey_serialize, blinder.secret, hashlib.sha256
+    if len(chunk) % POINT_BYTES:
+        # The library would read beyond the end.
+        raise WrongContent("A blinded id is no point of the curve. It was refused.")
     marks = []
     for at in range(0, len(chunk), POINT_BYTES):
         if not parse(context, point, chunk[at : at + POINT_BYTES], POINT_BYTES):

@@ -39,7 +39,7 @@ def matched_rows(table: PartyTable, matches: pd.DataFrame | None = None) -> Matc
             f"The list of matches for {table.name} has no column {', '.join(missing)}. It needs the table's id columns "
             f"and, where parties name a person differently, a column '{_KEY}' with a token both sides share."
         )
-    listed = PartyTable(matches, id=list(table.id_columns), name=f"The list of matches for {table.name}")
+    listed = PartyTable(matches[list(table.id_columns)], id=list(table.id_columns), name=f"The list of matches for {table.name}")
     row_of = {str(one): row for row, one in enumerate(table.ids)}
     positions = np.array([row_of.get(str(one), -1) for one in listed.ids], dtype=np.int64)
     unknown = int((positions < 0).sum())

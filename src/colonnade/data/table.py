@@ -34,7 +34,8 @@ class PartyTable:
 
     `id` names the column that identifies a row, or several that do so together; then each of `ids` is a tuple.
     `partner_ids` names, for a partner that knows the rows by another id, the column or columns of that one, which may
-    be empty in rows that this partner cannot share. No id column is a feature.
+    be empty in rows that this partner cannot share. No id column is a feature. `matches` lists rows that another tool
+    matched, for runs that take shared rows as given; see `matched_rows`.
 
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
@@ -53,7 +54,7 @@ class PartyTable:
     label_column: str | None
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
-    matches: pd.DataFrame | None = None
+    matches: pd.DataFrame | None
     """A list of rows that another tool matched, for the alignment "given"; see `matched_rows`."""
 
     def __init__(
@@ -65,6 +66,7 @@ class PartyTable:
         types: Mapping[str, Kind] | None = None,
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
+        matches: pd.DataFrame | None = None,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -91,6 +93,7 @@ class PartyTable:
             raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
 
         self.name = name
+        self.matches = matches
         self.id_columns = id_columns
         self.label_column = label
         self.ids = read_ids({column: series_by_name[column] for column in id_columns}, types=types, name=name)
@@ -237,6 +240,7 @@ class PartyTable:
             )
         part = object.__new__(PartyTable)
         part.name, part.id_columns, part.label_column = self.name, self.id_columns, self.label_column
+        part.matches = None
         part.ids = self.ids[chosen]
         part._partner_columns = dict(self._partner_columns)
         part._partner_ids = {partner: ids[chosen] for partner, ids in self._partner_ids.items()}

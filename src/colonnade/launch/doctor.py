@@ -30,7 +30,7 @@ from colonnade.errors import (
 from colonnade.launch.files import PartyHome, read_party_home
 from colonnade.launch.home import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
-from colonnade.session import Method, Party, Role, RunPlan, Session
+from colonnade.session import Alignment, Method, Party, Role, RunPlan, Session
 from colonnade.session.handshake import greet
 from colonnade.transport.grpc import Endpoint
 
@@ -257,7 +257,7 @@ def _dates(check: str, certificate: bytes, fix: str) -> Finding:
 
 
 def _table(home: PartyHome) -> str:
-    table = home.read_table()
+    table = home.read_table(Alignment(protocol="given") if home.names_matches else None)
     return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 
 

@@ -8,13 +8,16 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from colonnade.data import Kind, PartyTable, read_frame, read_table
+from colonnade.data import Kind, PartyTable, matched_rows, read_frame, read_table
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.settings import config_from_json, config_to_json, validated
 from colonnade.session import Alignment, Evaluate, Policy, RunPlan
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["PartyHome", "read_party_home", "read_run_file"]
 
@@ -36,6 +39,7 @@ class _PartyTableTable:
     drop: list[str] = field(default_factory=list)
     query: str | None = None
     table: str | None = None
+    matches: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,7 @@ class _PolicyTable:
     never_send: list[str] = field(default_factory=list)
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
+    maximum_alignments: int | None = None
     consent: Literal["ask", "policy"] = "ask"
 
 
@@ -77,10 +82,25 @@ class PartyHome:
     partner_ids: Mapping[str, str | list[str]] = field(default_factory=dict)
     """The id columns by which a partner knows the rows, where they are others than the table's own."""
 
-    def read_table(self) -> PartyTable:
-        """Read the party's own table."""
+    @property
+    def alignments(self) -> Path:
+        """Return where this party keeps what it knows of shared rows, across runs."""
+        return self.folder / "alignments"
+
+    @property
+    def history(self) -> Path:
+        """Return the file that says which alignments were begun."""
+        return self.alignments / "history.jsonl"
+
+    @property
+    def names_matches(self) -> bool:
+        """Tell whether this home has a list of rows that another tool matched."""
+        return self._table.matches is not None
+
+    def read_table(self, rule: Alignment | None = None) -> PartyTable:
+        """Read the party's own table, and the list of matched rows where a run's rule takes shared rows from it."""
         about = self._table
-        return read_table(
+        table = read_table(
             about.source,
             id=about.id,
             label=about.label,
@@ -92,6 +112,23 @@ class PartyHome:
             name=self.name,
             folder=self.folder,
         )
+        if rule is not None and rule.protocol == "given":
+            table.matches = self._read_matches()
+            matched_rows(table, table.matches)  # a list that does not fit is told now, not when the partners wait
+        return table
+
+    def _read_matches(self) -> pd.DataFrame:
+        about = self._table
+        if about.matches is None:
+            raise ConfigError(
+                f'run.toml takes rows that another tool matched ([alignment] protocol = "given"), but '
+                f'{self.folder / "party.toml"} names no list of them. Add matches = "FILE" to [table]: a .csv or '
+                f".parquet file with the table's id in the order that all parties share."
+            )
+        id_columns = _columns_in(about.id)
+        types: dict[str, Kind] = {name: about.types[name] for name in id_columns if name in about.types}
+        # A token is compared as it is written; 007 must stay 007.
+        return read_frame(about.matches, id=id_columns, types=types | {"match": "categorical"}, folder=self.folder)
 
     def read_new_rows(
         self, source: str, types: Mapping[str, Kind], *, parties: Collection[str] | None = None
@@ -190,6 +227,7 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         never_send=tuple(rules.never_send),
         minimum_shared_rows=rules.minimum_shared_rows,
         maximum_runs=rules.maximum_runs,
+        maximum_alignments=rules.maximum_alignments,
         consent=rules.consent,
         file=str(path),
         lines=_lines_of(path, "policy"),

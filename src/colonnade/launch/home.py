@@ -12,6 +12,7 @@
         shop.delivered      the fingerprint of our next certificate, once shop has it
       next-key.pem          during a rotation: what key.pem will be
       next-certificate.pem
+      alignments/           results of alignments, and which were begun; see `alignments`
 
 Everything but ``party.toml`` is made with mode 0600 from its first byte.
 """
@@ -99,6 +100,7 @@ _TEMPLATE = """\
 # types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
 # query = "SELECT * FROM customers"  # for a database URL: a SELECT
 # table = "sales.customers"          # or, for a database URL, a table or view
+# matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
 
 [policy]
 # What this party takes part in. A rule that is absent allows everything.
@@ -107,6 +109,7 @@ _TEMPLATE = """\
 # never_send = ["PLAIN"]             # protections that must not leave: PLAIN, NOISED, MASKED, ENCRYPTED
 # minimum_shared_rows = 500          # fewest shared rows for a run
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
+# maximum_alignments = 10            # how often rows shared with one partner are looked for anew
 # consent = "policy"                 # do not ask an operator before a run: these rules are enough
 """
 _LISTENS = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from colonnade import alignment
 from colonnade.data import PartyTable
@@ -73,7 +73,7 @@ class Joining:
 
     def read_table(self) -> PartyTable:
         """Read this party's own table."""
-        self._table = self.home.read_table()
+        self._table = self.home.read_table(self.plan.alignment)
         return self._table
 
     def sends(self) -> list[Sent]:
@@ -85,7 +85,9 @@ class Joining:
             is_for_lead = self._method.lead in (own, role)
             for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan.stage))):
                 if declaration.sender == ANYONE:
-                    fits = is_for_lead and alignment.sends(declaration.name, is_lead=own == self._method.lead)
+                    fits = is_for_lead and alignment.sends(
+                        declaration.name, self.plan.alignment, is_lead=own == self._method.lead
+                    )
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:
@@ -114,10 +116,17 @@ class Joining:
 
     def run(self, *, observer: Observer | None, watcher: Watcher, compare: bool) -> Run:
         """Take part until the run is complete, then write the report."""
+        return self._completed(self._take_part(observer, watcher, compare=compare))
+
+    def align(self, *, observer: Observer | None, watcher: Watcher) -> PartyEnd:
+        """Take part in an alignment only, of a plan of the stage ``align``."""
+        return self._take_part(observer, watcher)
+
+    def _take_part(self, observer: Observer | None, watcher: Watcher, *, compare: bool = False) -> PartyEnd:
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
         earlier = self._run_folder.earlier_runs()
-        seat = Seat(self.home.name, table, self.home.policy, self._folder, earlier, engine=self.home.engine)
+        seat = self._seat(table, self._folder, earlier_runs=earlier)
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(
@@ -130,8 +139,19 @@ class Joining:
                 observer=status.observe,
                 compare=compare,
             )
-            end = finish_without_partners(self._folder, self._peers) if taken is None else taken.end
-        return self._completed(end)
+            return finish_without_partners(self._folder, self._peers) if taken is None else taken.end
+
+    def _seat(self, table: PartyTable, folder: PartyFolder, **more: Any) -> Seat:
+        return Seat(
+            self.home.name,
+            table,
+            self.home.policy,
+            folder,
+            engine=self.home.engine,
+            alignments=self.home.alignments,
+            history=self.home.history,
+            **more,
+        )
 
     def complete(self) -> Run:
         """Write the report of a run that ended before it could."""
@@ -144,8 +164,7 @@ class Joining:
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
         table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        part = end.record.part
-        seat = Seat(self.home.name, table, self.home.policy, folder, part=part, engine=self.home.engine)
+        seat = self._seat(table, folder, part=end.record.part)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

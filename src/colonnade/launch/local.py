@@ -19,11 +19,12 @@ from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
 from colonnade.launch.files import PartyHome
 from colonnade.launch.folder import RunFolder
+from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.run import Run
-from colonnade.session import Observer, Progress, RunPlan
+from colonnade.session import ALIGN, Observer, Progress, RunPlan
 from colonnade.transport.grpc import make_identity
 
-__all__ = ["run_locally"]
+__all__ = ["align_locally", "run_locally"]
 
 _LAUNCH = "local: one process for each party on this machine, over mutual TLS"
 # How long a process that was asked to stop may take to tell its peers and close its ledger.
@@ -50,12 +51,7 @@ def run_locally(
     same model with all columns in one place: only possible because all of them are on this machine.
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    workers = _Workers(plan, run_file, homes, folder, compare, observer, say)
-    try:
-        workers.start()
-        workers.wait()
-    finally:
-        workers.stop()
+    _work(_Workers(plan, run_file, homes, folder, compare, observer, say))
     run = Run.of(
         plan,
         {party: folder.party(party).load() for party in plan.parties},
@@ -69,13 +65,35 @@ def run_locally(
     return run
 
 
+def align_locally(
+    plan: RunPlan,
+    run_file: Path,
+    homes: Mapping[str, PartyHome],
+    folder: RunFolder,
+    *,
+    observer: Observer | None = None,
+    say: Say = lambda _: None,
+) -> dict[str, PartyEnd]:
+    """Carry out an alignment only, by a plan of the stage ``align``; return what each party ends with."""
+    _work(_Workers(plan, run_file, homes, folder, False, observer, say))
+    return {party: folder.party(party).load() for party in plan.parties}
+
+
+def _work(workers: _Workers) -> None:
+    try:
+        workers.start()
+        workers.wait()
+    finally:
+        workers.stop()
+
+
 def _ceiling(plan: RunPlan, homes: Mapping[str, PartyHome], observer: Observer | None) -> Any:
     from colonnade.launch.baselines import ceiling
     from colonnade.launch.settings import config_from_json
     from colonnade.methods import method_named
 
     method = method_named(plan.method)
-    tables = {party: home.read_table() for party, home in homes.items()}
+    tables = {party: home.read_table(plan.alignment) for party, home in homes.items()}
     return ceiling(method, plan, config_from_json(method, plan.config), tables, observer)
 
 
@@ -107,6 +125,8 @@ class _Workers:
                 "certificate": identities[party].certificate.decode(),
                 "partners": {peer: identities[peer].certificate.decode() for peer in plan.parties if peer != party},
                 "compare": compare,
+                # Of an alignment only; a run takes it from its run.toml.
+                "mode": plan.alignment.mode if plan.stage == ALIGN else None,
                 "quiet": observer is None,
                 "threads": max(1, _cores() // len(plan.parties)),
             }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from colonnade import alignment
 from colonnade.data import PartyTable, Split
 from colonnade.engine import INLINE, Engine, EngineSettings
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
-from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord
+from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord, overlap_to_json
 from colonnade.session import (
+    ALIGN,
     Holding,
     Method,
     ModelPart,
@@ -52,6 +54,10 @@ class Seat:
     part: ModelPart | None = None
     engine: Engine | EngineSettings = INLINE
     """An engine that others use too, or the settings of one that is opened for this party and closed in the end."""
+    alignments: Path | None = None
+    """Where results of alignments are kept across runs; by default in the run folder."""
+    history: Path | None = None
+    """The file that says which alignments were begun."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +84,15 @@ def take_part(
     With ``compare`` the label holder also trains the same model with its own columns only, while the others wait.
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    party = Party(seat.name, seat.policy, None if seat.folder is None else seat.folder.path, seat.earlier_runs)
+    path = None if seat.folder is None else seat.folder.path
+    party = Party(seat.name, seat.policy, path, seat.earlier_runs, seat.alignments, seat.history)
+    found: list[alignment.Overlap] = []
     kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
 
     def prepare(session: Session) -> Holding:
+        if session.stage == ALIGN:
+            found.append(alignment.find_overlap(session, seat.table))
+            return Holding(seat.table, found[0].aligned, _split(session, 0))
         aligned = alignment.align(session, seat.table)
         return Holding(seat.table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
 
@@ -98,6 +109,7 @@ def take_part(
             table=seat.table.describe() | {"shared_rows": len(holding.aligned)},
             evaluations={name: found for name, found in evaluations.items() if found is not None},
             part=result.part,
+            overlap=overlap_to_json(found[0]) if found else None,
         )
         if seat.folder is not None and session.stage != "predict":
             seat.folder.keep(record)
@@ -122,4 +134,6 @@ def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:
 
 
 def _split(session: Session, count: int) -> Split:
-    return Split(_NOTHING, _NOTHING, _NOTHING) if session.stage == "predict" else agreed_split(session.plan, count)
+    if session.stage in ("predict", ALIGN):
+        return Split(_NOTHING, _NOTHING, _NOTHING)
+    return agreed_split(session.plan, count)

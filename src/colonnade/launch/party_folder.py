@@ -11,6 +11,7 @@
       checkpoints/        where an interrupted run goes on
       model/              this party's part of the model
       evaluation.json     at the label holder only
+      alignment.json      where the run was an alignment only: what this party learnt
       outcome.json        rows, duration; written when the party needs no one any more
       report.html
       predictions/0001/   ledgers of later predictions
@@ -19,18 +20,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.data import Kind, PartyTable
+from colonnade.alignment import Overlap
+from colonnade.data import Kind, PartyTable, matched_rows
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.session import Alignment, Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
 
-__all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction"]
+__all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction", "overlap_to_json"]
 
 PARTY_FILES = (
     "run.toml",
@@ -46,6 +49,8 @@ PARTY_FILES = (
     "status.json",
     "consent.json",
     "predictions",
+    "alignment.json",
+    "alignment",
 )
 _ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
 
@@ -63,6 +68,8 @@ class PartyRecord:
     """The shape of the party's table, with the number of its rows that are shared."""
     evaluations: dict[str, Evaluation]
     part: ModelPart | None
+    overlap: dict[str, Any] | None = None
+    """What this party learnt about shared rows, where that was all the run was for."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,7 @@ class PartyFolder:
 
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
-        about = {"digest": table.digest(), **table.describe()}
+        about = {"digest": _digest(table), **table.describe()}
         is_new = not self.holds_run
         if not is_new:
             self._check_same(plan, about)
@@ -187,6 +194,8 @@ class PartyFolder:
         if record.evaluations:
             found = {name: evaluation.to_json() for name, evaluation in record.evaluations.items()}
             write_json(self.path / "evaluation.json", found)
+        if record.overlap is not None:
+            write_json(self.path / "alignment.json", record.overlap)
         write_json(
             self.path / "outcome.json",
             {
@@ -218,6 +227,7 @@ class PartyFolder:
         self.plan().role_of(about.party)
         evaluation = self.path / "evaluation.json"
         found = read_json(evaluation) if evaluation.exists() else {}
+        overlap = self.path / "alignment.json"
         shape = {name: value for name, value in asdict(table).items() if name != "digest"}
         record = PartyRecord(
             party=about.party,
@@ -228,6 +238,7 @@ class PartyFolder:
             table={**shape, "shared_rows": about.shared_rows},
             evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
+            overlap=read_json(overlap) if overlap.exists() else None,
         )
         return PartyEnd(record, Ledger.read(self.ledger), MetricsLog(self.path / "metrics.jsonl").lines)
 
@@ -245,6 +256,28 @@ class PartyFolder:
                 f"The table of '{self.path.name}' has changed since the run in {self.path} was interrupted. "
                 f"Restore it to resume. {_ELSEWHERE}"
             )
+
+
+def overlap_to_json(overlap: Overlap) -> dict[str, Any]:
+    """Return what a party learnt, as JSON values; None where it is not told."""
+    return {
+        "rows": overlap.rows,
+        "partners": {partner: asdict(met) for partner, met in overlap.partners.items()},
+        "shared": overlap.shared,
+        "rest": None if overlap.shared is None else overlap.rows - overlap.shared,
+        "reused": overlap.is_reused,
+    }
+
+
+def _digest(table: PartyTable) -> str:
+    """Return what stands for a table and, where another tool matched its rows, for that list."""
+    if table.matches is None:
+        return table.digest()
+    matched = matched_rows(table, table.matches)
+    digest = hashlib.sha256(table.digest().encode() + matched.positions.astype("<i8").tobytes())
+    for key in matched.keys:
+        digest.update(len(key).to_bytes(4, "little") + key)
+    return digest.hexdigest()
 
 
 def next_prediction(run: Path) -> Path:

@@ -59,6 +59,7 @@ def _work(task: dict[str, Any]) -> None:
 def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     import torch
 
+    from colonnade.launch.alignments import alignment_plan
     from colonnade.launch.files import read_party_home, read_run_file
     from colonnade.launch.folder import RunFolder
     from colonnade.launch.party import Seat
@@ -67,8 +68,10 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
     torch.set_num_threads(task["threads"])
     plan = read_run_file(Path(task["run_file"]))
+    if task["mode"] is not None:
+        plan = alignment_plan(plan, task["mode"])
     home = read_party_home(Path(task["home"]), task["party"])
-    table = home.read_table()
+    table = home.read_table(plan.alignment)
     _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
     folder = RunFolder(Path(task["folder"]))
     seat = Seat(
@@ -78,6 +81,8 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         folder.party(task["party"]),
         folder.earlier_runs(task["party"]),
         engine=home.engine.shared_by(len(plan.parties)),
+        alignments=home.alignments,
+        history=home.history,
     )
     folder.party(task["party"]).begin(plan, table)
     method = method_named(plan.method)

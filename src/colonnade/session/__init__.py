@@ -18,7 +18,7 @@ from colonnade.session.forecast import (
 from colonnade.session.method import Holding, Method, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
-from colonnade.session.plan import Alignment, Evaluate, RunPlan, check_name
+from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
 from colonnade.session.policy import Policy
 from colonnade.session.scripted import ScriptedLink
@@ -26,6 +26,7 @@ from colonnade.session.seeds import derive_seed
 from colonnade.session.session import Observer, Party, Progress, Session
 
 __all__ = [
+    "ALIGN",
     "CONTROL",
     "Alignment",
     "Channel",

@@ -11,7 +11,7 @@ from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, declaration_of
 from colonnade.session.forecast import Forecaster
 from colonnade.session.model_part import ModelPart
-from colonnade.session.plan import RunPlan
+from colonnade.session.plan import ALIGN, RunPlan
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,7 +109,7 @@ class Method:
 
     def messages_in(self, stage: str) -> tuple[type, ...]:
         """Return the messages that may cross in a stage."""
-        return self.stage_messages.get(stage, self.messages)
+        return () if stage == ALIGN else self.stage_messages.get(stage, self.messages)
 
     def are_connected(self, role: str, other: str) -> bool:
         """Tell whether two roles ever speak; parties that do not need no channel."""

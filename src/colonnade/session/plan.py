@@ -12,7 +12,10 @@ from typing import Any, Literal
 from colonnade.data import IdRule
 from colonnade.errors import ConfigError
 
-__all__ = ["Alignment", "Evaluate", "RunPlan", "check_name"]
+__all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
+
+ALIGN = "align"
+"""The stage that only finds the shared rows; every method has it."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

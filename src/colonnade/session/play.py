@@ -10,6 +10,7 @@ from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderE
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
+from colonnade.session.plan import ALIGN
 from colonnade.session.session import Session
 
 __all__ = ["Keep", "Prepare", "play"]
@@ -41,14 +42,14 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
             stage=stage,
             version=__version__,
         )
-        if stage not in method.stages:
+        if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
         _check_policy(session)
         greet(session)
         holding = prepare(session)
         _check_rows(session, holding)
         agree_on_resume(session)
-        result = method.stages[stage][session.role](session, holding, config)
+        result = Result() if stage == ALIGN else method.stages[stage][session.role](session, holding, config)
         if keep is not None:
             keep(session, holding, result)
         say_goodbye(session)
@@ -84,8 +85,8 @@ def _check_policy(session: Session) -> None:
     ]
     peers = (channel.peer for channel in session.all_channels)
     session.policy.check_run(session.party, session.method.name, peers, sends)
-    if session.stage != "predict":
-        # Scoring new rows is no run in the sense of this rule. Checked before alignment, which shows ids.
+    if session.stage not in ("predict", ALIGN):
+        # Only training is a run in the sense of this rule. Checked before alignment, which shows ids.
         session.policy.check_earlier_runs(session.party, session.earlier_runs)
 
 

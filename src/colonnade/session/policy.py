@@ -25,6 +25,8 @@ class Policy:
     never_send: tuple[str, ...] = ()
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
+    maximum_alignments: int | None = None
+    """How often shared rows may be looked for anew with one partner, over the life of a party's home."""
     consent: Literal["ask", "policy"] = "ask"
     """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
     file: str = "the policy given in Python"
@@ -37,8 +39,9 @@ class Policy:
                 raise ConfigError(
                     f"policy.never_send names '{name}', which is not a protection. {did_you_mean(name, Protection)}"
                 )
-        if self.minimum_shared_rows < 0 or (self.maximum_runs is not None and self.maximum_runs < 0):
-            raise ConfigError("policy.minimum_shared_rows and policy.maximum_runs must not be negative.")
+        for rule in ("minimum_shared_rows", "maximum_runs", "maximum_alignments"):
+            if (getattr(self, rule) or 0) < 0:
+                raise ConfigError(f"policy.{rule} must not be negative.")
 
     def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
         """Refuse a run whose method, partners or declared messages this party does not allow."""
@@ -59,6 +62,23 @@ class Policy:
         """Refuse a run over too few shared rows."""
         if count < self.minimum_shared_rows:
             self._refuse("minimum_shared_rows", party, f"only {count} rows are shared")
+
+    def check_table_sizes(self, party: str, partner: str, own: int, theirs: int) -> None:
+        """Refuse to look for shared rows where there cannot be enough of them."""
+        if min(own, theirs) < self.minimum_shared_rows:
+            reason = f"it brings {own} rows and '{partner}' {theirs}, so no more can be shared"
+            self._refuse("minimum_shared_rows", party, reason)
+
+    def check_counts_are_told(self, party: str) -> None:
+        """Refuse an alignment in which this party does not learn how many rows are shared, if it must know."""
+        if self.minimum_shared_rows:
+            self._refuse("minimum_shared_rows", party, "in mode one_learns it is not told how many rows are shared")
+
+    def check_earlier_alignments(self, party: str, partner: str, count: int) -> None:
+        """Refuse to look for shared rows with a partner once more than the party allows."""
+        if self.maximum_alignments is not None and count >= self.maximum_alignments:
+            reason = f"{count} of at most {self.maximum_alignments} alignments with '{partner}' have been begun already"
+            self._refuse("maximum_alignments", party, reason)
 
     def check_earlier_runs(self, party: str, count: int) -> None:
         """Refuse one more run than the party allows."""

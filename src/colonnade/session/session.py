@@ -40,6 +40,8 @@ class Party:
     earlier_runs: int = 0
     alignments: Path | None = None
     """Where results of alignments are kept across runs; by default in the run folder."""
+    history: Path | None = None
+    """The file that says which alignments were begun, for the policy's limit; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Session:
         self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
         self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
         """Where results of alignments are kept, to be used again."""
+        self.history = party.history
         self._observer, self._told = observer, 0.0
         self._total: int | None = None
         self._latest: dict[str, Any] = {}

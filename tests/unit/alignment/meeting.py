@@ -17,7 +17,7 @@ from tests.unit.session import toys
 from colonnade.alignment import MESSAGES, align
 from colonnade.data import PartyTable
 from colonnade.messages import HEADER_BYTES, declaration_of, decode_body, open_frame
-from colonnade.session import Alignment, Party, Session, derive_seed
+from colonnade.session import Alignment, Party, Policy, Session, derive_seed
 from colonnade.session.handshake import greet
 from colonnade.transport import MemoryHub
 
@@ -83,6 +83,7 @@ def meet(
     folder: Path | None = None,
     name: str = "run",
     engine: Any = None,
+    policies: Mapping[str, Policy] | None = None,
     seconds: float = 30.0,
 ) -> Meeting:
     """Let the parties greet and take a step; the first of them leads."""
@@ -93,7 +94,7 @@ def meet(
     plan = toys.plan(parties, seed=seed, name=name, alignment=rule or Alignment())
     sessions = {
         party: Session(
-            Party(party, alignments=None if folder is None else folder / party),
+            Party(party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party),
             toys.method(),
             plan,
             {peer: hub.link(party, peer) for peer in parties if peer != party and parties[0] in (party, peer)},

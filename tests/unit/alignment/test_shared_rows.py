@@ -195,7 +195,9 @@ def test_any_number_of_pieces_gives_the_same_rows(sizes: tuple[int, int], monkey
     met = meet(tables)
     assert met.rows() == whole == expected_rows(tables)
     pieces = [-(-size // 7) for size in sizes]
-    assert len(met.crossed(BlindedIds, "bank", "shop")) == len(met.crossed(TwiceBlindedIds, "shop", "bank")) == pieces[0]
+    assert (
+        len(met.crossed(BlindedIds, "bank", "shop")) == len(met.crossed(TwiceBlindedIds, "shop", "bank")) == pieces[0]
+    )
     assert len(met.crossed(BlindedIds, "shop", "bank")) == pieces[1]
     assert len(met.points("bank", "shop")) == sizes[0]
 

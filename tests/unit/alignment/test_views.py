@@ -50,7 +50,7 @@ def hashes_of(ids: list[str], keys: list[bytes]) -> set[bytes]:
     found = set()
     for one, key in product(ids, keys):
         for form in (one.encode(), canonical_id_bytes(one)):
-            found |= {form, key + form, form + key}
+            found.add(form)
             for name in ("md5", "sha1", "sha256", "sha512", "blake2b"):
                 for content in (key + form, form + key, key + b"\x00" + form):
                     found.add(hashlib.new(name, content).digest()[:8])

@@ -41,10 +41,8 @@ def refused(*ids: object, **rule: object) -> str:
     with pytest.raises(TableError) as caught:
         normalised(*ids, **rule)
     message = str(caught.value)
-    shown = "".join(traceback.format_exception(caught.value)).replace("normalised(*ids, **rule)", "")
-    for one in ids:
-        for part in one if isinstance(one, tuple) else (one,):
-            assert len(str(part).strip()) < 4 or str(part).strip() not in shown
+    shown = "".join(traceback.format_exception(caught.value))
+    assert not any(canary in shown.lower() for canary in ("canary", "8191"))
     assert message.startswith("The id column 'key' of bank has ")
     assert message.count(". ") >= 1, "one sentence what happened, one what to do"
     return message
@@ -71,14 +69,22 @@ def test_normalised_ids_are_the_canonical_bytes_of_what_the_rule_makes(ids: list
     expected = [obvious(one, rule) for one in ids]
     wrong = expected.count(None)
     if wrong:
-        assert f"{wrong} of {len(ids)} ids that are no whole numbers" in refused(*ids, **dataclasses.asdict(rule))
+        # The whole text, made of counts alone, so that no id can be in it.
+        assert refused(*ids, **dataclasses.asdict(rule)) == (
+            f"The id column 'key' of bank has {wrong} of {len(ids)} ids that are no whole numbers, but the run "
+            'compares ids as such ([alignment] type = "number"). Clean those ids, or agree with all '
+            'parties on type = "text".'
+        )
         return
     made = [canonical_id_bytes(one) for one in expected if one is not None]
     repeated = {one for one in made if made.count(one) > 1}
     if repeated:
         rows = sum(one in repeated for one in made)
-        said = refused(*ids, **dataclasses.asdict(rule))
-        assert f"{len(repeated)} ids that occur more than once, in {rows} rows" in said
+        assert refused(*ids, **dataclasses.asdict(rule)) == (
+            f"The id column 'key' of bank has {len(repeated)} ids that occur more than once, in {rows} rows, when they "
+            f"are compared as the run does ([alignment] {rule}). Keep one row for each id, or agree with all parties "
+            "on a rule that tells them apart."
+        )
         return
     assert normalised(*ids, **dataclasses.asdict(rule)) == made
 
@@ -109,7 +115,7 @@ def test_by_default_spaces_around_and_the_form_of_accents_do_not_matter() -> Non
 
 def test_trim_can_be_left_out() -> None:
     assert normalised("a", " a", trim=False) == [b"sa", b"s a"]
-    assert "1 ids that occur more than once, in 2 rows" in refused("alpha", " alpha", "beta")
+    assert "1 ids that occur more than once, in 2 rows" in refused("canary", " canary", "beta")
 
 
 def test_case_fold_goes_beyond_lower_case() -> None:

@@ -11,7 +11,7 @@ from tests.unit.session.toys import Answer, Ask, Play, helper, method, plan
 from colonnade.errors import ConfigError, FrameRefused, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused
 from colonnade.ledger import compare
 from colonnade.messages import PLAIN, message
-from colonnade.session import Evaluate, Policy, Result, handshake
+from colonnade.session import Alignment, Evaluate, Policy, Result, handshake
 from colonnade.session.control import AgreedField, Failed, Finished, Goodbye, HeldCheckpoints, Hello, ResumeFrom
 
 
@@ -79,7 +79,8 @@ def test_another_stage_is_refused_by_both() -> None:
     [
         ({"seed": 2}, "run.seed"),
         ({"method": "toys"}, "run.method"),
-        ({"alignment": "ecdh"}, "alignment.protocol"),
+        ({"alignment": Alignment(protocol="given")}, "alignment.protocol"),
+        ({"alignment": Alignment(case="fold")}, "alignment.case"),
         ({"evaluate": Evaluate(test_fraction=0.3)}, "evaluate.test_fraction"),
         ({"evaluate": Evaluate(validation_fraction=0.3)}, "evaluate.validation_fraction"),
         ({"config": {"epochs": 3}}, "config.epochs"),
@@ -208,7 +209,7 @@ def test_a_hello_of_thousands_of_fields_makes_a_short_error(monkeypatch: pytest.
     changed_hello(monkeypatch, "shop", fields=fields)
     error = Play().run()["bank"]
     assert isinstance(error, HandshakeRefused)
-    assert "disagree on alignment.protocol" in str(error)
+    assert "disagree on alignment.case, alignment.mode, alignment.protocol" in str(error)
     assert "more" in str(error)
     assert len(str(error)) < 5000
     assert str(error).isprintable()
