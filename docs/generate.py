@@ -26,11 +26,11 @@ import colonnade
 from colonnade import alignment, errors
 from colonnade.cli import COMMANDS
 from colonnade.engine import EngineSettings
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.launch import files
 from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
-from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.session import CONTROL, Alignment, Channel, Evaluate, channel, derive_seed
 from colonnade.session.control import ResumeFrom
 
@@ -62,7 +62,7 @@ SETTINGS = {
         "learning_rate": "The step along the gradient of the mean loss, above 0.",
         "schedule": "`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it.",
         "momentum": "How much of the last step goes into the next, from 0 up to, but not including, 1.",
-        "l2": "The penalty: half of it times the squared coefficients. 1 / (C times training rows) is scikit-learn's C.",
+        "l2": "The penalty: half of it times the squared coefficients. scikit-learn's C is 1 / (l2 times training rows).",
         "epochs": "Most passes over the training rows.",
         "batch_size": "Rows per step.",
         "patience": "Epochs without a better validation loss before training stops; 0 trains all and keeps the last.",
@@ -106,7 +106,7 @@ KEYS = {
         "drop": "Columns to ignore.",
         "query": "For a database URL: a SELECT. Exactly one of `query` and `table`.",
         "table": "For a database URL: a table or view, `schema.table` if needed.",
-        "matches": "A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = \"given\"`.",
+        "matches": 'A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`.',
     },
     "policy": {
         "methods": "Methods this party takes part in.",
@@ -114,7 +114,7 @@ KEYS = {
         "never_send": "Protections that must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`.",
         "minimum_shared_rows": "Fewest shared rows for a run or an alignment.",
         "maximum_runs": "Most runs of this party in one `runs` folder.",
-        "maximum_alignments": "How often rows shared with one partner may be looked for anew, in the life of this home.",
+        "maximum_alignments": "How often rows shared with one partner may be looked for anew, in this home's life.",
         "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
     "engine": {

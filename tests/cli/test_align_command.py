@@ -271,7 +271,7 @@ def test_tables_too_small_for_the_minimum_are_not_aligned_at_all(group: Group, c
     rule(group, party, "minimum_shared_rows = 361")
     with partner(lambda: shop_aligns(group)) as ended:
         outcome = colonnade("align", "--yes", "../run.toml")
-    assert "so no more can be shared" in (outcome.message if party == "bank" else str(ended[0]))
+    assert "only 360 rows can be shared" in (outcome.message if party == "bank" else str(ended[0]))
     assert events(group, party) == []
     assert "BlindedIds" not in names(ledger(group, party))
 

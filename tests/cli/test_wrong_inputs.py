@@ -91,7 +91,7 @@ def with_mixed_column(project: Any) -> None:
 
 
 COMMAND_LINE = [
-    typed("unknown command", "fly", says=("no command 'fly'", "Known: audit, bench, demo")),
+    typed("unknown command", "fly", says=("no command 'fly'", "Known: align, audit, bench, demo")),
     typed("near command", "predct", says=("Did you mean 'predict'?",)),
     typed("option before the command", "--json", "run", says=("no option '--json'", "colonnade COMMAND")),
     typed(

@@ -66,6 +66,7 @@ def homes_in(folder: Path) -> ManyIds:
     return homes
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(280)
 def test_kills_in_the_middle_of_an_alignment(tmp_path: Path) -> None:
     for name in ("whole", "cut"):

@@ -39,7 +39,9 @@ def matched_rows(table: PartyTable, matches: pd.DataFrame | None = None) -> Matc
             f"The list of matches for {table.name} has no column {', '.join(missing)}. It needs the table's id columns "
             f"and, where parties name a person differently, a column '{_KEY}' with a token both sides share."
         )
-    listed = PartyTable(matches[list(table.id_columns)], id=list(table.id_columns), name=f"The list of matches for {table.name}")
+    listed = PartyTable(
+        matches[list(table.id_columns)], id=list(table.id_columns), name=f"The list of matches for {table.name}"
+    )
     row_of = {str(one): row for row, one in enumerate(table.ids)}
     positions = np.array([row_of.get(str(one), -1) for one in listed.ids], dtype=np.int64)
     unknown = int((positions < 0).sum())
@@ -49,5 +51,12 @@ def matched_rows(table: PartyTable, matches: pd.DataFrame | None = None) -> Matc
             "this very table, with ids written in the same way."
         )
     if _KEY in matches.columns:
+        repeated = int(matches[_KEY].duplicated(keep=False).sum())
+        missing_keys = int(matches[_KEY].isna().sum())
+        if repeated or missing_keys:
+            raise TableError(
+                f"The column '{_KEY}' of the list of matches for {table.name} is empty in {missing_keys} rows and "
+                f"repeats itself in {repeated} of {len(matches)}. Give every matched row a token of its own."
+            )
         return MatchedRows(positions, tuple(str(one).encode("utf-8", "surrogatepass") for one in matches[_KEY]))
     return MatchedRows(positions, tuple(canonical_id_bytes(one) for one in listed.ids))

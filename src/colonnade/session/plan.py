@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.data import IdRule
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, did_you_mean
 
 __all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
 
@@ -58,6 +58,15 @@ class Alignment(IdRule):
 
     protocol: Literal["ecdh", "given"] = "ecdh"
     mode: Literal["both_learn", "one_learns", "size_only"] = "both_learn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, choices in (("protocol", ("ecdh", "given")), ("mode", ("both_learn", "one_learns", "size_only"))):
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"alignment.{name} must be one of {', '.join(choices)}. "
+                    f"{did_you_mean(str(getattr(self, name)), choices)}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ class Policy:
     def check_table_sizes(self, party: str, partner: str, own: int, theirs: int) -> None:
         """Refuse to look for shared rows where there cannot be enough of them."""
         if min(own, theirs) < self.minimum_shared_rows:
-            reason = f"it brings {own} rows and '{partner}' {theirs}, so no more can be shared"
+            reason = f"only {min(own, theirs)} rows can be shared, as it brings {own} and '{partner}' {theirs}"
             self._refuse("minimum_shared_rows", party, reason)
 
     def check_counts_are_told(self, party: str) -> None:

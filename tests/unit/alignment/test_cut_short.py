@@ -136,9 +136,9 @@ def test_three_parties_go_on_with_the_one_that_was_cut_short(tmp_path: Path) -> 
         meet(tables, folder=tmp_path)
     again = meet(tables, folder=tmp_path)
     assert again.rows() == expected_rows(tables)
-    openings = [message.first_piece for message in again.crossed(AlignmentOpening)]
-    assert openings[0] == 8, "all was done with the shop"
-    assert openings[1] in (2, 3)
+    openings = {party: again.crossed(AlignmentOpening, "bank", party)[0].first_piece for party in ("shop", "telco")}
+    assert openings["shop"] == 8, "all was done with the shop"
+    assert openings["telco"] in (2, 3)
     assert not again.crossed(BlindedIds, "shop")
 
 
@@ -213,6 +213,18 @@ def test_the_secret_is_gone_too_when_a_policy_refuses_the_result(party: str, tmp
     met = meet(TABLES, folder=tmp_path, policies={party: Policy(minimum_shared_rows=35)})
     assert type(met.outcomes[party]) is PolicyRefused
     assert not list((tmp_path / party).rglob("state.json"))
+
+
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_every_beginning_has_a_secret_of_its_own(has_folder: bool, tmp_path: Path) -> None:
+    state = Unfinished.open(tmp_path / "state" if has_folder else None, "identity")
+    secrets = {state.secret}
+    for number in range(5):
+        state.begin(bytes([number]) * 16, np.arange(3))
+        secrets.add(state.secret)
+        assert not has_folder or Unfinished.open(tmp_path / "state", "identity").secret == state.secret
+    assert len(secrets) == 6
+    assert Unfinished.open(tmp_path / "state", "another identity").secret not in secrets
 
 
 def test_a_secret_does_not_show_in_a_state() -> None:
