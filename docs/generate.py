@@ -62,7 +62,7 @@ SETTINGS = {
         "learning_rate": "The step along the gradient of the mean loss, above 0.",
         "schedule": "`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it.",
         "momentum": "How much of the last step goes into the next, from 0 up to, but not including, 1.",
-        "l2": "The penalty: half of it times the squared coefficients. scikit-learn's C is 1 / (l2 times training rows).",
+        "l2": "The penalty: half of it times the squared coefficients. 1 / (C times rows) is scikit-learn's C.",
         "epochs": "Most passes over the training rows.",
         "batch_size": "Rows per step.",
         "patience": "Epochs without a better validation loss before training stops; 0 trains all and keeps the last.",

@@ -273,7 +273,7 @@ def _readable_seconds(seconds: float | None) -> str:
     """Return a time for people.
 
     >>> _readable_seconds(0.25), _readable_seconds(75), _readable_seconds(7300)
-    ('0.2 s', '1 min 15 s', '2 h 2 min')
+    ('0.2 s', '1 min 15 s', '2 h 1 min')
     """
     if seconds is None:
         return "—"
