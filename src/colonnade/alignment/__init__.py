@@ -1,7 +1,6 @@
 """Find the rows all parties share, by declared messages."""
 
 from colonnade.alignment.align import (
-    Met,
     Overlap,
     align,
     align_in_one_place,
@@ -10,6 +9,7 @@ from colonnade.alignment.align import (
     find_overlap,
 )
 from colonnade.alignment.forecast import measure_id_seconds, sample_messages
+from colonnade.alignment.meeting import Met
 from colonnade.alignment.messages import MESSAGES, sends
 
 __all__ = [

@@ -9,6 +9,7 @@ from colonnade.session import Alignment
 
 __all__ = [
     "MESSAGES",
+    "MOST_IDS",
     "AlignmentOffer",
     "AlignmentOpening",
     "BlindedIds",
@@ -19,6 +20,9 @@ __all__ = [
     "TwiceBlindedIds",
     "sends",
 ]
+
+MOST_IDS = 2**32
+"""The most rows a partner may claim to bring."""
 
 
 @record

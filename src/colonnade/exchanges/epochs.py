@@ -13,7 +13,7 @@ from colonnade.session import ModelPart, Session
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["EpochVerdict", "Epochs", "Trainee", "check_finite"]
+__all__ = ["EpochSettings", "EpochVerdict", "Epochs", "Trainee", "check_finite"]
 
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="end of epoch")
@@ -37,6 +37,26 @@ class Trainee(Protocol):
         """Remember the weights as they are now."""
 
 
+class EpochSettings(Protocol):
+    """What a method's settings say about epochs."""
+
+    @property
+    def batch_size(self) -> int:
+        """Return the rows of a step."""
+
+    @property
+    def epochs(self) -> int:
+        """Return the most passes over the training rows."""
+
+    @property
+    def patience(self) -> int:
+        """Return how many epochs without a better validation loss are borne; 0 for all."""
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Return the steps between checkpoints within an epoch; 0 for none."""
+
+
 @dataclasses.dataclass
 class Epochs:
     """Where training stands. Every party keeps the same, so that all checkpoint and stop at the same steps."""
@@ -53,21 +73,11 @@ class Epochs:
     """The sum of this epoch's losses; only the label holder knows losses."""
 
     @classmethod
-    def begin(
-        cls,
-        session: Session,
-        trainee: Trainee,
-        *,
-        rows: int,
-        batch_size: int,
-        epochs: int,
-        patience: int,
-        checkpoint_every: int,
-    ) -> Epochs:
+    def begin(cls, session: Session, trainee: Trainee, rows: int, config: EpochSettings) -> Epochs:
         """Start at the beginning, or where the checkpoint left off."""
-        steps_per_epoch = math.ceil(rows / batch_size)
-        session.expect_steps(steps_per_epoch * epochs)
-        fixed = (steps_per_epoch, epochs, patience, checkpoint_every)
+        steps_per_epoch = math.ceil(rows / config.batch_size)
+        session.expect_steps(steps_per_epoch * config.epochs)
+        fixed = (steps_per_epoch, config.epochs, config.patience, config.checkpoint_every)
         if session.resumed is None:
             return cls(*fixed)
         document = session.resumed.document

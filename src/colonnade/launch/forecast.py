@@ -278,6 +278,7 @@ def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) 
 def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
     (lead,) = plan.roles[method.lead]
     sent, hops, seconds = [], 3, 0.0
+    busy: dict[str, float] = {}
     blind, blind_again = measure_id_seconds()
     for party in plan.parties:
         hello = _hello(plan, party)
@@ -289,15 +290,15 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
             sent += [crossing(lead, party, (message, 1)) for message in (*leads, ResumeFrom(None))]
             hops += len(others) + len(leads)
             # Both blind their own ids, and each other's once more, at the same time.
-            seconds += facts.machines.side_by_side(
-                [
-                    facts.machines.divided(one, counts[one], blind)
-                    + facts.machines.divided(one, counts[two], blind_again)
-                    for one, two in ((lead, party), (party, lead))
-                ]
-            )
+            work = {
+                one: facts.machines.divided(one, counts[one], blind)
+                + facts.machines.divided(one, counts[two], blind_again)
+                for one, two in ((lead, party), (party, lead))
+            }
+            seconds += facts.machines.side_by_side(list(work.values()))
+            busy = {one: busy.get(one, 0.0) + work.get(one, 0.0) for one in {*busy, *work}}
     seconds += facts.machines.line.seconds(hops if len(plan.parties) > 1 else 0, sum(one.bytes for one in sent))
-    return StageForecast(name="greeting and alignment", seconds=seconds, sent=tuple(sent))
+    return StageForecast(name="greeting and alignment", seconds=seconds, busy=busy, sent=tuple(sent))
 
 
 def _end(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:

@@ -68,7 +68,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     format = linear_format(config, table_encoder.width, _announced(peer.receive(LogitCount).count, "scores", peer))
     layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
     model = _Model([layer])
-    epochs = _begin(session, model, config, split.train)
+    epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         layer.open()
 
@@ -116,7 +116,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
     layers = [_layer(session, peer, config, outputs) for peer in peers]
     own = OwnWeights(columns.shape[1], outputs, config.momentum)
     model = _Model(layers, own)
-    epochs = _begin(session, model, config, split.train)
+    epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         for layer in layers:
             layer.open()
@@ -218,18 +218,6 @@ def _order_left(session: Session, epochs: Epochs) -> Iterator[int]:
 def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
     # Steps are counted from 1.
     return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
-
-
-def _begin(session: Session, model: _Model, config: SecureLR, rows: Rows) -> Epochs:
-    return Epochs.begin(
-        session,
-        model,
-        rows=len(rows),
-        batch_size=config.batch_size,
-        epochs=config.epochs,
-        patience=config.patience,
-        checkpoint_every=config.checkpoint_every,
-    )
 
 
 def _layer(session: Session, peer: Channel, config: SecureLR, outputs: int) -> LinearPartner:

@@ -49,7 +49,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
 
     learner = _learner({"encoder": encoder}, config)
     dropouts = find_dropouts([encoder])
-    epochs = _epochs(session, learner, config, holding.split.train)
+    epochs = Epochs.begin(session, learner, len(holding.split.train), config)
     while not epochs.is_over:
         for (batch,) in _batches_left(session, epochs, holding.split.train, config, features):
             session.next_step()
@@ -98,7 +98,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 
     learner = _learner(modules, config)
     dropouts = find_dropouts(modules.values())
-    epochs = _epochs(session, learner, config, split.train)
+    epochs = Epochs.begin(session, learner, len(split.train), config)
     while not epochs.is_over:
         for batch, wanted in _batches_left(session, epochs, split.train, config, features, targets):
             session.next_step()
@@ -154,18 +154,6 @@ def _batches_left(
     shuffled = [None if one is None else one.index_select(0, torch.from_numpy(order)) for one in columns]
     for start in range(epochs.steps_done(session) * config.batch_size, len(order), config.batch_size):
         yield tuple(_NOTHING if one is None else one[start : start + config.batch_size] for one in shuffled)
-
-
-def _epochs(session: Session, learner: Learner, config: SplitNN, rows: Rows) -> Epochs:
-    return Epochs.begin(
-        session,
-        learner,
-        rows=len(rows),
-        batch_size=config.batch_size,
-        epochs=config.epochs,
-        patience=config.patience,
-        checkpoint_every=config.checkpoint_every,
-    )
 
 
 def _own_features(holding: Holding, config: SplitNN) -> tuple[TableEncoder | None, torch.Tensor | None]:

@@ -1,0 +1,338 @@
+"""One party's side of private set intersection: whom it meets, what it keeps, and what it may be told."""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.alignment.ecdh import answer_partner, ask_partner, random_order
+from colonnade.alignment.history import AlignmentHistory
+from colonnade.alignment.messages import (
+    MOST_IDS,
+    AlignmentOffer,
+    AlignmentOpening,
+    DeclaredFormat,
+    SharedCount,
+    SharedRows,
+)
+from colonnade.alignment.store import AlignmentStore, Unfinished, identity_of
+from colonnade.data import (
+    LETTERS,
+    IdFormat,
+    PartyTable,
+    explain_nothing_shared,
+    id_marks,
+    normalised_ids,
+)
+from colonnade.errors import AlignmentError, PolicyRefused, WrongContent
+from colonnade.session import Channel, Session
+
+__all__ = ["Meeting", "Met", "Places"]
+
+Places = npt.NDArray[np.int64]
+
+_SALT = _RESULT = 16
+_LONGEST_ID = 2**20
+_MOST_PARTS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Met:
+    """What a party knows about one partner's rows after an alignment; None where it is not told."""
+
+    rows: int | None
+    shared: int | None
+
+
+class Meeting:
+    """One party's side of finding shared rows."""
+
+    def __init__(self, session: Session, table: PartyTable) -> None:
+        self._session, self._table = session, table
+        self._rule = session.plan.alignment
+        self._is_lead = session.role == session.method.lead
+        self._peers = session.all_channels if self._is_lead else (session.channel(session.method.lead),)
+        self._ids = {
+            peer.peer: normalised_ids(table.ids_for(peer.peer), self._rule, where=table.name) for peer in self._peers
+        }
+        self._store = AlignmentStore(session.alignments)
+        self._states: dict[str, Unfinished] = {}
+        self._history = AlignmentHistory(session.history)
+        # Scoring one new row is no run in the sense of minimum_shared_rows.
+        self._has_minimum = session.stage != "predict"
+        self.met: dict[str, Met] = {}
+        self.is_reused = False
+
+    def shared_by_all(self) -> Places:
+        """Return this party's rows that all parties hold, in the agreed order."""
+        return self._lead_all() if self._is_lead else self._follow()
+
+    def shared_with_each(self) -> dict[str, Places]:
+        """Return this party's rows that the lead shares with it, or the lead's that it shares with each."""
+        if self._is_lead:
+            return {peer.peer: self._share(peer, offer) for peer, offer in self._offers().items()}
+        (lead,) = self._peers
+        if self._rule.mode == "both_learn":
+            return {lead.peer: self._follow(may_be_none=True)}
+        if self._has_minimum:
+            self._session.policy.check_counts_are_told(self._session.party)
+        self._answer(lead)
+        self._unfinished(lead).discard()
+        return {}
+
+    def _share(self, peer: Channel, offer: AlignmentOffer) -> Places:
+        """Return the lead's rows that one partner has too, and tell it if it may know."""
+        rows, places = self._meet(peer, offer)
+        if self._rule.mode == "both_learn":
+            return self._announce({peer: (rows, places)}, rows)
+        self._unfinished(peer).discard()
+        self._check_minimum(len(rows))
+        return self._in_order(rows)
+
+    def sizes(self) -> dict[str, int]:
+        """Return how many rows are shared with each."""
+        if not self._is_lead:
+            (lead,) = self._peers
+            self._answer(lead, sizes_only=True)
+            self._unfinished(lead).discard()
+            count = lead.receive(SharedCount).count
+            if not 0 <= count <= len(self._rows(lead)):
+                raise WrongContent(f"'{lead.peer}' announces more shared rows than '{self._session.party}' has.")
+            self._history.note("found", lead.peer, shared=count)
+            self._check_minimum(count)
+            return {lead.peer: count}
+        found = {}
+        for peer, offer in self._offers(sizes_only=True).items():
+            rows, _ = self._meet(peer, offer, sizes_only=True)
+            found[peer.peer] = len(rows)
+            self._unfinished(peer).discard()
+            self._check_minimum(len(rows))
+            peer.send(SharedCount(len(rows)))
+        return found
+
+    def _lead_all(self) -> Places:
+        offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
+        identity = self._identity()
+        held = set(self._store.results(identity)).intersection(*(offer.held for offer in offers.values()))
+        if held:
+            result = max(held)
+            found = self._store.load(identity, result)
+            self._note_reuse({peer: offer.count for peer, offer in offers.items()}, len(found))
+            for peer in self._peers:
+                # What a kill right after the last message may have left.
+                self._unfinished(peer).discard()
+                peer.send(AlignmentOpening(len(self._rows(peer)), b"", result, 0))
+            return found
+        self._check_budgets(offers)
+        met = {peer: self._meet(peer, offer) for peer, offer in offers.items()}
+        shared = np.arange(self._table.rows)
+        for rows, _ in met.values():
+            shared = np.intersect1d(shared, rows, assume_unique=True)
+        if not len(shared):
+            for peer in self._peers:
+                self._unfinished(peer).discard()
+            strangers = [peer for peer, (rows, _) in met.items() if not len(rows)] or self._peers
+            formats = {self._session.party: IdFormat.of(self._table.ids_for(strangers[0].peer))}
+            formats |= {peer.peer: _format_of(offers[peer].format, peer) for peer in strangers}
+            raise AlignmentError(explain_nothing_shared(formats, self._rule))
+        return self._announce(met, shared)
+
+    def _announce(self, met: Mapping[Channel, tuple[Places, Places]], shared: Places) -> Places:
+        """Put shared rows into the agreed order, and tell every partner its own places."""
+        if self._has_minimum and len(shared) < self._session.policy.minimum_shared_rows:
+            for peer in met:
+                self._unfinished(peer).discard()
+        self._check_minimum(len(shared))
+        ordered = self._in_order(shared)
+        result = secrets.token_bytes(_RESULT)
+        # Kept before anyone is told: a partner that has it must find it here.
+        self._keep(result, ordered)
+        for peer, (rows, places) in met.items():
+            place_of = np.full(self._table.rows, -1)
+            place_of[rows] = places
+            peer.send(SharedRows(place_of[ordered], result))
+            self._unfinished(peer).discard()
+        return ordered
+
+    def _in_order(self, shared: Places) -> Places:
+        return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment")))]
+
+    def _meet(self, peer: Channel, offer: AlignmentOffer, *, sizes_only: bool = False) -> tuple[Places, Places]:
+        """Return the lead's rows that one partner has too, and their places among the partner's blinded ids."""
+        self._checked(offer, peer)
+        rows, state = self._rows(peer), self._unfinished(peer)
+        self._check_sizes(peer, offer.count)
+        if state.salt and state.salt == offer.unfinished and not sizes_only:
+            state.pieces = min(state.pieces, offer.finished_pieces)
+        else:
+            self._begin(peer, offer.count)
+            state.begin(secrets.token_bytes(_SALT), random_order(rows))
+        peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
+        session = self._session
+        own, theirs = ask_partner(
+            peer, session.engine, self._ids[peer.peer], state, offer.count, self._told(peer), sizes_only=sizes_only
+        )
+        if len(np.unique(own)) != len(own):
+            raise WrongContent(f"'{peer.peer}' returned the same blinded id more than once.")
+        _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
+        session.ledger.mark(
+            "aligned", peer=peer.peer, own=len(rows), theirs=offer.count, shared=len(first), sizes_only=sizes_only
+        )
+        self._history.note("found", peer.peer, shared=len(first))
+        self.met[peer.peer] = Met(offer.count, len(first))
+        return state.sent_order[first], second
+
+    def _follow(self, *, may_be_none: bool = False) -> Places:
+        """Return this party's rows that the lead announces."""
+        (lead,) = self._peers
+        reused = self._answer(lead)
+        if reused is not None:
+            found = self._store.load(self._identity(), reused)
+            self._note_reuse({lead: self.met[lead.peer].rows}, len(found))
+            return found
+        shared = lead.receive(SharedRows)
+        places, order = shared.places, self._unfinished(lead).sent_order
+        fits = places.dtype == np.int64 and places.ndim == 1 and len(np.unique(places)) == len(places)
+        fits = fits and bool(((places >= 0) & (places < len(order))).all()) and (may_be_none or len(places) > 0)
+        if not fits or len(shared.result) != _RESULT:
+            raise WrongContent(f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have.")
+        positions: Places = order[places]
+        self._history.note("found", lead.peer, shared=len(positions))
+        self._keep(shared.result, positions)
+        self._unfinished(lead).discard()
+        self._check_minimum(len(positions))
+        return positions
+
+    def _answer(self, lead: Channel, *, sizes_only: bool = False) -> bytes | None:
+        """Offer this party's ids to the lead and blind the lead's; or return the name of an earlier result to use."""
+        state, rows, identity = self._unfinished(lead), self._rows(lead), self._identity()
+        held = () if sizes_only else self._store.results(identity)
+        if not held and (sizes_only or not state.salt):
+            self._check_budget(lead.peer)
+        declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
+        lead.send(AlignmentOffer(len(rows), declared, held, state.salt, state.pieces))
+        opening = lead.receive(AlignmentOpening)
+        if not 0 <= opening.count <= MOST_IDS:
+            raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
+        self.met[lead.peer] = Met(opening.count, None)
+        if opening.reuse is not None:
+            if opening.reuse not in held:
+                raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
+            state.discard()
+            return opening.reuse
+        if len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.pieces:
+            raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
+        self._check_sizes(lead, opening.count)
+        if opening.first_piece or (opening.salt == state.salt and not sizes_only):
+            if opening.salt != state.salt:
+                raise WrongContent(
+                    f"'{lead.peer}' goes on with an alignment that '{self._session.party}' did not begin."
+                )
+            state.pieces = opening.first_piece
+        else:
+            self._begin(lead, opening.count)
+            state.begin(opening.salt, random_order(rows))
+        session = self._session
+        answer_partner(
+            lead, session.engine, self._ids[lead.peer], state, opening.count, self._told(lead), sizes_only=sizes_only
+        )
+        session.ledger.mark("aligned", peer=lead.peer, own=len(rows), theirs=opening.count, sizes_only=sizes_only)
+        return None
+
+    def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
+        offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
+        self._check_budgets(offers, sizes_only=sizes_only)
+        return offers
+
+    def _check_budgets(self, offers: Mapping[Channel, AlignmentOffer], *, sizes_only: bool = False) -> None:
+        """Refuse before the first partner gets anything, not when it is the turn of the one that asked too often."""
+        for peer, offer in offers.items():
+            salt = self._unfinished(peer).salt
+            if sizes_only or not salt or salt != offer.unfinished:
+                self._check_budget(peer.peer)
+
+    def _check_budget(self, partner: str) -> None:
+        with self._noted(partner):
+            self._allow(partner, self._history.begun_with(partner))
+
+    def _begin(self, peer: Channel, theirs: int) -> None:
+        """Write down that shared rows are looked for anew, before the first blinded id leaves."""
+        own, ids = len(self._rows(peer)), identity_of(self._ids[peer.peer])
+        facts = {**self._about(), "ids": ids, "own": own, "theirs": theirs}
+        with self._noted(peer.peer):
+            earlier = self._history.begin(peer.peer, lambda count: self._allow(peer.peer, count), **facts)
+        self._session.ledger.mark("aligning", peer=peer.peer, own=own, theirs=theirs, earlier=earlier)
+
+    def _allow(self, partner: str, earlier: int) -> None:
+        self._session.policy.check_earlier_alignments(self._session.party, partner, earlier)
+
+    @contextmanager
+    def _noted(self, partner: str) -> Iterator[None]:
+        """Keep a refusal both in the run's ledger and, as a refused run may leave no folder, in the home."""
+        try:
+            yield
+        except PolicyRefused:
+            self._session.ledger.mark("refused", rule="maximum_alignments", peer=partner)
+            self._history.note("refused", partner, **self._about())
+            raise
+
+    def _about(self) -> dict[str, str]:
+        return {"run": self._session.plan.name, "stage": self._session.stage, "mode": self._rule.mode}
+
+    def _check_sizes(self, peer: Channel, theirs: int) -> None:
+        if self._has_minimum:
+            self._session.policy.check_table_sizes(self._session.party, peer.peer, len(self._rows(peer)), theirs)
+
+    def _check_minimum(self, count: int) -> None:
+        if self._has_minimum:
+            self._session.policy.check_shared_rows(self._session.party, count)
+
+    def _note_reuse(self, theirs: Mapping[Channel, int | None], shared: int) -> None:
+        self._check_minimum(shared)
+        self.is_reused = True
+        for peer, count in theirs.items():
+            self.met[peer.peer] = Met(count, None)
+            own = len(self._rows(peer))
+            self._session.ledger.mark("aligned", peer=peer.peer, own=own, theirs=count, shared=shared, reused=True)
+
+    def _keep(self, result: bytes, positions: Places) -> None:
+        if len(positions):
+            self._store.save(self._identity(), result, positions)
+
+    def _rows(self, peer: Channel) -> Places:
+        """Return the rows that have an id for this partner."""
+        return np.flatnonzero([bool(one) for one in self._ids[peer.peer]])
+
+    def _identity(self) -> str:
+        """Return what stands for this party's ids, the partners and the rule: a result holds for these."""
+        facts = [*self._session.plan.parties, repr(self._rule), str(self._session.plan.seed)]
+        return identity_of([one for ids in self._ids.values() for one in ids], *facts)
+
+    def _unfinished(self, peer: Channel) -> Unfinished:
+        if peer.peer not in self._states:
+            identity = identity_of(self._ids[peer.peer], self._session.plan.digest(), peer.peer)
+            self._states[peer.peer] = self._store.unfinished(peer.peer, identity)
+        return self._states[peer.peer]
+
+    def _told(self, peer: Channel) -> Callable[[int, int], None]:
+        return lambda done, total: self._session.show(f"alignment with {peer.peer}", done, total)
+
+    def _checked(self, offer: AlignmentOffer, peer: Channel) -> AlignmentOffer:
+        fits = 0 <= offer.count <= MOST_IDS and offer.finished_pieces >= 0
+        if not fits or not all(len(one) == _RESULT for one in offer.held):
+            raise WrongContent(f"'{peer.peer}' offers its ids in a way no version of colonnade does.")
+        return offer
+
+
+def _format_of(declared: DeclaredFormat, channel: Channel) -> IdFormat:
+    # These words stand in an error that people read, so they must be ones we know.
+    if declared.letters not in LETTERS or not (
+        0 <= declared.shortest <= declared.longest <= _LONGEST_ID and 1 <= declared.parts <= _MOST_PARTS
+    ):
+        raise WrongContent(f"'{channel.peer}' describes its ids in a way no version of colonnade does.")
+    return IdFormat(**dataclasses.asdict(declared))
