@@ -58,7 +58,8 @@ class Meeting:
         self._is_lead = session.role == session.method.lead
         self._peers = session.all_channels if self._is_lead else (session.channel(session.method.lead),)
         self._ids = {
-            peer.peer: normalised_ids(table.ids_for(peer.peer), self._rule, where=table.name) for peer in self._peers
+            peer.peer: normalised_ids(table.ids_for(peer.peer), self._rule, where=table.title_of_ids_for(peer.peer))
+            for peer in self._peers
         }
         self._store = AlignmentStore(session.alignments)
         self._states: dict[str, Unfinished] = {}

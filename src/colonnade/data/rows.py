@@ -17,7 +17,6 @@ __all__ = [
     "AlignedRows",
     "IdFormat",
     "Split",
-    "align_marks",
     "batches",
     "explain_nothing_shared",
     "id_marks",
@@ -109,15 +108,6 @@ class IdFormat:
         if self.has_spaces:
             parts.append("some with spaces around")
         return ", ".join(parts)
-
-
-def align_marks(marks: Mapping[str, npt.NDArray[np.uint64]]) -> npt.NDArray[np.uint64]:
-    """Return the marks that all parties hold, in the agreed order: that of the marks, which the seed has mixed."""
-    first, *others = marks.values()
-    shared = np.sort(first)
-    for other in others:
-        shared = np.intersect1d(shared, other, assume_unique=True)
-    return shared
 
 
 def rows_of_marks(

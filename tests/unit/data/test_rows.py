@@ -13,7 +13,6 @@ from colonnade.data import (
     IdFormat,
     IdRule,
     PartyTable,
-    align_marks,
     batches,
     canonical_id_bytes,
     explain_nothing_shared,
@@ -38,6 +37,10 @@ def ids_of(values: list[object]) -> np.ndarray:
     return table(values).ids
 
 
+def shared_marks(marks: dict[str, np.ndarray]) -> np.ndarray:
+    return np.array(sorted(set.intersection(*(set(one.tolist()) for one in marks.values()))), np.uint64)
+
+
 @settings(deadline=None)
 @given(st.lists(id_lists, min_size=1, max_size=4), seeds, st.randoms())
 def test_alignment_is_the_intersection_in_an_order_free_of_row_order(
@@ -46,7 +49,7 @@ def test_alignment_is_the_intersection_in_an_order_free_of_row_order(
     tables = {f"p{number}": table(ids) for number, ids in enumerate(lists)}
     expected = shared_rows(tables, seed)
     marks = {party: id_marks(one.ids, seed) for party, one in tables.items()}
-    shared = align_marks(marks)
+    shared = shared_marks(marks)
     orders = []
     for party, one in tables.items():
         positions, rest = rows_of_marks(marks[party], shared)
@@ -59,7 +62,7 @@ def test_alignment_is_the_intersection_in_an_order_free_of_row_order(
     for ids in lists:
         random.shuffle(ids)
     shuffled = {f"p{number}": id_marks(table(ids).ids, seed) for number, ids in enumerate(lists)}
-    positions, _ = rows_of_marks(shuffled["p0"], align_marks(shuffled))
+    positions, _ = rows_of_marks(shuffled["p0"], shared_marks(shuffled))
     assert table(lists[0]).ids[positions].tolist() == orders[0]
 
 
@@ -87,7 +90,7 @@ def test_the_seed_changes_the_order() -> None:
 
 
 def test_the_number_and_the_text_7_are_different_ids() -> None:
-    assert not len(align_marks({"a": id_marks(ids_of([8191, 7]), 0), "b": id_marks(ids_of(["8191", "7"]), 0)}))
+    assert not len(shared_marks({"a": id_marks(ids_of([8191, 7]), 0), "b": id_marks(ids_of(["8191", "7"]), 0)}))
 
 
 def test_two_ids_with_one_mark_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
