@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "FTL": "colonnade.methods.ftl",
     "Alignment": "colonnade.session",
     "Evaluate": "colonnade.session",
     "Ledger": "colonnade.ledger",
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from colonnade.launch.run import Run
     from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
+    from colonnade.methods.ftl import FTL
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
     from colonnade.session import Alignment, Evaluate, Policy
 
 __all__ = [
+    "FTL",
     "Alignment",
     "Evaluate",
     "Ledger",

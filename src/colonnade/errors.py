@@ -7,6 +7,7 @@
     │   ├── ConfigError             a setting in run.toml, party.toml or a constructor
     │   ├── TableError              a party's table: file, column, id, label, type
     │   ├── AlignmentError          too few or no shared rows
+    │   ├── LeakRefused             settings under which a partner could work out what must stay hidden
     │   ├── RunFolderError          a run folder that is missing, unfinished or taken
     │   └── DeclarationError        a message or method declared wrongly (a programmer's mistake)
     ├── PolicyRefused               this party's policy forbids it; exit code 3
@@ -54,6 +55,7 @@ __all__ = [
     "HandshakeRefused",
     "KeyRefused",
     "KeyTooSmall",
+    "LeakRefused",
     "LedgerBroken",
     "LedgerUnfinished",
     "LedgersDisagree",
@@ -96,6 +98,10 @@ class TableError(UsageError):
 
 class AlignmentError(UsageError):
     """The parties' tables do not share enough rows."""
+
+
+class LeakRefused(UsageError):
+    """Settings under which a partner could work out what must stay hidden."""
 
 
 class RunFolderError(UsageError):

@@ -36,7 +36,7 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
     declared = {one.name: one for one in run.method.declarations}
     aligning = {one.name: one for one in map(declaration_of, alignment.MESSAGES)}
     control = {declaration_of(cls).name for cls in CONTROL}
-    lead = run.plan.roles[run.method.lead][0]
+    lead = run.method.leader_of(run.plan)
     for party, ledger in run.ledgers.items():
         received = [entry.content for entry in ledger.messages() if entry.kind == "received"]
         assert len(received) == len(run.views[party])

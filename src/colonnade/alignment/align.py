@@ -128,8 +128,8 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for key in matched.keys:
         digest.update(len(key).to_bytes(4, "little") + key)
     own = GivenRows(len(matched.keys), digest.digest())
-    is_lead = session.role == session.method.lead
-    peers = session.all_channels if is_lead else (session.channel(session.method.lead),)
+    is_lead = session.role == session.lead
+    peers = session.all_channels if is_lead else (session.channel(session.lead),)
     for peer in peers:
         peer.send(own)
         theirs = peer.receive(GivenRows)

@@ -55,8 +55,8 @@ class Meeting:
     def __init__(self, session: Session, table: PartyTable) -> None:
         self._session, self._table = session, table
         self._rule = session.plan.alignment
-        self._is_lead = session.role == session.method.lead
-        self._peers = session.all_channels if self._is_lead else (session.channel(session.method.lead),)
+        self._is_lead = session.role == session.lead
+        self._peers = session.all_channels if self._is_lead else (session.channel(session.lead),)
         self._ids = {
             peer.peer: normalised_ids(table.ids_for(peer.peer), self._rule, where=table.title_of_ids_for(peer.peer))
             for peer in self._peers

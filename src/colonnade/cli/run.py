@@ -288,7 +288,7 @@ def lead_of(plan: RunPlan) -> str:
     """Return the party that plays the lead."""
     from colonnade.methods import method_named
 
-    return plan.roles[method_named(plan.method).lead][0]
+    return method_named(plan.method).leader_of(plan)
 
 
 def _number(value: float | None) -> str:

@@ -3,7 +3,15 @@
 See ``docs/explanation-cryptography.md`` for the scheme, its parameters and its assumptions.
 """
 
-from colonnade.crypto.cipher_array import DEFAULT_FORMAT, CipherArray, decrypt, decrypt_fixed, encrypt, open_masked
+from colonnade.crypto.cipher_array import (
+    DEFAULT_FORMAT,
+    CipherArray,
+    concatenate,
+    decrypt,
+    decrypt_fixed,
+    encrypt,
+    open_masked,
+)
 from colonnade.crypto.ciphertext import Ciphertext
 from colonnade.crypto.fixed_point import FixedPoint, Format
 from colonnade.crypto.layout import Layout, slot_bits_for
@@ -24,6 +32,7 @@ __all__ = [
     "PrivateKey",
     "PublicKey",
     "RingElements",
+    "concatenate",
     "decrypt",
     "decrypt_fixed",
     "encrypt",

@@ -22,6 +22,7 @@ __all__ = [
     "join_numbers",
     "join_parts",
     "multiply",
+    "multiply_groups",
     "pack_products",
     "prepare_encryptor",
     "prepare_modulus",
@@ -169,7 +170,7 @@ def decrypt(context: OwnerContext, chunk: bytes) -> bytes:
     return join_numbers(plains, _width(n))
 
 
-def multiply(modulus: Modulus, chunk: bytes) -> bytes:
+def multiply(modulus: Modulus, chunk: bytes | memoryview) -> bytes:
     """Compute products of powers for several sets of bases and the same exponents; see `pack_products`."""
     head, bases, exponents = split_parts(chunk)
     count, results, width = (int.from_bytes(head[at : at + 8], "little") for at in (0, 8, 16))
@@ -179,6 +180,11 @@ def multiply(modulus: Modulus, chunk: bytes) -> bytes:
     for at in range(0, len(numbers), max(count, 1)):
         found += power_products(numbers[at : at + count], rows, modulus.value)
     return join_numbers(found, modulus.width)
+
+
+def multiply_groups(modulus: Modulus, chunk: bytes) -> bytes:
+    """Do the same for several pieces in one, each with exponents of its own."""
+    return b"".join(multiply(modulus, piece) for piece in split_parts(chunk))
 
 
 def shift_and_add(modulus: Modulus, chunk: bytes) -> bytes:

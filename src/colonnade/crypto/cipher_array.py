@@ -17,7 +17,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import gmpy2
 import numpy as np
@@ -33,7 +33,7 @@ from colonnade.crypto.paillier import PrivateKey, PublicKey
 from colonnade.crypto.products import batch_inverse
 from colonnade.errors import CiphertextRefused, OutOfRange, SlotOverflow
 
-__all__ = ["DEFAULT_FORMAT", "CipherArray", "decrypt", "decrypt_fixed", "encrypt", "open_masked"]
+__all__ = ["DEFAULT_FORMAT", "CipherArray", "concatenate", "decrypt", "decrypt_fixed", "encrypt", "open_masked"]
 
 DEFAULT_FORMAT = Format(fraction_bits=24, magnitude_bits=8)
 """How plain numbers that come without a format are encoded."""
@@ -179,6 +179,36 @@ class CipherArray(Ciphertext):
         grown = self._product_layout(plain, terms, result_shape, len(result_shape) - 1, max(lines, 1))
         return self._with(self._dense_products(rows, lines) if lines > 1 else self._block_products(rows), grown)
 
+    def each_product(self, factors: FixedPoint) -> CipherArray:
+        """Multiply every row with plain numbers of its own.
+
+        With shape (groups, terms) here and (groups, terms, results) there, the result has shape (groups, results).
+        """
+        shape = self.shape
+        if len(shape) != 2 or len(factors.shape) != 3 or factors.shape[:2] != shape:
+            raise OutOfRange(f"Arrays of shapes {shape} and {factors.shape} cannot be multiplied row by row.")
+        self._check_unpacked()
+        groups, terms, results = factors.shape
+        grown = self._product_layout(factors, terms, (groups, results), None)
+        if not math.prod(factors.shape):
+            return self._with([mpz(1)] * (groups * results), grown)
+        bases = [self._ciphertexts[at * terms : (at + 1) * terms] for at in range(groups)]
+        return self._with(self.key.group_products(bases, factors.integers), grown)
+
+    def gather(self, places: npt.NDArray[np.integer[Any]]) -> CipherArray:
+        """Take entries of the flattened array by their places, in any order and any number of times.
+
+        The result has the shape of ``places``. It holds the same ciphertexts: who receives them sees which are equal.
+        """
+        self._check_unpacked()
+        wanted = np.asarray(places)
+        if wanted.ndim not in (1, 2) or (wanted.dtype.kind not in "iu" and wanted.size):
+            raise OutOfRange("Places are integers, in a vector or a matrix.")
+        if wanted.size and not 0 <= int(wanted.min()) <= int(wanted.max()) < len(self._ciphertexts):
+            raise OutOfRange(f"Places run from 0 to {len(self._ciphertexts) - 1} in an array of shape {self.shape}.")
+        found = [self._ciphertexts[int(place)] for place in wanted.reshape(-1)]
+        return self._with(found, replace(self._layout, shape=tuple(wanted.shape)))
+
     def widened(self, bound: int) -> CipherArray:
         """Say that the values may be larger than they can be so far, because something will be added to them."""
         return self._with(self._ciphertexts, self._layout.grown(max(bound, self._layout.bound)))
@@ -302,6 +332,10 @@ class CipherArray(Ciphertext):
         if self._layout.packed_axis == summed or self._layout.lines > 1:
             raise SlotOverflow("This array is packed along the axis that would be summed. Pack it the other way.")
 
+    def _check_unpacked(self) -> None:
+        if self._layout.packed_axis is not None:
+            raise SlotOverflow("Entries of a packed array cannot be taken one by one. Encrypt it without packing.")
+
     def _check_alike(self, other: CipherArray) -> None:
         one, two = self._layout, other._layout
         if self.key.fingerprint != other.key.fingerprint:
@@ -317,6 +351,22 @@ class CipherArray(Ciphertext):
         if other.fraction_bits != fraction_bits or other.is_share:
             raise OutOfRange("Numbers to be added need the same scale, and shares are added by add_share.")
         return other
+
+
+def concatenate(arrays: Sequence[CipherArray]) -> CipherArray:
+    """Put the entries of unpacked arrays one after another into one vector: one key, one scale, no shares."""
+    if not arrays:
+        raise OutOfRange("There is nothing to put together.")
+    first = arrays[0].layout
+    for one in arrays:
+        one._check_unpacked()
+        if one.key.fingerprint != arrays[0].key.fingerprint:
+            raise CiphertextRefused("Arrays under two different keys cannot be put together.")
+        if one.layout.is_share or replace(one.layout, shape=(), bound=0) != replace(first, shape=(), bound=0):
+            raise OutOfRange("Arrays that are put together need the same scale, and must not be shares.")
+    entries = [entry for one in arrays for entry in one.ciphertexts]
+    layout = replace(first, shape=(len(entries),), bound=max(one.layout.bound for one in arrays))
+    return CipherArray(arrays[0].key, layout, entries)
 
 
 def encrypt(

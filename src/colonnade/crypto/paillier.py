@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NoReturn
 
 import gmpy2
@@ -29,7 +30,8 @@ from gmpy2 import mpz
 
 from colonnade.crypto import chunks
 from colonnade.crypto.costs import multiplication_seconds
-from colonnade.crypto.products import cost_of
+from colonnade.crypto.fixed_point import Integers
+from colonnade.crypto.products import cost_of, largest_bits
 from colonnade.crypto.window_table import WINDOW_BITS, build_subset_table, build_table, table_multiplications
 from colonnade.engine import INLINE, Engine, Work
 from colonnade.errors import CiphertextRefused, ConfigError, KeyRefused, KeyTooSmall
@@ -132,6 +134,31 @@ class PublicKey:
             parts = self.engine.parts(len(exponents), each)
             pieces = [chunks.pack_products(bases, count, exponents[part], 2 * self.width) for part in parts]
         found = self.engine.map(self._multiplication, pieces)
+        return [one for piece in found for one in chunks.split_numbers(piece, 2 * self.width)]
+
+    def group_products(self, groups: Sequence[Sequence[mpz]], exponents: Integers) -> list[mpz]:
+        """Do the same for groups of bases with exponents of their own, of shape (groups, bases, results)."""
+        count, terms, results = exponents.shape
+        each = cost_of(terms, results, largest_bits(exponents)) * multiplication_seconds(2 * self.bits)
+        parts = self.engine.parts(count, each)
+        spans = [slice(0, results)]
+        if count < self.engine.workers and results and self.engine.parts(results, count * each / results)[1:]:
+            # Too few groups for all workers: their results are divided as well.
+            number = min(-(-self.engine.workers // count), results)
+            edges = [place * results // number for place in range(number + 1)]
+            spans = [slice(start, end) for start, end in pairwise(edges)]
+            parts = [slice(at, at + 1) for at in range(count)]
+        pieces = [
+            chunks.join_parts(
+                [
+                    chunks.pack_products(groups[at], terms, exponents[at, :, span].T.tolist(), 2 * self.width)
+                    for at in range(part.start, part.stop)
+                ]
+            )
+            for part in parts
+            for span in spans
+        ]
+        found = self.engine.map(replace(self._multiplication, function=f"{_ROOM}:multiply_groups"), pieces)
         return [one for piece in found for one in chunks.split_numbers(piece, 2 * self.width)]
 
     def shifted_sums(self, groups: Sequence[Sequence[mpz]], slot_bits: int) -> list[mpz]:

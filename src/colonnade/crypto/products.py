@@ -5,7 +5,8 @@ squarings. Pippenger puts bases with the same digit into one bucket, which pays 
 stores powers for every window and needs no squarings, which pays when few bases serve many results.
 
 Negative exponents never become full-size ones: with one result, the bases concerned are inverted beforehand; with
-several, the negative part is collected by itself and inverted at the end. All inversions of a call share one.
+several, the negative part is collected by itself and inverted at the end, or, where buckets are filled, every base is
+inverted beforehand and digits of both signs halve the buckets. All inversions of a call share one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from collections.abc import Iterator, Sequence
 import gmpy2
 from gmpy2 import mpz
 
-__all__ = ["batch_inverse", "cost_of", "power_products"]
+from colonnade.crypto.fixed_point import Integers
+
+__all__ = ["batch_inverse", "cost_of", "largest_bits", "power_products"]
 
 # Tables beyond this are no longer worth the memory.
 _MOST_ENTRIES = 2**17
@@ -33,6 +36,8 @@ def power_products(bases: Sequence[mpz], exponents: Sequence[Sequence[int]], mod
     if len(exponents) == 1:
         upright = _inverted_where_negative(bases, exponents[0], modulus)
         return list(_METHODS[method](upright, [[abs(one) for one in exponents[0]]], modulus, bits, window))
+    if method == "pippenger":
+        return list(_signed_pippenger(bases, exponents, modulus, bits, window))
     if method == "straus":
         pairs = list(_signed_straus(bases, exponents, modulus, bits, window))
     else:
@@ -60,6 +65,11 @@ def batch_inverse(values: Sequence[mpz], modulus: mpz) -> list[mpz]:
     return found[::-1]
 
 
+def largest_bits(exponents: Integers) -> int:
+    """Return how many bits the largest of these integers has, without its sign."""
+    return max(abs(int(exponents.max())), abs(int(exponents.min()))).bit_length() if exponents.size else 0
+
+
 def cost_of(bases: int, results: int, bits: int) -> float:
     """Return about how many modular multiplications a call takes."""
     if not bases or not results or not bits:
@@ -77,7 +87,8 @@ def _costs(bases: int, results: int, bits: int) -> Iterator[tuple[float, str, in
     passes = results if results == 1 else 2 * results
     inversions = 1.5 * bases + 10 if results == 1 else 3 * results + 10
     for window in range(1, 13):
-        digits = bits / (window + 1)
+        # A little more than one digit for each window and the zero after it: the last one is seldom full.
+        digits = bits / (window + 1) + (0.3 if results == 1 else 0.45)
         # Digits of both signs need half the table, but a second run of squarings.
         table = bases * (1 << (window - 1 if results == 1 else max(window - 2, 0)))
         if table <= _MOST_ENTRIES and (results == 1 or window > 1):
@@ -86,8 +97,13 @@ def _costs(bases: int, results: int, bits: int) -> Iterator[tuple[float, str, in
         if (bases * rounds) << window <= _MOST_ENTRIES:
             table = bases * (bits + rounds * (1 << window))
             yield table + results * bases * rounds + inversions, "comb", window
-        buckets = (1 << window) + min(1 << window, bases)
-        yield passes * (rounds * buckets + bits) + results * rounds * bases + inversions, "pippenger", window
+        if results == 1:
+            buckets = (1 << window) + min(1 << window, bases)
+            yield rounds * (buckets + bases) + bits + inversions, "pippenger", window
+        else:
+            # A bucket's first base costs nothing, so with each bucket added up, a base costs one multiplication.
+            rounds = math.ceil((bits + 1) / window)
+            yield results * (rounds * (bases + (1 << (window - 1))) + bits) + 3 * bases + 10, "pippenger", window
 
 
 def _inverted_where_negative(bases: Sequence[mpz], exponents: Sequence[int], modulus: mpz) -> list[mpz]:
@@ -210,14 +226,45 @@ def _pippenger(
                 if digit:
                     held = buckets.get(digit)
                     buckets[digit] = base if held is None else held * base % modulus
-            # The sum of digit * bucket, by adding up from the highest: each bucket counts once per step below it.
-            running = total = mpz(1)
-            for digit in range(max(buckets, default=0), 0, -1):
-                if digit in buckets:
-                    running = running * buckets[digit] % modulus
-                total = total * running % modulus
-            result = result * total % modulus
+            result = result * _weighed(buckets, modulus) % modulus
         yield result
+
+
+def _signed_pippenger(
+    bases: Sequence[mpz], exponents: Sequence[Sequence[int]], modulus: mpz, bits: int, window: int
+) -> Iterator[mpz]:
+    """Take digits from -half to half - 1, the highest also beyond: half the buckets for exponents of both signs."""
+    inverses = batch_inverse(bases, modulus)
+    half, mask = 1 << (window - 1), (1 << window) - 1
+    top = window * (math.ceil((bits + 1) / window) - 1)
+    # With this added, every digit below the highest is by half too large, whatever the sign.
+    raised = sum(half << place for place in range(0, top, window))
+    for row in exponents:
+        left = [one + raised for one in row]
+        result = mpz(1)
+        for place in range(top, -1, -window):
+            if result != 1:
+                for _ in range(window):
+                    result = result * result % modulus
+            buckets: dict[int, mpz] = {}
+            for base, inverse, exponent in zip(bases, inverses, left, strict=True):
+                digit = exponent >> place if place == top else (exponent >> place & mask) - half
+                if digit:
+                    entry = base if digit > 0 else inverse
+                    held = buckets.get(abs(digit))
+                    buckets[abs(digit)] = entry if held is None else held * entry % modulus
+            result = result * _weighed(buckets, modulus) % modulus
+        yield result
+
+
+def _weighed(buckets: dict[int, mpz], modulus: mpz) -> mpz:
+    """Return the sum of digit * bucket, by adding up from the highest: each bucket counts once per step below it."""
+    running = total = mpz(1)
+    for digit in range(max(buckets, default=0), 0, -1):
+        if digit in buckets:
+            running = running * buckets[digit] % modulus
+        total = total * running % modulus
+    return total
 
 
 _METHODS = {"straus": _straus, "comb": _comb, "pippenger": _pippenger}

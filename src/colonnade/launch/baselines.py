@@ -21,7 +21,7 @@ __all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
 
 def judge_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Evaluation | None:
     """Judge the same model trained on the same rows by the label holder alone, if it has partners to do without."""
-    if session.role != session.method.lead or not session.all_channels or not holding.table.columns:
+    if session.role != session.lead or not session.all_channels or not holding.table.columns:
         return None
     return _play_alone(session.method, session.plan, config, holding, observer)
 
@@ -38,7 +38,7 @@ def ceiling(
 
 def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
     """Put all parties' columns of the shared rows into one table."""
-    (lead,) = plan.roles[method.lead]
+    lead = method.leader_of(plan)
     seed = derive_seed(plan.seed, "alignment")
     aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
     count = len(aligned[lead])
@@ -81,7 +81,7 @@ def _play_alone(
     """Train as the only party, where the method's lead can; nothing crosses."""
     if any(role.at_least > 0 for role in method.roles if role.name != method.lead):
         return None
-    (lead,) = plan.roles[method.lead]
+    lead = method.leader_of(plan)
     solo = replace(plan, roles={method.lead: (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))

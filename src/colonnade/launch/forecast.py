@@ -116,7 +116,7 @@ def gather_knowledge(
     if shared_rows is not None:
         shared = shared_rows
     elif is_complete:
-        (lead,) = plan.roles[method_named(plan.method).lead]
+        lead = method_named(plan.method).leader_of(plan)
         seed = derive_seed(plan.seed, "alignment")
         aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
         shared = len(next(iter(aligned.values())))
@@ -276,7 +276,7 @@ def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) 
 
 
 def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
-    (lead,) = plan.roles[method.lead]
+    lead = method.leader_of(plan)
     sent, hops, seconds = [], 3, 0.0
     busy: dict[str, float] = {}
     blind, blind_again = measure_id_seconds()
@@ -302,7 +302,7 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
 
 
 def _end(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
-    (lead,) = plan.roles[method.lead]
+    lead = method.leader_of(plan)
     goodbye = Goodbye(bytes(32), bytes(32))
     sent = []
     for party in plan.parties:

@@ -79,14 +79,14 @@ class Joining:
     def sends(self) -> list[Sent]:
         """Return what this party will send, from the declarations alone."""
         found = []
-        own = self.plan.role_of(self.home.name)
+        own, lead = self.plan.role_of(self.home.name), self._method.lead_in(self.plan)
         for peer in self._peers:
             role = self.plan.role_of(peer)
-            is_for_lead = self._method.lead in (own, role)
-            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan.stage))):
+            is_for_lead = lead in (own, role)
+            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan))):
                 if declaration.sender == ANYONE:
                     fits = is_for_lead and alignment.sends(
-                        declaration.name, self.plan.alignment, is_lead=own == self._method.lead
+                        declaration.name, self.plan.alignment, is_lead=own == lead
                     )
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)

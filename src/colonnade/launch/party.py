@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade import alignment
-from colonnade.data import PartyTable, Split
+from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import INLINE, Engine, EngineSettings
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord, overlap_to_json
@@ -23,6 +23,7 @@ from colonnade.session import (
     Method,
     ModelPart,
     Observer,
+    Pair,
     Party,
     Policy,
     Result,
@@ -93,8 +94,7 @@ def take_part(
         if session.stage == ALIGN:
             found.append(alignment.find_overlap(session, seat.table))
             return Holding(seat.table, found[0].aligned, _split(session, 0))
-        aligned = alignment.align(session, seat.table)
-        return Holding(seat.table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
+        return _bring(session, seat)
 
     def keep(session: Session, holding: Holding, result: Result) -> None:
         evaluations = {"together": evaluation_of(result.scores)}
@@ -105,11 +105,12 @@ def take_part(
             started=started,
             seconds=time.monotonic() - clock,
             alignment=holding.aligned.protocol,
-            rows={name: len(getattr(holding.split, name)) for name in ("train", "validation", "test")},
+            rows=_rows_of(holding),
             table=seat.table.describe() | {"shared_rows": len(holding.aligned)},
             evaluations={name: found for name, found in evaluations.items() if found is not None},
             part=result.part,
             overlap=overlap_to_json(found[0]) if found else None,
+            findings=result.findings,
         )
         if seat.folder is not None and session.stage != "predict":
             seat.folder.keep(record)
@@ -125,12 +126,39 @@ def take_part(
 def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
     """Return the parties that a party has a line to."""
     return tuple(
-        peer for peer in plan.parties if peer != party and method.are_connected(plan.role_of(party), plan.role_of(peer))
+        peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer)
     )
 
 
 def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:
     return engine.open() if isinstance(engine, EngineSettings) else nullcontext(engine)
+
+
+def _bring(session: Session, seat: Seat) -> Holding:
+    """Find the shared rows that a stage needs, and return what this party brings."""
+    table, method = seat.table, session.method
+    if session.stage == "predict" and method.scores_alone is not None:
+        # Only one role has rows here, and nobody learns which they are.
+        every = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
+        rows = AlignedRows(every, _NOTHING, "not needed: rows are scored that only one party knows")
+        return Holding(table, rows, _split(session, 0), part=seat.part, module=seat.module)
+    if method.is_pairwise and len(session.plan.parties) > 2 and session.plan.alignment.protocol != "given":
+        found = alignment.align_with_each(session, table)
+        pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
+        shared = np.unique(np.concatenate([pair.aligned.positions for pair in pairs.values()]))
+        rest = np.setdiff1d(np.arange(table.rows), shared)
+        every = AlignedRows(shared, rest, next(iter(found.values())).protocol)
+        split = next(iter(pairs.values())).split if len(pairs) == 1 else _split(session, len(shared))
+        first = next(iter(pairs.values())).aligned if len(pairs) == 1 else every
+        return Holding(table, first, split, part=seat.part, module=seat.module, pairs=pairs)
+    aligned = alignment.align(session, table)
+    return Holding(table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
+
+
+def _rows_of(holding: Holding) -> dict[str, int]:
+    """Count the shared rows by part; with several partners, over all of them."""
+    splits = [pair.split for pair in holding.pairs.values()] or [holding.split]
+    return {name: sum(len(getattr(one, name)) for one in splits) for name in ("train", "validation", "test")}
 
 
 def _split(session: Session, count: int) -> Split:

@@ -11,6 +11,7 @@
       checkpoints/        where an interrupted run goes on
       model/              this party's part of the model
       evaluation.json     at the label holder only
+      findings.json       what the method found out beside the model, such as validations
       alignment.json      where the run was an alignment only: what this party learnt
       outcome.json        rows, duration; written when the party needs no one any more
       report.html
@@ -31,7 +32,7 @@ from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFol
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
-from colonnade.session import Alignment, Evaluate, MetricsLog, ModelPart, RunPlan, read_json, write_json
+from colonnade.session import Alignment, Evaluate, Finding, MetricsLog, ModelPart, RunPlan, read_json, write_json
 
 __all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction", "overlap_to_json"]
 
@@ -45,6 +46,7 @@ PARTY_FILES = (
     "checkpoints",
     "model",
     "evaluation.json",
+    "findings.json",
     "outcome.json",
     "status.json",
     "consent.json",
@@ -70,6 +72,8 @@ class PartyRecord:
     part: ModelPart | None
     overlap: dict[str, Any] | None = None
     """What this party learnt about shared rows, where that was all the run was for."""
+    findings: tuple[Finding, ...] = ()
+    """What the method found out beside the model."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +200,8 @@ class PartyFolder:
             write_json(self.path / "evaluation.json", found)
         if record.overlap is not None:
             write_json(self.path / "alignment.json", record.overlap)
+        if record.findings:
+            write_json(self.path / "findings.json", {"findings": [asdict(one) for one in record.findings]})
         write_json(
             self.path / "outcome.json",
             {
@@ -239,8 +245,14 @@ class PartyFolder:
             evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
             overlap=read_json(overlap) if overlap.exists() else None,
+            findings=self._findings(),
         )
         return PartyEnd(record, Ledger.read(self.ledger), MetricsLog(self.path / "metrics.jsonl").lines)
+
+    def _findings(self) -> tuple[Finding, ...]:
+        path = self.path / "findings.json"
+        found = read_json(path)["findings"] if path.exists() else []
+        return tuple(validated(Finding, one, "findings") for one in found)
 
     def _check_same(self, plan: RunPlan, about: dict[str, Any]) -> None:
         theirs, ours = self.plan().fields(), plan.fields()

@@ -22,7 +22,7 @@ __all__ = ["crossed_notes", "ledger_notes", "record_of"]
 def record_of(run: Run) -> RunRecord:
     """Return the record of a run, made from its ledgers, its declarations and its numbers."""
     plan, method = run.plan, run.method
-    lead = plan.roles[method.lead][0]
+    lead = method.leader_of(plan)
     # Only the lead knows losses; another party's own report has its own numbers, if any.
     history = run.history.get(lead, next(iter(run.history.values())))
     return RunRecord(

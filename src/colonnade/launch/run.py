@@ -16,7 +16,7 @@ from colonnade.launch.predict import predict_in_threads
 from colonnade.ledger import Ledger, compare
 from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
-from colonnade.session import Method, ModelPart, Policy, RunPlan
+from colonnade.session import Finding, Method, ModelPart, Policy, RunPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +44,8 @@ class Run:
     history: dict[str, list[dict[str, Any]]]
     ledgers: dict[str, Ledger]
     parts: dict[str, ModelPart]
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """What the method found out beside the model, by name."""
     folder: Path | None = None
     views: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict, repr=False)
 
@@ -78,6 +80,7 @@ class Run:
             history={party: end.history for party, end in ends.items()},
             ledgers={party: end.ledger for party, end in ends.items()},
             parts={party: record.part for party, record in records.items() if record.part is not None},
+            findings={one.name: one for record in records.values() for one in record.findings},
             folder=folder,
             views=views or {},
         )

@@ -35,6 +35,7 @@ def simulate(
     seed: int = 0,
     roles: Mapping[str, str | tuple[str, ...] | list[str]] | None = None,
     name: str = "simulation",
+    stage: str = "train",
     evaluate: Evaluate | None = None,
     alignment: Alignment | None = None,
     policies: Mapping[str, Policy] | None = None,
@@ -49,7 +50,7 @@ def simulate(
     """Train a model between parties that are threads of this process.
 
     The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
-    holds a method's settings and so chooses the method. ``roles`` may be left out when exactly one table has a label.
+    holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has one. ``roles`` may be left out when exactly one table has a label.
     With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes
     on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with
     all columns in one place. ``keep_views`` keeps every frame each party received, for attacks and tests.
@@ -64,6 +65,7 @@ def simulate(
         config=config_to_json(config),
         evaluate=evaluate or Evaluate(),
         alignment=alignment or Alignment(),
+        stage=stage,
     )
     carry_out = partial(
         simulate_plan,

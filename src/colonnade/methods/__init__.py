@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.methods.ftl import METHOD as FTL
 from colonnade.methods.secure_lr import METHOD as SECURE_LR
 from colonnade.methods.splitnn import METHOD as SPLITNN
 from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FTL)
 
 
 def method_named(name: str) -> Method:

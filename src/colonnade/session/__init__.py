@@ -15,7 +15,7 @@ from colonnade.session.forecast import (
     crossing,
     weigh,
 )
-from colonnade.session.method import Holding, Method, Result, Role, RoleFunction, Scores
+from colonnade.session.method import Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
@@ -34,6 +34,7 @@ __all__ = [
     "Crossing",
     "Evaluate",
     "Facts",
+    "Finding",
     "Forecaster",
     "Holding",
     "Keep",
@@ -43,6 +44,7 @@ __all__ = [
     "MetricsLog",
     "ModelPart",
     "Observer",
+    "Pair",
     "Party",
     "Policy",
     "Prepare",

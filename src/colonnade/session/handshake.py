@@ -72,12 +72,12 @@ def agree_on_resume(session: Session) -> None:
                 DamagedCheckpoint,
                 stacklevel=2,
             )
-    if session.role == session.method.lead:
+    if session.role == session.lead:
         step = highest_common([held, *(set_of.receive(HeldCheckpoints).steps for set_of in session.all_channels)])
         for channel in session.all_channels:
             channel.send(ResumeFrom(step))
     else:
-        lead = session.channel(session.method.lead)
+        lead = session.channel(session.lead)
         lead.send(HeldCheckpoints(held))
         step = lead.receive(ResumeFrom).step
         if step is not None and step not in held:
@@ -98,12 +98,12 @@ def say_goodbye(session: Session) -> None:
     gone is no longer a failure.
     """
     channels, heard = session.all_channels, {}
-    if session.role == session.method.lead:
+    if session.role == session.lead:
         for channel in channels:
             channel.receive(Finished)
         transcripts = {channel.peer: channel.transcript() for channel in channels}
     else:
-        lead = session.channel(session.method.lead)
+        lead = session.channel(session.lead)
         lead.send(Finished())
         transcripts = {channel.peer: channel.transcript() for channel in channels}
         heard[lead.peer] = lead.receive(Goodbye)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from colonnade.session.session import Session
 
-__all__ = ["Holding", "Method", "Result", "Role", "RoleFunction", "Scores"]
+__all__ = ["Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,14 @@ class Role:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """The rows that one party shares with one other, and how they are divided."""
+
+    aligned: AlignedRows
+    split: Split
+
+
+@dataclass(frozen=True)
 class Holding:
     """What one party brings to a stage. It never leaves the party."""
 
@@ -45,6 +53,12 @@ class Holding:
     """This party's part of the model, where an earlier stage made one."""
     module: nn.Module | None = None
     """An encoder of the user's own, in place of the configured one."""
+    pairs: Mapping[str, Pair] = field(default_factory=dict)
+    """Shared rows by partner, where a method matches them pair by pair and there are several partners."""
+
+    def pair(self, peer: str) -> Pair:
+        """Return the rows shared with one partner."""
+        return self.pairs.get(peer) or Pair(self.aligned, self.split)
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,21 @@ class Scores:
     """Probability of the second class, probabilities of all classes, or predicted values in the label's own units."""
     truth: np.ndarray[Any, Any] | None = None
     classes: tuple[Any, ...] = ()
+    is_decided: bool = False
+    """Whether these are predictions only, as 0, 1 or class numbers, because the party may not know how sure they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something a method found out beside the model: a table for people, and the numbers by name."""
+
+    name: str
+    title: str
+    text: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The same as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +95,8 @@ class Result:
 
     part: ModelPart | None = None
     scores: Scores | None = None
+    findings: tuple[Finding, ...] = ()
+    """What else the method found out: comparisons, validations, warnings."""
 
 
 RoleFunction = Callable[["Session", Holding, Any], Result]
@@ -88,6 +119,14 @@ class Method:
     stages: Mapping[str, Mapping[str, RoleFunction]]
     stage_messages: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
     """The messages of a stage that does not use all of them; no others can be sent in it."""
+    choose_messages: Callable[[RunPlan], tuple[type, ...]] | None = None
+    """Which messages a run can send at all, where that depends on its settings."""
+    other_lead: str | None = None
+    """Who leads where several parties play the lead's role."""
+    is_pairwise: bool = False
+    """Whether rows are matched between the lead and each other party, not among all."""
+    scores_alone: str | None = None
+    """The role whose rows are scored without any counterpart at the others, and that gets the predictions."""
     forecast: Forecaster | None = None
     """How long a run takes and what it sends, for `colonnade plan`."""
 
@@ -99,22 +138,36 @@ class Method:
         for stage, functions in self.stages.items():
             if set(functions) != names:
                 raise DeclarationError(f"The stage {stage} of {self.name} does not have one function per role.")
-        if self.lead not in names:
-            raise DeclarationError(f"The lead of {self.name} is not one of its roles.")
+        if not {self.lead, self.other_lead or self.lead, self.scores_alone or self.lead} <= names:
+            raise DeclarationError(f"{self.name} gives a task to a role that it does not have.")
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
         """Return the declarations of all messages."""
         return tuple(declaration_of(cls) for cls in self.messages)
 
-    def messages_in(self, stage: str) -> tuple[type, ...]:
-        """Return the messages that may cross in a stage."""
-        return () if stage == ALIGN else self.stage_messages.get(stage, self.messages)
+    def messages_in(self, plan: RunPlan) -> tuple[type, ...]:
+        """Return the messages that may cross in a plan's stage, with its settings."""
+        if plan.stage == ALIGN:
+            return ()
+        if self.choose_messages is not None:
+            return self.choose_messages(plan)
+        return self.stage_messages.get(plan.stage, self.messages)
 
-    def are_connected(self, role: str, other: str) -> bool:
-        """Tell whether two roles ever speak; parties that do not need no channel."""
-        pairs = {frozenset((one.sender, one.receiver)) for one in self.declarations}
-        return self.lead in (role, other) or frozenset((role, other)) in pairs
+    def lead_in(self, plan: RunPlan) -> str:
+        """Return the role that leads a run: one party plays it, and all others have a channel to that party."""
+        is_single = len(plan.roles.get(self.lead, ())) == 1
+        return self.lead if is_single or self.other_lead is None else self.other_lead
+
+    def leader_of(self, plan: RunPlan) -> str:
+        """Return the party that leads a run."""
+        return plan.roles[self.lead_in(plan)][0]
+
+    def are_connected(self, plan: RunPlan, party: str, other: str) -> bool:
+        """Tell whether two parties ever speak; parties that do not need no channel."""
+        role, other_role = plan.role_of(party), plan.role_of(other)
+        pairs = {frozenset((one.sender, one.receiver)) for one in map(declaration_of, self.messages_in(plan))}
+        return self.lead_in(plan) in (role, other_role) or frozenset((role, other_role)) in pairs
 
     def check_roles(self, plan: RunPlan) -> None:
         """Refuse a plan whose roles do not fit this method."""
@@ -131,3 +184,8 @@ class Method:
                     f"The method {self.name} needs {wanted} party as {role.name} ({role.holds}); the run names "
                     f"{count}. Correct roles in [run]."
                 )
+        if len(plan.roles.get(self.lead_in(plan), ())) != 1:
+            raise ConfigError(
+                f"The method {self.name} takes several parties as {self.lead} or as {self.other_lead}, not as both. "
+                "Correct roles in [run], or make one run for each."
+            )

@@ -79,7 +79,9 @@ class Session:
         """Open ledger and metrics; ``messages`` are declared beside the method's own, such as those of alignment."""
         self.party, self.role, self.stage = party.name, plan.role_of(party.name), plan.stage
         self.method, self.plan, self.policy = method, plan, party.policy
-        self.messages = (*messages, *method.messages_in(plan.stage))
+        self.lead = method.lead_in(plan)
+        """The role of the party that all others have a channel to."""
+        self.messages = (*messages, *method.messages_in(plan))
         self.step = 0
         self.engine = engine
         """Where this party's heavy work, such as encryption, runs."""

@@ -1,0 +1,1 @@
+"""The papers' experiments, rerun on real data; one file per paper."""

@@ -1,0 +1,53 @@
+"""Secure federated transfer learning: labels at one party score customers of another.
+
+Y. Liu, Y. Kang, C. Xing, T. Chen, Q. Yang, "A Secure Federated Transfer Learning Framework", IEEE Intelligent Systems
+35(4), 2020 (arXiv:1812.03337).
+
+Roles: a ``source`` with labels and columns of its own, and a ``target`` with other columns about some of the same rows
+and about many more. Several targets may share one source, or one target may have several sources.
+
+Each party trains an encoder of its own columns into a common space. Codes, their moments and the source's signals cross
+encrypted; each party computes its own gradient on the other's ciphertexts, and has it opened behind a mask.
+
+What each party learns. A party gets the gradient of its own parameters in every step, and so linear equations about the
+other's codes; a guard refuses runs in which there are more equations than half the unknowns, but equations of many
+steps about slowly moving codes add up. The source learns the loss of every step and the score of every row it is asked
+to score, in an order that names no row. The target learns labels of such rows and, by very many, the direction of the
+source's translator. Both learn which rows they share, and how many rows and parameters there are.
+
+Differs from the paper: the sign and the scale of the loss's derivatives are corrected; scores have an offset and labels
+are centred, without which scores of unbalanced or shifted rows are useless; one second moment replaces a matrix for
+every row; means replace sums; the loss is masked like the gradients; replies are packed, masked over the whole
+plaintext ring and re-randomised; squared distance aligns codes by default; a regression on the labelled rows alone
+stands by and takes over where transfer does harm.
+"""
+
+from colonnade.methods.ftl import predict, train
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.messages import MESSAGES, choose_messages
+from colonnade.session import Method, Role
+
+__all__ = ["FTL", "METHOD"]
+
+METHOD = Method(
+    name="ftl",
+    title="Federated transfer learning",
+    citation='Y. Liu, Y. Kang, C. Xing, T. Chen, Q. Yang, "A Secure Federated Transfer Learning Framework", IEEE '
+    "Intelligent Systems 35(4), 2020",
+    situation="the partner has labels, you have almost none; scores customers only you know; encrypted",
+    config=FTL,
+    roles=(
+        Role("source", "labels, and columns of its own", at_most=None, has_label=True),
+        Role("target", "other columns about some of the same rows, and about more", at_most=None),
+    ),
+    lead="source",
+    other_lead="target",
+    messages=MESSAGES,
+    choose_messages=choose_messages,
+    is_pairwise=True,
+    scores_alone="target",
+    stages={
+        "train": {"source": train.source, "target": train.target},
+        "predict": {"source": predict.source, "target": predict.target},
+    },
+)

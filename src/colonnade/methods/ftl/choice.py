@@ -1,0 +1,136 @@
+"""Which of two models serves the target, and how scores become probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.session import Finding
+
+__all__ = ["Calibration", "judge", "quality", "quality_name", "safeguard_finding", "weighted_f1"]
+
+Numbers = npt.NDArray[np.float64]
+
+# With fewer rows of a class the slope would be an accident.
+_FEWEST = 20
+_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A slope and an intercept that make scores of validation rows fit their labels."""
+
+    slope: float = 1.0
+    intercept: float = 0.0
+
+    @classmethod
+    def fit(cls, task: str, scores: Numbers | None, targets: Numbers | None) -> Calibration:
+        """Fit by Platt's method for two classes, by least squares for numbers; several classes stay as they are."""
+        if scores is None or targets is None or task == "multiclass":
+            return cls()
+        x, y = scores[:, 0], targets[:, 0]
+        if task == "regression":
+            if len(x) < _FEWEST or x.std() == 0.0:
+                return cls()
+            slope = float(((x - x.mean()) * (y - y.mean())).mean() / x.var())
+            return cls(slope, float(y.mean() - slope * x.mean())) if slope > 0.0 else cls()
+        if min(int((y > 0).sum()), int((y < 0).sum())) < _FEWEST or x.std() == 0.0:
+            return cls()
+        slope, intercept = _platt((x - x.mean()) / x.std(), (y > 0).astype(np.float64))
+        slope, intercept = slope / x.std(), intercept - slope * x.mean() / x.std()
+        # A falling curve would turn every score round; then the scores say nothing, and are left alone.
+        return cls(float(slope), float(intercept)) if slope > 0.0 else cls()
+
+    def apply(self, scores: Numbers) -> Numbers:
+        """Return scores on the new scale."""
+        return self.slope * scores + self.intercept
+
+    def to_json(self) -> dict[str, float]:
+        """Return both numbers."""
+        return {"slope": self.slope, "intercept": self.intercept}
+
+
+def judge(
+    task: str,
+    truth: Mapping[str, Numbers],
+    transferred: Mapping[str, Numbers],
+    alone: Mapping[str, Numbers],
+    margin: float,
+) -> tuple[bool, dict[str, Any]]:
+    """Tell whether transfer does better on validation rows than learning alone, with both numbers for all parts."""
+    found: dict[str, Any] = {"metric": quality_name(task)}
+    for part, y in truth.items():
+        found[part] = {
+            "transfer": quality(task, y, transferred[part]),
+            "self-learning": quality(task, y, alone[part]),
+            "rows": len(y),
+        }
+    if "validation" not in found:
+        found["note"] = "no validation rows, so nothing was compared"
+        return True, found
+    return found["validation"]["transfer"] >= found["validation"]["self-learning"] + margin, found
+
+
+def safeguard_finding(found: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Return both models' quality, target by target, as the report shows it."""
+    rows = []
+    for target, one in found.items():
+        for part in ("validation", "test"):
+            if part in one:
+                numbers = [f"{one[part][name]:.4f}" for name in ("transfer", "self-learning")]
+                rows.append((target, part, str(one[part]["rows"]), *numbers, one["chosen"]))
+    metric = next(iter(found.values()))["metric"].replace("_", " ")
+    return Finding(
+        name="safeguard",
+        title="Transfer against learning alone",
+        text=f"The {metric} of the transferred model and of a regression on the target's columns that learned from the "
+        "labelled shared rows alone. The better one on validation rows serves; test rows have no say.",
+        columns=("target", "rows", "count", "transfer", "self-learning", "chosen"),
+        rows=tuple(rows),
+        values=dict(found),
+    )
+
+
+def quality_name(task: str) -> str:
+    """Return the name of the metric that decides."""
+    return "r2" if task == "regression" else "weighted_f1"
+
+
+def quality(task: str, targets: Numbers, scores: Numbers) -> float:
+    """Return how good scores are."""
+    if task == "regression":
+        residual, spread = ((targets - scores) ** 2).sum(), ((targets - targets.mean()) ** 2).sum()
+        return float(1.0 - residual / spread) if spread else 0.0
+    if task == "multiclass":
+        return weighted_f1(targets.argmax(axis=1), scores.argmax(axis=1))
+    return weighted_f1((targets[:, 0] > 0).astype(np.int64), (scores[:, 0] >= 0).astype(np.int64))
+
+
+def weighted_f1(truth: npt.NDArray[np.int64], found: npt.NDArray[np.int64]) -> float:
+    """Return the mean of all classes' F1, weighted by their rows."""
+    total = 0.0
+    for kind in np.unique(truth):
+        hits = float(((truth == kind) & (found == kind)).sum())
+        total += (truth == kind).sum() * 2.0 * hits / ((truth == kind).sum() + (found == kind).sum())
+    return float(total / len(truth))
+
+
+def _platt(x: Numbers, y: Numbers) -> tuple[float, float]:
+    """Fit a logistic curve by Newton's method, towards targets a little inside 0 and 1, as Platt does."""
+    positive, negative = y.sum(), len(y) - y.sum()
+    aim = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (negative + 2.0))
+    design = np.column_stack([x, np.ones_like(x)])
+    weights = np.array([0.0, np.log((positive + 1.0) / (negative + 1.0))])
+    for _ in range(_STEPS):
+        likely = 1.0 / (1.0 + np.exp(-np.clip(design @ weights, -30.0, 30.0)))
+        slope = design.T @ (likely - aim)
+        curvature = (design * (likely * (1.0 - likely))[:, None]).T @ design + 1e-9 * np.eye(2)
+        step = np.linalg.solve(curvature, slope)
+        weights = weights - step
+        if np.abs(step).max() < 1e-10:
+            break
+    return float(weights[0]), float(weights[1])

@@ -1,0 +1,124 @@
+"""Settings of federated transfer learning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from colonnade.errors import ConfigError
+
+__all__ = ["FTL"]
+
+# Codes of more numbers would make moments of millions of ciphertexts.
+_WIDEST = 1024
+# Beyond this the row signals would leave the range in which they are encrypted.
+_MOST_GAMMA = 16.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FTL:
+    """Settings of federated transfer learning, agreed by all parties.
+
+    The loss is the mean over the labelled shared rows, plus ``gamma`` times the mean alignment loss of all shared rows,
+    plus ``decay`` / 2 times the squared weights of both encoders. In the paper's sums that is gamma * labelled / shared
+    and decay * labelled.
+    """
+
+    task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    width: int = 32
+    """How many numbers a code has: the paper's d."""
+    hidden: tuple[int, ...] = ()
+    """Widths of the layers before the last one."""
+    activation: Literal["sigmoid", "tanh"] = "sigmoid"
+    trained_layers: int = 0
+    """How many of the last layers learn together; the others stay as pre-training left them. 0 means all."""
+    loss: Literal["taylor", "squared"] = "taylor"
+    """The logistic loss to second order, or the squared error, which regression always has."""
+    alignment: Literal["distance", "dot"] = "distance"
+    gamma: float = 0.1
+    decay: float = 0.001
+    labelled_rows: int = 0
+    """How many shared training rows lend their label to the loss, as many of each class as can be; 0 means all."""
+    batch_size: int = 0
+    """Shared rows per step; 0 takes all of them."""
+    iterations: int = 30
+    optimiser: str = "Adam"
+    learning_rate: float = 0.03
+    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    tolerance: float = 1e-5
+    """Training stops when the loss moves by less than this fraction at three checks; only with batch_size = 0."""
+    loss_every: int = 1
+    """Iterations from one look at the loss to the next; 0 never looks."""
+    pretrain_epochs: int = 0
+    """Epochs of the auto-encoder that prepares each encoder on its party's own rows."""
+    reconstruction: float = 0.0
+    """The weight of the auto-encoder's loss while training together."""
+    protection: Literal["paillier", "none"] = "paillier"
+    """none sends codes and gradients in the clear: for research only, and the report says so."""
+    reveal: Literal["gradients", "rows"] = "gradients"
+    """rows is cheaper and takes any module, but shows the source all codes and the target all labels."""
+    key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    guard: float = 2.0
+    """How many times more unknowns than equations a step must have; with fewer, a party could solve for codes."""
+    allow_leak: bool = False
+    """Train although the guard objects; both ledgers and the report say so."""
+    noise: float = 0.0
+    """Standard deviation of what each party adds to gradients it opens for the other, to protect its own codes."""
+    safeguard: bool = True
+    """Also train the target's columns on the labelled rows alone, and keep what does better on validation rows."""
+    margin: float = 0.0
+    """How much better transfer must do than learning alone."""
+    folds: int = 5
+    """Parts of the source's labelled rows in the stage validate."""
+    source_weights: Mapping[str, float] = field(default_factory=dict)
+    """With several sources, how much each one's score counts; 1 by default."""
+    predictions_per_day: int = 100_000
+    """Rows a source scores for a target within 24 hours."""
+    checkpoint_every: int = 1
+
+    def __post_init__(self) -> None:
+        for name, lowest in (
+            ("width", 1),
+            ("trained_layers", 0),
+            ("labelled_rows", 0),
+            ("batch_size", 0),
+            ("iterations", 1),
+            ("loss_every", 0),
+            ("pretrain_epochs", 0),
+            ("folds", 2),
+            ("predictions_per_day", 0),
+            ("checkpoint_every", 1),
+        ):
+            if getattr(self, name) < lowest:
+                raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
+        for name in ("gamma", "decay", "tolerance", "reconstruction", "noise", "guard"):
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(f"config.{name} must be a number of at least 0. Got {getattr(self, name)} instead.")
+        for width in (self.width, *self.hidden):
+            if not 1 <= width <= _WIDEST:
+                raise ConfigError(f"config.width and config.hidden must be 1 to {_WIDEST}. Got {width} instead.")
+        if not self.learning_rate > 0.0:
+            raise ConfigError(f"config.learning_rate must be above 0. Got {self.learning_rate} instead.")
+        if self.trained_layers > len(self.hidden) + 1:
+            raise ConfigError(
+                f"config.trained_layers is {self.trained_layers}, but the encoder has {len(self.hidden) + 1} layers."
+            )
+        if self.gamma > _MOST_GAMMA:
+            raise ConfigError(f"config.gamma must be at most {_MOST_GAMMA}. Got {self.gamma} instead.")
+        if self.noise and (self.protection == "none" or self.reveal == "rows"):
+            raise ConfigError("config.noise belongs to protection = 'paillier' and reveal = 'gradients'. Set it to 0.")
+        if self.protection == "none" and self.reveal == "rows":
+            raise ConfigError("config.reveal = 'rows' has no meaning with protection = 'none'. Leave it out.")
+        if any(not 0.0 <= weight < float("inf") for weight in self.source_weights.values()):
+            raise ConfigError("config.source_weights must be numbers of at least 0.")
+
+    @property
+    def is_sealed(self) -> bool:
+        """Tell whether anything is encrypted."""
+        return self.protection == "paillier"
+
+    @property
+    def key(self) -> str:
+        """Return the key size by name."""
+        return str(self.key_size)

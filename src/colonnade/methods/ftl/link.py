@@ -1,0 +1,146 @@
+"""The exchange of one step between two parties, encrypted or, for research, in the clear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import CipherArray, Format, Layout, Mask, PrivateKey, PublicKey, encrypt
+from colonnade.errors import LeakRefused, WrongContent
+from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.methods.ftl import sealed
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.messages import layer_inputs, opening
+from colonnade.session import Channel, Session
+
+__all__ = ["Keys", "Link", "Sizes", "check_guard", "exchange_keys", "exchange_sizes", "parameter_counts"]
+
+Numbers = npt.NDArray[np.float64]
+
+_MOST_LAYERS, _MOST_INPUTS = 64, 2**16
+
+
+@dataclass(frozen=True)
+class Keys:
+    """This party's key and the partner's."""
+
+    own: PrivateKey
+    theirs: PublicKey
+
+
+def exchange_keys(session: Session, peers: Sequence[Channel], config: FTL) -> list[Keys | None]:
+    """Hand a fresh key to every partner and take theirs; None where nothing is encrypted."""
+    if not config.is_sealed:
+        return [None] * len(peers)
+    own = make_key(session, config.key)
+    for peer in peers:
+        send_key(peer, own)
+    return [Keys(own, receive_key(session, peer, config.key)) for peer in peers]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large a party's encoder is."""
+
+    widths: tuple[int, ...]
+    """Inputs of each trained layer, first to last."""
+    columns: int
+
+
+def exchange_sizes(peer: Channel, own: Sizes) -> Sizes:
+    """Tell how large this party's encoder is, and return the partner's."""
+    peer.send(layer_inputs(peer.role, peer.peer_role)(own.widths, own.columns))
+    theirs = peer.receive(layer_inputs(peer.peer_role, peer.role))
+    numbers = (theirs.columns, *theirs.widths)
+    if not 2 <= len(numbers) <= _MOST_LAYERS or not all(1 <= one <= _MOST_INPUTS for one in numbers):
+        raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
+    return Sizes(theirs.widths, theirs.columns)
+
+
+def check_guard(session: Session, peer: Channel, config: FTL, rows: int, *sizes: Sizes) -> None:
+    """Refuse a step from whose gradients a party could solve for the other's codes, unless both agreed to it.
+
+    A party knows the derivatives of its own codes, so that its gradient is a system of linear equations: one per
+    parameter, about one unknown per shared row and code entry.
+    """
+    if not config.is_sealed or config.reveal == "rows":
+        return
+    equations = max(sum(parameter_counts(one.widths, config.width)) for one in sizes)
+    unknowns = rows * config.width
+    if unknowns >= config.guard * equations:
+        return
+    facts = {"rows": rows, "unknowns": unknowns, "equations": equations, "needed": config.guard}
+    if config.allow_leak:
+        session.ledger.mark("override", guard="linear system", partner=peer.peer, **facts)
+        return
+    fewest = -(-config.guard * equations // config.width)
+    raise LeakRefused(
+        f"A step over {rows} shared rows has {unknowns} unknown code entries, and an encoder of this run has "
+        f"{equations} parameters: a party could work out the other's codes from the gradients it gets. At least "
+        f"{int(fewest)} rows per step are needed. Use more shared rows, a larger batch_size, fewer columns or hidden "
+        "units, or trained_layers = 1. With allow_leak = true all parties accept it, and every ledger says so."
+    )
+
+
+def parameter_counts(widths: tuple[int, ...], width: int) -> list[int]:
+    """Return how many parameters each trained layer has, last to first."""
+    outputs = (*widths[1:], width)
+    return [(inputs + 1) * units for inputs, units in zip(widths, outputs, strict=True)][::-1]
+
+
+class Link:
+    """Two parties of a step: what this one seals, and what it has opened."""
+
+    def __init__(self, peer: Channel, keys: Keys, config: FTL, theirs: Sizes) -> None:
+        self.peer, self.keys, self._config = peer, keys, config
+        self._asks, self._opened = opening(peer.role, peer.peer_role)
+        self._is_asked, self._answers = opening(peer.peer_role, peer.role)
+        self._theirs = theirs
+        self._masks: list[Mask] = []
+
+    def seal(self, values: npt.ArrayLike, format: Format) -> CipherArray:
+        """Encrypt numbers one by one under this party's own key."""
+        return encrypt(self.keys.own, np.asarray(values, dtype=np.float64), format)
+
+    def take(self, values: CipherArray, shape: tuple[int, ...], format: Format) -> CipherArray:
+        """Check numbers that the partner encrypted."""
+        return values.under(self.keys.theirs, sealed.plan(shape, format, self.keys.theirs))
+
+    def ask(self, gradients: Sequence[CipherArray]) -> None:
+        """Have gradients opened by the partner, behind masks."""
+        self._masks = [ask_to_open(self.peer, self._asks, sealed.ready(one)) for one in gradients]
+
+    def open(self, deviation: float, layouts: Sequence[Layout], spared: int = 0) -> None:
+        """Open what the partner asks for: noise of this party's own is added before it is returned."""
+        for number, layout in enumerate(layouts):
+            noise = sealed.noise_for(layout, deviation, 0 if number else spared) if deviation else None
+            open_for(self.peer, self._is_asked, self._answers, self.keys.own, layout, noise)
+
+    def answers(self) -> list[Numbers]:
+        """Return what the partner opened, without the masks."""
+        found = [take_opened(self.peer, self._opened, mask).decode() for mask in self._masks]
+        self._masks = []
+        return found
+
+    def partner_layouts(self, more: int = 0) -> list[Layout]:
+        """Return the form of the partner's gradients, with so many numbers more after the last layer's."""
+        counts = parameter_counts(self._theirs.widths, self._config.width)
+        counts[0] += more
+        return self._layouts(counts)
+
+    def row_layouts(self, rows: int) -> list[Layout]:
+        """Return the form of the target's row gradients, which only reveal = rows opens."""
+        return sealed.gradient_layouts([rows * self._config.width], [2 * sealed.FRACTION_BITS], self.keys.own)
+
+    def code_layouts(self, rows: int) -> list[Layout]:
+        """Return the form of codes and the remainder of the loss, which only reveal = rows opens."""
+        counts = [rows * self._config.width, 1]
+        return sealed.gradient_layouts(counts, [sealed.FRACTION_BITS] * 2, self.keys.own)
+
+    def _layouts(self, counts: Sequence[int]) -> list[Layout]:
+        scales = [sealed.FRACTION_BITS * (2 + number) for number in range(len(counts))]
+        return sealed.gradient_layouts(counts, scales, self.keys.own)

@@ -1,0 +1,127 @@
+"""Score one party's rows with the other's translator: Algorithm 2 of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import FixedPoint, Format, Layout, Mask, PublicKey, encrypt
+from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.methods.ftl import sealed
+from colonnade.methods.ftl.link import Keys
+from colonnade.methods.ftl.messages import scoring
+from colonnade.session import Channel
+
+__all__ = ["Scorer", "ask_for_scores", "chunks", "give_scores", "mask_scores", "open_scores", "probabilities"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+# Rows per message, so that many rows need few round trips and little memory.
+_CHUNK = 2048
+_TRANSLATOR = Format(sealed.FRACTION_BITS, 16)
+_OFFSET = Format(2 * sealed.FRACTION_BITS, 24)
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A translator as it scores: one row and one offset per score."""
+
+    phi: Numbers
+    offset: Numbers
+
+    def scaled(self, slope: Numbers | float, more: Numbers | float) -> Scorer:
+        """Return the same with scores multiplied by a slope, and more added."""
+        return Scorer(self.phi * np.reshape(slope, (-1, 1)), self.offset * slope + more)
+
+    def scores(self, codes: Numbers) -> Numbers:
+        """Return rows by scores."""
+        return codes @ self.phi.T + self.offset
+
+
+def ask_for_scores(peer: Channel, keys: Keys | None, codes: Numbers, scores: int) -> None:
+    """Have rows scored by the partner, who learns the scores; nothing comes back yet."""
+    for rows in chunks(len(codes)):
+        if keys is None:
+            peer.send(scoring(peer.role, peer.peer_role)[3](codes[rows]))
+        else:
+            send_codes(peer, keys, codes[rows])
+            masked, opened = scoring(peer.role, peer.peer_role)[1:3]
+            open_for(peer, masked, opened, keys.own, score_layout(len(rows), codes.shape[1], scores, keys.own))
+
+
+def give_scores(peer: Channel, keys: Keys | None, scorer: Scorer, count: int) -> Numbers:
+    """Score rows that the partner sends, and return the scores: rows by scores."""
+    found = [np.empty((0, len(scorer.offset)))]
+    for rows in chunks(count):
+        if keys is None:
+            shape = (len(rows), scorer.phi.shape[1])
+            found.append(scorer.scores(peer.receive(scoring(peer.peer_role, peer.role)[3], values=shape).values))
+        else:
+            mask = mask_scores(peer, keys, scorer, len(rows))
+            found.append(take_opened(peer, scoring(peer.peer_role, peer.role)[2], mask).decode())
+    return np.concatenate(found)
+
+
+def send_codes(peer: Channel, keys: Keys, codes: Numbers) -> None:
+    """Send codes encrypted, many rows to a ciphertext."""
+    room = code_layout(*codes.shape, keys.own)[1]
+    peer.send(
+        scoring(peer.role, peer.peer_role)[0](encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room))
+    )
+
+
+def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
+    """Receive codes, and send their scores back behind a mask."""
+    codes_message, masked_message, _, _ = scoring(peer.peer_role, peer.role)
+    width = scorer.phi.shape[1]
+    codes = peer.receive(codes_message).values.under(keys.theirs, code_layout(count, width, keys.theirs)[0])
+    offset = FixedPoint.encode(np.broadcast_to(scorer.offset, (count, len(scorer.offset))), _OFFSET)
+    return ask_to_open(peer, masked_message, codes @ FixedPoint.encode(scorer.phi.T, _TRANSLATOR) + offset)
+
+
+def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> Any:
+    """Receive masked scores and return them opened, without sending them back."""
+    from colonnade.crypto import open_masked
+
+    layout = score_layout(count, width, scores, keys.own)
+    masked = peer.receive(scoring(peer.role, peer.peer_role)[1]).values.under(keys.own, layout)
+    return open_masked(keys.own, masked)
+
+
+def code_layout(rows: int, width: int, key: PublicKey) -> tuple[Layout, int]:
+    """Return how codes lie in ciphertexts, rows side by side, and what room that leaves for scores."""
+    room = _TRANSLATOR.bound * width + (_OFFSET.bound >> sealed.FRACTION_BITS)
+    layout = Layout.plan(
+        (rows, width),
+        0,
+        modulus_bits=key.bits,
+        fraction_bits=sealed.FRACTION_BITS,
+        bound=sealed.CODES.bound,
+        room=room,
+    )
+    return layout, room
+
+
+def score_layout(rows: int, width: int, scores: int, key: PublicKey) -> Layout:
+    """Return how scores lie in ciphertexts."""
+    product = code_layout(rows, width, key)[0].times(_TRANSLATOR.bound, _TRANSLATOR.fraction_bits, width)
+    return replace(product.grown(product.bound + _OFFSET.bound), shape=(rows, scores))
+
+
+def chunks(count: int) -> Iterator[Places]:
+    """Cut so many rows into messages of bearable size."""
+    for start in range(0, count, _CHUNK):
+        yield np.arange(start, min(start + _CHUNK, count))
+
+
+def probabilities(task: str, scores: Numbers) -> Numbers:
+    """Return scores as the rest of the product takes them: probabilities, or standardised numbers."""
+    if task == "regression":
+        return scores[:, 0]
+    likely = 1.0 / (1.0 + np.exp(-np.clip(scores, -500.0, 500.0)))
+    return likely[:, 0] if task == "binary" else likely / likely.sum(axis=1, keepdims=True)

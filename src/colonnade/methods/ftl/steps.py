@@ -1,0 +1,379 @@
+"""One iteration after the other: Algorithm 1 of the paper, both roles, message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import CipherArray, concatenate
+from colonnade.errors import TrainingFailed
+from colonnade.methods.ftl import maths, sealed
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.encoder import Encoder, Layers
+from colonnade.methods.ftl.link import Link
+from colonnade.methods.ftl.maths import Objective, Translator
+from colonnade.methods.ftl.messages import (
+    ClearSourceSignals,
+    ClearTargetSignals,
+    SourceSignals,
+    TargetSignals,
+    Verdict,
+)
+from colonnade.nn import Learner
+from colonnade.session import Channel, Session
+
+__all__ = ["SourceLink", "SourceTrainer", "StopRule", "TargetTrainer", "apply_verdict", "objective_for"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_CALM_CHECKS, _RISING_CHECKS = 3, 10
+
+
+@dataclass(kw_only=True)
+class StopRule:
+    """When to stop: the loss hardly moves, or rises again and again."""
+
+    tolerance: float
+    best: float | None = None
+    previous: float | None = None
+    calm: int = 0
+    rising: int = 0
+
+    def judge(self, loss: float, is_last: bool) -> Verdict:
+        """Look at the loss of this iteration's beginning."""
+        is_best = self.best is None or loss < self.best
+        self.best = loss if is_best else self.best
+        if self.previous is not None:
+            is_calm = abs(self.previous - loss) <= self.tolerance * max(1.0, abs(self.previous))
+            self.calm = self.calm + 1 if is_calm else 0
+            self.rising = self.rising + 1 if loss > self.previous else 0
+        self.previous = loss
+        goes_back = self.rising >= _RISING_CHECKS
+        return Verdict(is_best, is_last or goes_back or self.calm >= _CALM_CHECKS, goes_back)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The rows of one step: places among the link's shared rows, and what makes sums over them a mean."""
+
+    places: Places
+    scale: float
+
+
+def objective_for(config: FTL, task: str, rows: int, labelled: int) -> Objective:
+    """Return what is minimised over so many shared rows, of which some lend their label."""
+    loss = "squared" if task == "regression" else config.loss
+    return Objective(loss, config.alignment, config.gamma * labelled / rows)
+
+
+def batch_for(session: Session, config: FTL, peer: str, rows: int, labelled: int) -> Batch:
+    """Return this step's rows, the same at both parties."""
+    size = config.batch_size
+    if not size or size >= rows:
+        return Batch(np.arange(rows), 1.0 / labelled)
+    generator = np.random.default_rng(session.seed(f"batch/{peer}", session.step))
+    return Batch(np.sort(generator.choice(rows, size, replace=False)), rows / size / labelled)
+
+
+def looks_at_loss(config: FTL, iteration: int) -> bool:
+    """Tell whether the loss is computed in this iteration."""
+    return bool(config.loss_every) and iteration % config.loss_every == 0
+
+
+@dataclass(frozen=True)
+class SourceLink:
+    """What the source has in common with one target."""
+
+    peer: Channel
+    shared: Places
+    """Places of the shared rows among the source's rows."""
+    labelled: Mask
+    objective: Objective
+    link: Link | None
+    """None where nothing is encrypted."""
+    target: str
+    """The target's name: batches are drawn by it."""
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What the source knows of one link in one iteration."""
+
+    link: SourceLink
+    batch: Batch
+    shared: Places
+    labelled: Mask
+    targets: Numbers
+    weights: Numbers
+
+
+class SourceTrainer:
+    """The source's side: one encoder, and a link to every target."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: FTL,
+        encoder: Encoder,
+        learner: Learner,
+        rows: Numbers,
+        targets: Numbers,
+        used: int,
+        links: Sequence[SourceLink],
+    ) -> None:
+        """Take the source's rows; the first ``used`` of them make the translator."""
+        self._session, self._config, self._encoder, self._learner = session, config, encoder, learner
+        self._rows, self._targets, self._used, self._links = rows, targets, used, links
+
+    def translator(self) -> Translator:
+        """Return what turns codes into scores now."""
+        return Translator.of(self._encoder.codes(self._rows[: self._used]), self._targets[: self._used])
+
+    def train(self, rule: StopRule, begin: int, after: Callable[[int, bool], None]) -> None:
+        """Go on from an iteration until the rule says stop; ``after`` is told every iteration that is over."""
+        config = self._config
+        for iteration in range(begin, config.iterations):
+            self._session.next_step()
+            is_last = iteration + 1 >= config.iterations
+            loss = self._step(looks_at_loss(config, iteration))
+            if loss is None or config.batch_size:
+                verdict = Verdict(False, is_last, False)
+            else:
+                verdict = rule.judge(loss, is_last)
+            if loss is not None:
+                self._session.record(epoch=iteration + 1, training_loss=loss)
+            for link in self._links:
+                link.peer.send(verdict)
+            apply_verdict(self._learner, verdict)
+            after(iteration + 1, verdict.is_last)
+            if verdict.is_last:
+                return
+
+    def _step(self, with_loss: bool) -> float | None:
+        every = self._encoder.layers(self._rows)
+        translator = Translator.of(every.codes[: self._used], self._targets[: self._used])
+        turns = [self._begin(link, translator, every) for link in self._links]
+        self._learner.zero_gradients()
+        losses = self._sealed(turns, translator, every, with_loss) if self._config.is_sealed else None
+        if losses is None:
+            losses = [self._clear(turn, translator, every) for turn in turns]
+        self._encoder.add_decay(self._config.decay)
+        own = self._config.decay / 2.0 * self._encoder.squared_weights()
+        return float(sum(losses) + own) if with_loss else None
+
+    def _begin(self, link: SourceLink, translator: Translator, every: Layers) -> _Turn:
+        """Step 1: send the row signals and the translator's moment."""
+        count = len(link.shared)
+        batch = batch_for(self._session, self._config, link.target, count, int(link.labelled.sum()))
+        shared, labelled = link.shared[batch.places], link.labelled[batch.places]
+        targets = self._targets[shared]
+        weights = translator.row_weights(link.objective, targets, labelled)
+        rows = weights @ translator.phi + link.objective.gamma * link.objective.kappa * every.codes[shared]
+        moment = translator.moment(link.objective)
+        if link.link is None:
+            link.peer.send(ClearSourceSignals(rows, moment))
+        else:
+            upper = moment[np.triu_indices(len(moment))]
+            link.peer.send(SourceSignals(link.link.seal(rows, sealed.ROWS), link.link.seal(upper, sealed.ROWS)))
+        return _Turn(link, batch, shared, labelled, targets, weights)
+
+    def _clear(self, turn: _Turn, translator: Translator, every: Layers) -> float:
+        """Steps 2 to 6 in the clear: the target's codes give everything."""
+        link, width = turn.link, self._config.width
+        signals = link.peer.receive(ClearTargetSignals, codes=(len(turn.shared), width))
+        return self._learn_from_codes(turn, translator, every, signals.codes, signals.remainder)
+
+    def _learn_from_codes(
+        self, turn: _Turn, translator: Translator, every: Layers, codes: Numbers, remainder: float
+    ) -> float:
+        objective = turn.link.objective
+        gradients = maths.source_row_gradients(
+            objective, translator, codes, turn.targets, turn.labelled, turn.shared, len(self._rows)
+        )
+        gradients[turn.shared] += objective.own_alignment_gradient(every.codes[turn.shared])
+        self._encoder.add_row_gradients(self._rows, gradients, turn.batch.scale)
+        loss = maths.loss_of(
+            objective, translator, every.codes[turn.shared], codes, turn.targets, turn.labelled
+        ) + objective.own_alignment(every.codes[turn.shared])
+        return turn.batch.scale * (loss + remainder)
+
+    def _sealed(self, turns: Sequence[_Turn], translator: Translator, every: Layers, with_loss: bool) -> list[float]:
+        """Steps 2 to 6 with ciphertexts; all targets are asked before the first answer is awaited."""
+        config, width = self._config, self._config.width
+        for turn in turns:
+            link = _sealing(turn.link.link)
+            signals = turn.link.peer.receive(TargetSignals)
+            rows, entries = len(turn.shared), width * (width + 1) // 2
+            codes = link.take(signals.codes, (rows, width), sealed.CODES)
+            moment = link.take(signals.moment, (entries,), sealed.moment_format(rows))
+            remainder = link.take(signals.remainder, (1,), sealed.REMAINDER)
+            if config.reveal == "rows":
+                link.ask([codes, remainder])
+                continue
+            asked = self._gradients(turn, translator, every, codes, moment)
+            if with_loss:
+                factors = maths.loss_factors(turn.link.objective, translator, turn.weights, every.codes[turn.shared])
+                asked[0] = concatenate([asked[0], sealed.loss_on_codes(codes, moment, remainder, factors)])
+            link.ask(asked)
+        for turn in turns:
+            link = _sealing(turn.link.link)
+            if config.reveal == "rows":
+                link.open(0.0, link.row_layouts(len(turn.shared)))
+            else:
+                link.open(config.noise / turn.batch.scale, link.partner_layouts())
+        return [self._finish(turn, translator, every, with_loss) for turn in turns]
+
+    def _gradients(
+        self, turn: _Turn, translator: Translator, every: Layers, codes: CipherArray, moment: CipherArray
+    ) -> list[CipherArray]:
+        objective, width = turn.link.objective, self._config.width
+        sums = sealed.code_sums(codes, turn.labelled)
+        repeated = np.tile(np.arange(width), (width, 1))
+        factors = maths.source_factors(objective, translator, turn.weights, every, turn.shared)
+        parts = [
+            (codes, sealed.by_entry(len(turn.shared), width)),
+            (moment, maths.triangle(width)),
+            (sums, repeated),
+        ]
+        found = [sealed.last_layer(parts, factors)]
+        weights = self._encoder.weights
+        if len(weights) > 1:
+            used = self._rows[: self._used]
+            small = [sealed.weighted_sums(codes, turn.weights), moment, sums]
+            jacobians = [
+                self._encoder.jacobian_sums(used, one) for one in maths.source_cotangents(objective, translator)
+            ]
+            smalls = [sealed.Small(values, one) for values, one in zip(small, jacobians, strict=True)]
+            pull = objective.gamma * objective.kappa
+            found += sealed.hidden_layers(codes, pull, every.take(turn.shared), weights, smalls)
+        return found
+
+    def _finish(self, turn: _Turn, translator: Translator, every: Layers, with_loss: bool) -> float:
+        objective, link = turn.link.objective, _sealing(turn.link.link)
+        answers = link.answers()
+        if self._config.reveal == "rows":
+            codes = answers[0].reshape(len(turn.shared), -1)
+            return self._learn_from_codes(turn, translator, every, codes, float(answers[1][0]))
+        own = maths.source_offset_gradients(translator, turn.weights.sum(axis=0), len(self._rows))
+        own[turn.shared] += objective.own_alignment_gradient(every.codes[turn.shared])
+        self._encoder.add_row_gradients(self._rows, own, turn.batch.scale)
+        loss = 0.0
+        if with_loss:
+            answers[0], opened = answers[0][:-1], float(answers[0][-1])
+            known = maths.known_loss(objective, translator, turn.targets, turn.labelled)
+            loss = opened + known + objective.own_alignment(every.codes[turn.shared])
+        add_answers(self._encoder, answers, turn.batch.scale)
+        return turn.batch.scale * loss
+
+
+class TargetTrainer:
+    """The target's side of one link."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: FTL,
+        encoder: Encoder,
+        learner: Learner,
+        peer: Channel,
+        link: Link | None,
+        rows: Numbers,
+        labelled: Mask,
+        objective: Objective,
+    ) -> None:
+        """Take the shared rows, of which some lend their label."""
+        self._session, self._config, self._encoder, self._learner = session, config, encoder, learner
+        self._peer, self._link, self._rows, self._labelled, self._objective = peer, link, rows, labelled, objective
+
+    def step(self, iteration: int) -> Verdict:
+        """Play one iteration; the caller counts the steps."""
+        count = len(self._rows)
+        batch = batch_for(self._session, self._config, self._session.party, count, int(self._labelled.sum()))
+        rows, labelled = self._rows[batch.places], self._labelled[batch.places]
+        layers = self._encoder.layers(rows)
+        self._learner.zero_gradients()
+        decay = self._config.decay / 2.0 * self._encoder.squared_weights()
+        remainder = self._objective.own_alignment(layers.codes) + decay / batch.scale
+        if self._link is None:
+            gradients = self._clear(layers, labelled, remainder)
+        else:
+            gradients = self._sealed(self._link, layers, labelled, remainder, batch, looks_at_loss(self._config, iteration))
+        gradients = gradients + self._objective.own_alignment_gradient(layers.codes)
+        self._encoder.add_row_gradients(rows, gradients, batch.scale)
+        self._encoder.add_decay(self._config.decay)
+        return self._peer.receive(Verdict)
+
+    def _clear(self, layers: Layers, labelled: Mask, remainder: float) -> Numbers:
+        self._peer.send(ClearTargetSignals(layers.codes, remainder))
+        count, width = layers.codes.shape
+        signals = self._peer.receive(ClearSourceSignals, rows=(count, width), moment=(width, width))
+        return maths.target_row_gradients(signals.rows, signals.moment, layers.codes, labelled)
+
+    def _sealed(
+        self, link: Link, layers: Layers, labelled: Mask, remainder: float, batch: Batch, with_loss: bool
+    ) -> Numbers:
+        """Return what row gradients are opened; gradients of parameters go to the encoder at once."""
+        config, codes = self._config, layers.codes
+        count, width = codes.shape
+        upper = (codes[labelled].T @ codes[labelled])[np.triu_indices(width)]
+        self._peer.send(
+            TargetSignals(
+                link.seal(codes, sealed.CODES),
+                link.seal(upper, sealed.moment_format(count)),
+                link.seal([remainder], sealed.REMAINDER),
+            )
+        )
+        signals = self._peer.receive(SourceSignals)
+        rows = link.take(signals.rows, (count, width), sealed.ROWS)
+        moment = link.take(signals.moment, (len(upper),), sealed.ROWS)
+        if config.reveal == "rows":
+            link.ask([sealed.row_gradients(rows, moment, codes, labelled)])
+            link.open(0.0, link.code_layouts(count))
+            return link.answers()[0].reshape(count, width)
+        link.ask(self._gradients(rows, moment, layers, labelled, batch))
+        more = 1 if with_loss else 0
+        link.open(config.noise / batch.scale, link.partner_layouts(more), spared=more)
+        add_answers(self._encoder, link.answers(), batch.scale)
+        return np.zeros_like(codes)
+
+    def _gradients(
+        self, rows: CipherArray, moment: CipherArray, layers: Layers, labelled: Mask, batch: Batch
+    ) -> list[CipherArray]:
+        count, width = layers.codes.shape
+        parts = [(rows, sealed.by_entry(count, width)), (moment, maths.triangle(width))]
+        found = [sealed.last_layer(parts, maths.target_factors(layers, labelled))]
+        weights = self._encoder.weights
+        if len(weights) > 1:
+            jacobians = self._encoder.jacobian_sums(
+                self._rows[batch.places][labelled], maths.moment_cotangents(layers.codes[labelled])
+            )
+            found += sealed.hidden_layers(rows, 1.0, layers, weights, [sealed.Small(moment, jacobians)])
+        return found
+
+
+def apply_verdict(learner: Learner, verdict: Verdict) -> None:
+    """Keep the best weights and take the step, or go back and take none."""
+    if verdict.is_best:
+        learner.keep_best()
+    if verdict.goes_back:
+        learner.restore_best()
+    else:
+        learner.step()
+
+
+def add_answers(encoder: Encoder, answers: Sequence[Numbers], scale: float) -> None:
+    """Add opened gradients, which come last layer first."""
+    outputs = (*encoder.widths[1:], encoder.weights[-1].shape[0])
+    shaped = [values.reshape(units, -1) for values, units in zip(answers[::-1], outputs, strict=True)]
+    encoder.add_gradients(shaped, scale)
+
+
+def _sealing(link: Link | None) -> Link:
+    if link is None:
+        raise TrainingFailed("An encrypted step was begun without keys.")
+    return link
