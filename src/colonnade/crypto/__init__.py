@@ -15,7 +15,7 @@ from colonnade.crypto.cipher_array import (
 from colonnade.crypto.ciphertext import Ciphertext
 from colonnade.crypto.fixed_point import FixedPoint, Format
 from colonnade.crypto.layout import Layout, slot_bits_for
-from colonnade.crypto.masks import Mask, RingElements, ring_elements
+from colonnade.crypto.masks import Mask, RingElements, ring_elements, ring_integers
 from colonnade.crypto.paillier import DEFAULT_KEY, INSECURE_TEST, KEY_SIZES, PrivateKey, PublicKey, key_bits
 
 __all__ = [
@@ -39,5 +39,6 @@ __all__ = [
     "key_bits",
     "open_masked",
     "ring_elements",
+    "ring_integers",
     "slot_bits_for",
 ]

@@ -20,7 +20,7 @@ from colonnade.crypto.layout import Layout
 from colonnade.crypto.paillier import PublicKey
 from colonnade.errors import SlotOverflow, WrongContent
 
-__all__ = ["Mask", "RingElements", "ring_elements"]
+__all__ = ["Mask", "RingElements", "ring_elements", "ring_integers"]
 
 RingElements = np.ndarray[Any, Any]
 """Integers modulo n as they cross a channel: one row of bytes each."""
@@ -44,7 +44,7 @@ class Mask:
 
         Where the hidden values were one party's share, the owner has added the other's, so these are the sums.
         """
-        elements = _integers_of(opened, self.key, len(self.integers))
+        elements = ring_integers(opened, self.key, len(self.integers))
         half = self.key.n >> 1
         found = []
         for element, mask in zip(elements, self.integers, strict=True):
@@ -62,7 +62,8 @@ def ring_elements(integers: Sequence[int | mpz], key: PublicKey) -> RingElements
     return np.frombuffer(content, np.uint8).reshape(len(integers), key.width)
 
 
-def _integers_of(elements: RingElements, key: PublicKey, count: int) -> list[mpz]:
+def ring_integers(elements: RingElements, key: PublicKey, count: int) -> list[mpz]:
+    """Read what `ring_elements` wrote, from a stranger."""
     if elements.shape != (count, key.width) or elements.dtype != np.uint8:
         raise WrongContent(f"{count} opened values of {key.width} bytes were expected; the partner sent others.")
     numbers = split_numbers(np.ascontiguousarray(elements).tobytes(), key.width)

@@ -121,6 +121,11 @@ class PartyTable:
         self._freeze()
 
     @classmethod
+    def nothing(cls, name: str) -> PartyTable:
+        """Return a table without rows or columns, for a party that needs to bring none."""
+        return cls(pd.DataFrame({"row": [0]}), id="row", name=name).take(np.empty(0, np.int64))
+
+    @classmethod
     def read(
         cls,
         source: str | Path,

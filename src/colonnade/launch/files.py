@@ -62,6 +62,7 @@ class _PolicyTable:
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
     maximum_alignments: int | None = None
+    predictions_per_day: int | None = None
     consent: Literal["ask", "policy"] = "ask"
 
 
@@ -228,6 +229,7 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         minimum_shared_rows=rules.minimum_shared_rows,
         maximum_runs=rules.maximum_runs,
         maximum_alignments=rules.maximum_alignments,
+        predictions_per_day=rules.predictions_per_day,
         consent=rules.consent,
         file=str(path),
         lines=_lines_of(path, "policy"),

@@ -85,9 +85,7 @@ class Joining:
             is_for_lead = lead in (own, role)
             for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan))):
                 if declaration.sender == ANYONE:
-                    fits = is_for_lead and alignment.sends(
-                        declaration.name, self.plan.alignment, is_lead=own == lead
-                    )
+                    fits = is_for_lead and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:
@@ -157,14 +155,21 @@ class Joining:
         """Write the report of a run that ended before it could."""
         return self._completed(self._folder.load())
 
-    def predict(self, source: str, *, watcher: Watcher) -> pd.DataFrame | None:
-        """Score new rows with the partners; only the party that may know them gets the scores."""
+    def predict(self, source: str | None, *, watcher: Watcher) -> pd.DataFrame | None:
+        """Score new rows with the partners; only the party that may know them gets the scores.
+
+        ``source`` is None where this party brings no rows.
+        """
         end = self._folder.load()
         if end.record.part is None:
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
-        table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
+        if source is None:
+            table = PartyTable.nothing(self.home.name)
+        else:
+            table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        seat = self._seat(table, folder, part=end.record.part)
+        queries = self._folder.path / "predictions" / "queries.jsonl"
+        seat = self._seat(table, folder, part=end.record.part, queries=queries)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

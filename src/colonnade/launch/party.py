@@ -59,6 +59,8 @@ class Seat:
     """Where results of alignments are kept across runs; by default in the run folder."""
     history: Path | None = None
     """The file that says which alignments were begun."""
+    queries: Path | None = None
+    """The file that says how many rows were scored for whom."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     path = None if seat.folder is None else seat.folder.path
-    party = Party(seat.name, seat.policy, path, seat.earlier_runs, seat.alignments, seat.history)
+    party = Party(seat.name, seat.policy, path, seat.earlier_runs, seat.alignments, seat.history, seat.queries)
     found: list[alignment.Overlap] = []
     kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
 
@@ -125,9 +127,7 @@ def take_part(
 
 def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
     """Return the parties that a party has a line to."""
-    return tuple(
-        peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer)
-    )
+    return tuple(peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer))
 
 
 def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:
@@ -139,18 +139,20 @@ def _bring(session: Session, seat: Seat) -> Holding:
     table, method = seat.table, session.method
     if session.stage == "predict" and method.scores_alone is not None:
         # Only one role has rows here, and nobody learns which they are.
-        every = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
-        rows = AlignedRows(every, _NOTHING, "not needed: rows are scored that only one party knows")
+        places = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
+        rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
         return Holding(table, rows, _split(session, 0), part=seat.part, module=seat.module)
     if method.is_pairwise and len(session.plan.parties) > 2 and session.plan.alignment.protocol != "given":
         found = alignment.align_with_each(session, table)
         pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
         shared = np.unique(np.concatenate([pair.aligned.positions for pair in pairs.values()]))
         rest = np.setdiff1d(np.arange(table.rows), shared)
-        every = AlignedRows(shared, rest, next(iter(found.values())).protocol)
-        split = next(iter(pairs.values())).split if len(pairs) == 1 else _split(session, len(shared))
-        first = next(iter(pairs.values())).aligned if len(pairs) == 1 else every
-        return Holding(table, first, split, part=seat.part, module=seat.module, pairs=pairs)
+        if len(pairs) == 1:
+            ((_, pair),) = pairs.items()
+        else:
+            rows = AlignedRows(shared, rest, next(iter(found.values())).protocol)
+            pair = Pair(rows, _split(session, len(shared)))
+        return Holding(table, pair.aligned, pair.split, part=seat.part, module=seat.module, pairs=pairs)
     aligned = alignment.align(session, table)
     return Holding(table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
 

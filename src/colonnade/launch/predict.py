@@ -15,7 +15,7 @@ from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.threads import play_in_threads
-from colonnade.session import ModelPart, Policy
+from colonnade.session import Method, ModelPart, Policy, RunPlan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from colonnade.launch.run import Run
 
-__all__ = ["column_types", "predict_in_threads", "scored"]
+__all__ = ["column_types", "parties_with_rows", "predict_in_threads", "scored"]
 
 
 def predict_in_threads(
@@ -36,26 +36,33 @@ def predict_in_threads(
     """Score new rows with a trained run, as the party that may know the scores gets them."""
     plan = replace(run.plan, stage="predict")
     config = config_from_json(run.method, plan.config)
-    missing = sorted(set(plan.parties) ^ set(tables))
+    bringing = parties_with_rows(run.method, plan)
+    missing = sorted(set(bringing) ^ set(tables))
     if missing:
-        raise ConfigError(f"Prediction needs one table per party of the run; check {', '.join(missing)}.")
+        raise ConfigError(f"Prediction needs one table each of {', '.join(bringing)}; check {', '.join(missing)}.")
     plan.check_parties("module", modules or ())
     plan.check_parties("policy", policies or ())
     folder = None if run.folder is None else next_prediction(run.folder)
     seats = {
         party: Seat(
             party,
-            tables[party],
+            tables[party] if party in tables else PartyTable.nothing(party),
             (policies or {}).get(party, Policy()),
             None if folder is None else PartyFolder(folder / party),
             module=(modules or {}).get(party),
             part=run.parts[party],
             engine=engine,
+            queries=None if run.folder is None else run.folder / party / "predictions" / "queries.jsonl",
         )
         for party in plan.parties
     }
     taken = play_in_threads(run.method, plan, config, seats)
     return next(frame for frame in map(scored, taken.values()) if frame is not None)
+
+
+def parties_with_rows(method: Method, plan: RunPlan) -> tuple[str, ...]:
+    """Return the parties that bring new rows to be scored: all of them, or those whose rows are scored alone."""
+    return plan.parties if method.scores_alone is None else plan.roles[method.scores_alone]
 
 
 def column_types(part: ModelPart) -> dict[str, Kind]:
@@ -78,6 +85,8 @@ def scored(taken: Taken) -> pd.DataFrame | None:
     classes = pd.Series(list(scores.classes))
     if scores.task == "regression":
         columns["prediction"] = scores.values
+    elif scores.is_decided:
+        columns["prediction"] = classes[scores.values].to_numpy()
     elif scores.task == "binary":
         columns["score"] = scores.values
         columns["prediction"] = classes[(scores.values >= 0.5).astype(int)].to_numpy()

@@ -3,6 +3,7 @@
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
+from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
 from colonnade.session.forecast import (
     Crossing,
@@ -33,6 +34,7 @@ __all__ = [
     "CheckpointStore",
     "Crossing",
     "Evaluate",
+    "EventLog",
     "Facts",
     "Finding",
     "Forecaster",

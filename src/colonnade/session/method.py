@@ -73,7 +73,7 @@ class Scores:
     truth: np.ndarray[Any, Any] | None = None
     classes: tuple[Any, ...] = ()
     is_decided: bool = False
-    """Whether these are predictions only, as 0, 1 or class numbers, because the party may not know how sure they are."""
+    """Whether these are predictions only, as class numbers: a party that may not know how sure they are gets them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,6 +27,8 @@ class Policy:
     maximum_runs: int | None = None
     maximum_alignments: int | None = None
     """How often shared rows may be looked for anew with one partner, over the life of a party's home."""
+    predictions_per_day: int | None = None
+    """Rows this party scores for a partner within 24 hours, where a method counts them."""
     consent: Literal["ask", "policy"] = "ask"
     """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
     file: str = "the policy given in Python"
@@ -39,7 +41,7 @@ class Policy:
                 raise ConfigError(
                     f"policy.never_send names '{name}', which is not a protection. {did_you_mean(name, Protection)}"
                 )
-        for rule in ("minimum_shared_rows", "maximum_runs", "maximum_alignments"):
+        for rule in ("minimum_shared_rows", "maximum_runs", "maximum_alignments", "predictions_per_day"):
             if (getattr(self, rule) or 0) < 0:
                 raise ConfigError(f"policy.{rule} must not be negative.")
 

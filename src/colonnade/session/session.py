@@ -42,6 +42,8 @@ class Party:
     """Where results of alignments are kept across runs; by default in the run folder."""
     history: Path | None = None
     """The file that says which alignments were begun, for the policy's limit; None writes none."""
+    queries: Path | None = None
+    """The file that says how many rows were scored for whom; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class Session:
         self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
         """Where results of alignments are kept, to be used again."""
         self.history = party.history
+        self.queries = party.queries
+        """The file that says how many rows were scored for whom."""
         self._observer, self._told = observer, 0.0
         self._total: int | None = None
         self._latest: dict[str, Any] = {}

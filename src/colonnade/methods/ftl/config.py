@@ -52,8 +52,8 @@ class FTL:
     """Iterations from one look at the loss to the next; 0 never looks."""
     pretrain_epochs: int = 0
     """Epochs of the auto-encoder that prepares each encoder on its party's own rows."""
-    reconstruction: float = 0.0
-    """The weight of the auto-encoder's loss while training together."""
+    reconstruction: float = 0.1
+    """The weight of the auto-encoder's loss while training together; without it codes may shrink to one point."""
     protection: Literal["paillier", "none"] = "paillier"
     """none sends codes and gradients in the clear: for research only, and the report says so."""
     reveal: Literal["gradients", "rows"] = "gradients"

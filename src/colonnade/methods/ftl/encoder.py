@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from colonnade.errors import ConfigError
 from colonnade.methods.ftl.config import FTL
 from colonnade.nn import Learner, mlp
 
-__all__ = ["LARGEST_INPUT", "Encoder", "Layers", "build_encoder", "pretrain"]
+__all__ = ["LARGEST_INPUT", "Apprentice", "Encoder", "Layers", "build_encoder"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -60,6 +60,7 @@ class Encoder(nn.Module):
         super().__init__()
         self.body = body if body is not None else nn.Identity()
         self.linears = nn.ModuleList(linears)
+        self._stack = tuple(linears)
         self.kinds = tuple(kinds)
         for parameter in self.body.parameters():
             parameter.requires_grad_(False)
@@ -89,12 +90,12 @@ class Encoder(nn.Module):
     @property
     def widths(self) -> tuple[int, ...]:
         """Return how many inputs each trained layer has."""
-        return tuple(linear.in_features for linear in self.linears)  # type: ignore[misc]
+        return tuple(linear.in_features for linear in self._stack)
 
     @property
     def weights(self) -> list[Numbers]:
         """Return the trained layers' weights, outputs by inputs, without their biases."""
-        return [linear.weight.detach().numpy() for linear in self.linears]  # type: ignore[operator,union-attr]
+        return [linear.weight.detach().numpy() for linear in self._stack]
 
     def squared_weights(self) -> float:
         """Return the sum of all trained weights' squares; biases do not count."""
@@ -102,10 +103,10 @@ class Encoder(nn.Module):
 
     def add_gradients(self, gradients: Sequence[Numbers], scale: float) -> None:
         """Add gradients of the trained layers, each outputs by inputs and a last column for the bias."""
-        for linear, gradient in zip(self.linears, gradients, strict=True):
+        for linear, gradient in zip(self._stack, gradients, strict=True):
             whole = torch.from_numpy(np.ascontiguousarray(gradient)) * scale
-            _add(linear.weight, whole[:, :-1])  # type: ignore[arg-type,union-attr]
-            _add(linear.bias, whole[:, -1])  # type: ignore[arg-type,union-attr]
+            _add(linear.weight, whole[:, :-1])
+            _add(linear.bias, whole[:, -1])
 
     def add_row_gradients(self, rows: Numbers, signals: Numbers, scale: float) -> None:
         """Go on backwards from gradients at the codes."""
@@ -114,8 +115,8 @@ class Encoder(nn.Module):
 
     def add_decay(self, decay: float) -> None:
         """Pull the weights, not the biases, towards zero."""
-        for linear in self.linears:
-            _add(linear.weight, decay * linear.weight.detach())  # type: ignore[arg-type,operator,union-attr]
+        for linear in self._stack:
+            _add(linear.weight, decay * linear.weight.detach())
 
     def jacobian_sums(self, rows: Numbers, cotangents: Iterable[Numbers]) -> list[Numbers]:
         """Return, for every set of weights over rows and code entries, the weighted sum of the codes' derivatives.
@@ -123,7 +124,7 @@ class Encoder(nn.Module):
         ``cotangents`` are pieces of sets by rows by code entries. One array for each trained layer but the last: sets
         by parameters, a layer's parameters in the order of `add_gradients`.
         """
-        below = list(self.linears)[:-1]
+        below = self._stack[:-1]
         parameters = [one for linear in below for one in (linear.weight, linear.bias)]
         codes = self(torch.from_numpy(rows))
         found: list[list[torch.Tensor]] = [[] for _ in below]
@@ -151,34 +152,63 @@ def build_encoder(config: FTL, party: str, inputs: int, seed: int, module: nn.Mo
     return _take_apart(stack, config, party, inputs)
 
 
-def pretrain(encoder: Encoder, rows: Numbers, epochs: int, seed: int) -> None:
-    """Prepare an encoder on its party's own rows: as one half of an auto-encoder that tries to give the rows back."""
-    if not epochs:
-        return
-    width = encoder.linears[-1].out_features
-    decoder = mlp((int(width), rows.shape[1]), seed=seed, dtype=torch.float64)  # type: ignore[arg-type]
-    for parameter in encoder.parameters():
-        parameter.requires_grad_(True)
-    learner = Learner({"encoder": encoder, "decoder": decoder}, "Adam", _PRETRAIN_RATE, {})
-    generator, tensor = torch.Generator().manual_seed(seed), torch.from_numpy(rows)
-    for _ in range(epochs):
-        for batch in torch.randperm(len(rows), generator=generator).split(_PRETRAIN_BATCH):
-            learner.zero_gradients()
-            torch.nn.functional.mse_loss(decoder(encoder(tensor[batch])), tensor[batch]).backward()
-            learner.step()
-    learner.zero_gradients()
-    for parameter in encoder.body.parameters():
-        parameter.requires_grad_(False)
+class Apprentice:
+    """An encoder under training, and the decoder that asks it to keep what its rows say."""
+
+    def __init__(self, config: FTL, encoder: Encoder, rows: Numbers, seed: int) -> None:
+        self.encoder, self._rows, self._weight = encoder, torch.from_numpy(rows), config.reconstruction
+        self._epochs, self._seed = config.pretrain_epochs, seed
+        modules: dict[str, nn.Module] = {"encoder": encoder}
+        if self._weight or self._epochs:
+            self._decoder = mlp((config.width, rows.shape[1]), seed=seed, dtype=torch.float64)
+            modules["decoder"] = self._decoder
+        self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
+
+    def pretrain(self) -> None:
+        """Prepare the whole encoder, its body too, on the party's own rows."""
+        if not self._epochs:
+            return
+        for parameter in self.encoder.parameters():
+            parameter.requires_grad_(True)
+        learner = Learner({"encoder": self.encoder, "decoder": self._decoder}, "Adam", _PRETRAIN_RATE, {})
+        generator = torch.Generator().manual_seed(self._seed)
+        for _ in range(self._epochs):
+            order = torch.randperm(len(self._rows), generator=generator)
+            for start in range(0, len(order), _PRETRAIN_BATCH):
+                batch = order[start : start + _PRETRAIN_BATCH]
+                learner.zero_gradients()
+                self._error(self._rows[batch]).backward()  # type: ignore[no-untyped-call]
+                learner.step()
+        learner.zero_gradients()
+        for parameter in self.encoder.body.parameters():
+            parameter.requires_grad_(False)
+
+    def rebuild(self) -> float:
+        """Add the gradient of the auto-encoder's loss, which needs no other party, and return that loss."""
+        if not self._weight:
+            return 0.0
+        loss = self._weight * self._error(self._rows)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Return the encoder's weights; the decoder has served its time."""
+        return {name: value for name, value in self.learner.weights().items() if not name.startswith("decoder.")}
+
+    def _error(self, rows: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss(self._decoder(self.encoder(rows)), rows)
 
 
 def _take_apart(stack: nn.Sequential, config: FTL, party: str, inputs: int) -> Encoder:
     """Divide a stack of layers into a body and the layers that the encrypted back-propagation reaches."""
-    modules, linears, kinds = list(stack), [], []
+    modules = list(stack)
+    linears: list[nn.Linear] = []
+    kinds: list[str] = []
     while len(modules) >= 2 and isinstance(modules[-2], nn.Linear) and type(modules[-1]) in _FITTING:
         if config.trained_layers and len(linears) == config.trained_layers:
             break
         kinds.insert(0, _FITTING[type(modules.pop())])
-        linears.insert(0, modules.pop())
+        linears.insert(0, cast(nn.Linear, modules.pop()))
     if not linears or kinds[-1] not in _BOUNDED or any(linear.bias is None for linear in linears):
         raise ConfigError(
             f"The encoder of '{party}' must end with nn.Linear (with a bias) and nn.Sigmoid or nn.Tanh, so that codes "
@@ -222,5 +252,5 @@ def _slope(kind: str, values: Numbers) -> Numbers:
     return (values > 0).astype(np.float64) if kind == "relu" else np.ones_like(values)
 
 
-def _add(parameter: nn.Parameter, gradient: Any) -> None:
+def _add(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
     parameter.grad = gradient.clone() if parameter.grad is None else parameter.grad + gradient

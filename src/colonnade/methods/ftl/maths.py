@@ -251,7 +251,7 @@ def _moment_factors(layers: Layers, labelled: Mask) -> Numbers:
 def _pull(objective: Objective, every: Layers, shared: npt.NDArray[np.int64]) -> Numbers:
     """Return how the other party's codes of shared rows pull at this party's."""
     slopes, inputs = every.slopes[-1][shared], every.inputs[-1][shared]
-    return objective.gamma * objective.kappa * np.einsum("il,im->lim", slopes, inputs)
+    return np.asarray(objective.gamma * objective.kappa * np.einsum("il,im->lim", slopes, inputs))
 
 
 def _own_sums(translator: Translator, every: Layers) -> tuple[Numbers, Numbers]:
@@ -292,14 +292,12 @@ def known_loss(objective: Objective, translator: Translator, targets: Numbers, l
 def source_cotangents(objective: Objective, translator: Translator) -> tuple[Cotangents, Cotangents, Cotangents]:
     """Return, for layers below the last, how all source rows weigh in the derivatives of the small sums.
 
-    For the sums of weighted codes, score by score; for the moment's upper triangle; for the sums of codes. Each comes in
-    pieces of sets by rows by code entries.
+    For the sums of weighted codes, score by score; for the moment's upper triangle; for the sums of codes. Each comes
+    in pieces of sets by rows by code entries.
     """
     by_score = translator.centred / len(translator.centred)
     along = by_score[:, :, None] * translator.mean + translator.phi[None] / len(by_score)
-    on_sums = (
-        -objective.a2 * np.einsum("c,jce->je", column, along)[None] for column in translator.phi.T
-    )
+    on_sums = (-objective.a2 * np.einsum("c,jce->je", column, along)[None] for column in translator.phi.T)
     return (
         unit_cotangents(by_score, translator.phi.shape[1]),
         moment_cotangents(objective.a2 * (by_score @ translator.phi)),

@@ -19,6 +19,8 @@ __all__ = [
     "AnswerParts",
     "Choice",
     "ClearLogits",
+    "ClearOwnScores",
+    "ClearScores",
     "ClearSlopes",
     "ClearSourceSignals",
     "ClearTargetSignals",
@@ -27,6 +29,7 @@ __all__ = [
     "MirroredLossSignals",
     "MirroredTranslatorSignals",
     "OwnModel",
+    "RowsToScore",
     "ScoreMasks",
     "SourceSignals",
     "TargetSignals",
@@ -187,8 +190,33 @@ def answers(answerer: str, asker: str) -> type[Any]:
         """
 
         values: Array
+        labels: str
 
     return PredictedLabels
+
+
+@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 2")
+class RowsToScore:
+    """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
+
+    count: int
+    collector: str
+    others: tuple[str, ...]
+    is_summed: bool
+
+
+@message(sender="source", receiver="source", protection=PLAIN, step="several sources, protection = none")
+class ClearScores:
+    """The sender's weighted scores, for the source that adds them up. Reveals: these scores."""
+
+    values: Array
+
+
+@message(sender="target", receiver="source", protection=PLAIN, step="several sources, protection = none")
+class ClearOwnScores:
+    """What regressions of the sender's own add to the scores. Reveals: these scores."""
+
+    values: Array
 
 
 @message(sender="source", receiver="source", protection=MASKED, step="several sources")
@@ -226,11 +254,13 @@ class ClearSlopes:
 class OwnModel:
     """The regression on the target's columns, where transfer does harm and it takes its place.
 
-    Reveals: the coefficients of the receiver's own columns and the intercept, learnt from the labels of labelled rows.
+    Reveals: the coefficients of the receiver's own columns and the intercept, learnt from the labels of labelled rows,
+    and what the labels are called.
     """
 
     shares: tuple[int, ...]
     intercept: Array
+    labels: str
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="end of training")
@@ -275,7 +305,7 @@ _KEYS = (public_modulus("source", "target"), public_modulus("target", "source"))
 _SIZES = (layer_inputs("source", "target"), layer_inputs("target", "source"), LabelledRows)
 _OPENING = (*opening("source", "target"), *opening("target", "source"))
 _SEALED_SCORES, _CLEAR_SCORES = scoring("target", "source")[:3], scoring("target", "source")[3:]
-_SEVERAL_SOURCES = (ScoreMasks, AnswerParts)
+_SUMMED, _CLEAR_SUMMED = (ScoreMasks, AnswerParts), (ClearScores, ClearOwnScores)
 _SELF = (*LINEAR.for_fixed_inputs, Choice, OwnModel)
 _CLEAR_SELF = (ClearLogits, ClearSlopes, Choice, OwnModel)
 
@@ -286,13 +316,15 @@ MESSAGES = (
     TargetSignals,
     *_OPENING,
     Verdict,
+    RowsToScore,
     *_SEALED_SCORES,
     answers("source", "target"),
-    *_SEVERAL_SOURCES,
+    *_SUMMED,
     *_SELF,
     ClearSourceSignals,
     ClearTargetSignals,
     *_CLEAR_SCORES,
+    *_CLEAR_SUMMED,
     ClearLogits,
     ClearSlopes,
 )
@@ -304,8 +336,10 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
     keys = _KEYS if is_sealed else ()
     scores = _SEALED_SCORES if is_sealed else _CLEAR_SCORES
     if plan.stage == "predict":
-        several = _SEVERAL_SOURCES if len(plan.roles.get("source", ())) > 1 else ()
-        return (*keys, *scores, answers("source", "target"), *several)
+        several: tuple[type[Any], ...] = ()
+        if len(plan.roles.get("source", ())) > 1:
+            several = _SUMMED if is_sealed else _CLEAR_SUMMED
+        return (*keys, RowsToScore, *scores, answers("source", "target"), *several)
     signals = (SourceSignals, TargetSignals, *_OPENING) if is_sealed else (ClearSourceSignals, ClearTargetSignals)
     alone: tuple[type[Any], ...] = ()
     if has_safeguard:

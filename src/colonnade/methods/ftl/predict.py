@@ -1,33 +1,250 @@
-"""Score rows that only the target knows: it gets labels, and no scores; the source learns the scores, and no rows."""
+"""Score rows that only the target knows: it gets labels and no scores, the source gets scores and no ids."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
+from colonnade.crypto import FixedPoint, Mask, ring_elements, ring_integers
 from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.holdings import own_part, scores_in_terms_of
+from colonnade.errors import PolicyRefused, WrongContent
+from colonnade.exchanges.holdings import own_part
+from colonnade.methods.ftl.choice import Calibration
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, build_encoder
-from colonnade.methods.ftl.link import exchange_keys
-from colonnade.methods.ftl.messages import answers
-from colonnade.methods.ftl.scoring import Scorer, ask_for_scores, give_scores, probabilities
-from colonnade.session import Holding, Result, Scores, Session
+from colonnade.methods.ftl.link import Keys, exchange_keys
+from colonnade.methods.ftl.messages import (
+    AnswerParts,
+    ClearOwnScores,
+    ClearScores,
+    RowsToScore,
+    ScoreMasks,
+    answers,
+)
+from colonnade.methods.ftl.scoring import (
+    OFFSET,
+    Scorer,
+    ask_for_scores,
+    chunks,
+    give_scores,
+    mask_scores,
+    open_scores,
+    score_layout,
+    send_codes,
+)
+from colonnade.methods.ftl.self_learning import regression_scores
+from colonnade.session import Channel, EventLog, Holding, ModelPart, Result, Scores, Session
 
 __all__ = ["source", "target"]
 
 Numbers = npt.NDArray[np.float64]
 
+_MOST_ROWS = 2**31
+# Predicted numbers are rounded to this part of a standard deviation: exact ones would give the translator away.
+_ROUNDING = 16.0
+
 
 def source(session: Session, holding: Holding, config: FTL) -> Result:
-    """Play the party that scores."""
-    raise NotImplementedError
+    """Play a party that scores."""
+    part = own_part(session, holding)
+    peers = [peer for peer in session.channels("target") if part.document["chosen"][peer.peer] == "transfer"]
+    labels = LabelEncoder.from_json(part.document["label_encoder"])
+    keys = exchange_keys(session, peers, config) if peers else []
+    for peer, key in zip(peers, keys, strict=True):
+        asked = peer.receive(RowsToScore)
+        _allow(session, config, peer.peer, asked.count)
+        calibration, weight = Calibration(**part.document["calibrations"][peer.peer]), _weight(session, config)
+        scorer = Scorer(part.tensors["translator"].numpy(), part.tensors["offset"].numpy())
+        scorer = scorer.scaled(weight * calibration.slope, weight * calibration.intercept)
+        others = [one for one in session.channels("source") if one.peer in asked.others]
+        if len(others) != len(asked.others):
+            raise WrongContent(f"'{peer.peer}' names sources that this run does not have.")
+        if asked.collector == session.party:
+            scores = (
+                _collect(peer, others, key, scorer, asked.count)
+                if asked.is_summed
+                else give_scores(peer, key, scorer, asked.count)
+            )
+            peer.send(answers("source", "target")(_decided(labels, scores), _described(labels)))
+        else:
+            _contribute(peer, _one(others, asked.collector), key, scorer, asked.count)
+    return Result()
 
 
 def target(session: Session, holding: Holding, config: FTL) -> Result:
     """Play the party whose rows are scored."""
-    raise NotImplementedError
+    part = own_part(session, holding)
+    encoder = TableEncoder.from_json(part.document["table_encoder"])
+    rows = encoder.transform(holding.table, holding.aligned.positions, dtype=np.float64)
+    every = part.document["sources"]
+    own = [_weight(session, config, name) * _regression(part, name, rows) for name in every if _is_alone(every, name)]
+    peers = [peer for peer in session.channels("source") if not _is_alone(every, peer.peer)]
+    if not peers:
+        labels = LabelEncoder.from_json(json.loads(next(iter(every.values()))["labels"]))
+        return Result(scores=_predictions(labels.task, _decided(labels, np.sum(own, axis=0)), labels.classes))
+    keys = exchange_keys(session, peers, config)
+    cut = np.clip(rows, -LARGEST_INPUT, LARGEST_INPUT)
+    codes = [_codes(session, holding, config, part, peer.peer, cut) for peer in peers]
+    scores = every[peers[0].peer]["scores"]
+    is_summed = len(peers) > 1 or bool(own)
+    for peer in peers:
+        others = tuple(one.peer for one in peers if one is not peer)
+        peer.send(RowsToScore(len(rows), peers[0].peer, others, is_summed))
+    if is_summed:
+        _gather(peers, keys, codes, np.sum([np.zeros((len(rows), scores)), *own], axis=0))
+    else:
+        ask_for_scores(peers[0], keys[0], codes[0], scores)
+    answer = peers[0].receive(answers("source", "target"), values=(len(rows),))
+    return Result(scores=_told(answer, peers[0]))
+
+
+def _collect(peer: Channel, others: Sequence[Channel], keys: Keys | None, scorer: Scorer, count: int) -> Numbers:
+    """Add up all sources' scores: the target sends their sum behind all masks, the other sources send their masks."""
+    found = [np.empty((0, len(scorer.offset)))]
+    for rows in chunks(count):
+        if keys is None:
+            total = give_scores(peer, None, scorer, len(rows))
+            for one in others:
+                total = total + one.receive(ClearScores, values=total.shape).values
+            total = total + peer.receive(ClearOwnScores, values=total.shape).values
+            found.append(total)
+            continue
+        mask = mask_scores(peer, keys, scorer, len(rows))
+        integers = list(mask.integers)
+        for one in others:
+            theirs = ring_integers(one.receive(ScoreMasks).values, keys.theirs, len(integers))
+            integers = [int((own + their) % keys.theirs.n) for own, their in zip(integers, theirs, strict=True)]
+        whole = Mask(mask.layout, keys.theirs, tuple(integers))
+        found.append(whole.remove(peer.receive(AnswerParts).values).decode())
+    return np.concatenate(found)
+
+
+def _contribute(peer: Channel, collector: Channel, keys: Keys | None, scorer: Scorer, count: int) -> None:
+    """Score rows for another source to add up."""
+    for rows in chunks(count):
+        if keys is None:
+            collector.send(ClearScores(give_scores(peer, None, scorer, len(rows))))
+        else:
+            mask = mask_scores(peer, keys, scorer, len(rows))
+            collector.send(ScoreMasks(ring_elements(mask.integers, keys.theirs)))
+
+
+def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequence[Numbers], own: Numbers) -> None:
+    """Have rows scored by all sources, add up what they answer behind their masks, and give the sum to the first."""
+    scores = own.shape[1]
+    for rows in chunks(len(own)):
+        opened: list[list[Any]] = []
+        for peer, key, mine in zip(peers, keys, codes, strict=True):
+            if key is None:
+                ask_for_scores(peer, None, mine[rows], scores)
+            else:
+                send_codes(peer, key, mine[rows])
+        if keys[0] is None:
+            peers[0].send(ClearOwnScores(own[rows]))
+            continue
+        for peer, key, mine in zip(peers, keys, codes, strict=True):
+            if key is not None:
+                opened.append(open_scores(peer, key, len(rows), mine.shape[1], scores))
+        layout = score_layout(len(rows), codes[0].shape[1], scores, keys[0].own)
+        added = layout.pack(FixedPoint.encode(own[rows], OFFSET))
+        total = [sum(parts) for parts in zip(added, *opened, strict=True)]
+        peers[0].send(AnswerParts(ring_elements(total, keys[0].own)))
+
+
+def _allow(session: Session, config: FTL, partner: str, count: int) -> None:
+    """Refuse more rows than the settings or this party's policy allow within a day, and write down the others."""
+    if not 1 <= count <= _MOST_ROWS:
+        raise WrongContent(f"'{partner}' announces {count} rows to score; 1 to {_MOST_ROWS} are accepted.")
+    log, now = EventLog(session.queries), datetime.now(UTC)
+    limits = [config.predictions_per_day, session.policy.predictions_per_day]
+    limit = min(one for one in limits if one is not None)
+    with log.held():
+        used = sum(_rows_within_a_day(line, partner, now) for line in log.lines())
+        if used + count > limit:
+            log.add("refused", partner=partner, rows=count)
+            raise PolicyRefused(
+                f"'{session.party}' scores at most {limit} rows for '{partner}' within 24 hours; {used} were scored "
+                f"and {count} more were asked for. Many answers give away how rows are scored. Ask for fewer, or later; "
+                "the limit is config.predictions_per_day, and policy.predictions_per_day of the party that scores."
+            )
+        log.add("scored", partner=partner, rows=count)
+
+
+def _rows_within_a_day(line: dict[str, Any] | None, partner: str, now: datetime) -> int:
+    if line is None or line.get("event") != "scored" or line.get("partner") != partner:
+        return 0
+    try:
+        is_recent = now - datetime.fromisoformat(line["time"]) < timedelta(days=1)
+        return int(line["rows"]) if is_recent else 0
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def _weight(session: Session, config: FTL, source_name: str | None = None) -> float:
+    """Return how much a source's score counts among all."""
+    weights = {name: config.source_weights.get(name, 1.0) for name in session.plan.roles["source"]}
+    total = sum(weights.values())
+    return weights[source_name or session.party] / total if total else 0.0
+
+
+def _is_alone(every: dict[str, Any], name: str) -> bool:
+    return bool(every[name]["chosen"] == "self-learning")
+
+
+def _regression(part: ModelPart, name: str, rows: Numbers) -> Numbers:
+    return regression_scores(
+        rows, part.tensors[f"{name}/coefficients"].numpy(), part.tensors[f"{name}/intercept"].numpy()
+    )
+
+
+def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, name: str, rows: Numbers) -> Numbers:
+    encoder = build_encoder(config, session.party, rows.shape[1], 0, holding.module)
+    start = f"{name}/encoder."
+    encoder.load_state_dict(
+        {key.removeprefix(start): value for key, value in part.tensors.items() if key.startswith(start)}
+    )
+    return encoder.codes(rows)
+
+
+def _decided(labels: LabelEncoder, scores: Numbers) -> np.ndarray[Any, Any]:
+    """Return class numbers, or numbers in the label's own units, rounded."""
+    if labels.task == "regression":
+        return labels.decode(np.rint(scores[:, 0] * _ROUNDING) / _ROUNDING)
+    if labels.task == "multiclass":
+        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
+    return (scores[:, 0] >= 0).astype(np.int64)
+
+
+def _described(labels: LabelEncoder) -> str:
+    return json.dumps({"task": labels.task, "classes": list(labels.classes)})
+
+
+def _told(answer: Any, peer: Channel) -> Scores:
+    """Read the answer of a source, which may say anything."""
+    try:
+        about = json.loads(answer.labels)
+        task, classes = about["task"], tuple(about["classes"])
+    except (ValueError, KeyError, TypeError):
+        raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
+    wanted = np.float64 if task == "regression" else np.int64
+    if task not in ("binary", "multiclass", "regression") or answer.values.dtype != wanted:
+        raise WrongContent(f"'{peer.peer}' sent predictions of another kind than it says.")
+    if task != "regression" and not np.isin(answer.values, np.arange(len(classes))).all():
+        raise WrongContent(f"'{peer.peer}' sent class numbers beyond its {len(classes)} classes.")
+    return _predictions(task, answer.values, classes)
+
+
+def _predictions(task: str, values: np.ndarray[Any, Any], classes: tuple[Any, ...]) -> Scores:
+    return Scores(task, np.arange(len(values)), values, classes=classes, is_decided=True)
+
+
+def _one(channels: Sequence[Channel], name: str) -> Channel:
+    for channel in channels:
+        if channel.peer == name:
+            return channel
+    raise WrongContent(f"A target has '{name}' add up the scores, which is no source of this prediction.")

@@ -16,7 +16,7 @@ from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import scoring
 from colonnade.session import Channel
 
-__all__ = ["Scorer", "ask_for_scores", "chunks", "give_scores", "mask_scores", "open_scores", "probabilities"]
+__all__ = ["OFFSET", "Scorer", "ask_for_scores", "chunks", "give_scores", "mask_scores", "open_scores", "probabilities"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ Places = npt.NDArray[np.int64]
 # Rows per message, so that many rows need few round trips and little memory.
 _CHUNK = 2048
 _TRANSLATOR = Format(sealed.FRACTION_BITS, 16)
-_OFFSET = Format(2 * sealed.FRACTION_BITS, 24)
+OFFSET = Format(2 * sealed.FRACTION_BITS, 24)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,8 @@ def give_scores(peer: Channel, keys: Keys | None, scorer: Scorer, count: int) ->
 
 def send_codes(peer: Channel, keys: Keys, codes: Numbers) -> None:
     """Send codes encrypted, many rows to a ciphertext."""
-    room = code_layout(*codes.shape, keys.own)[1]
-    peer.send(
-        scoring(peer.role, peer.peer_role)[0](encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room))
-    )
+    room = code_layout(codes.shape[0], codes.shape[1], keys.own)[1]
+    peer.send(scoring(peer.role, peer.peer_role)[0](encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room)))
 
 
 def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
@@ -80,22 +78,20 @@ def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
     codes_message, masked_message, _, _ = scoring(peer.peer_role, peer.role)
     width = scorer.phi.shape[1]
     codes = peer.receive(codes_message).values.under(keys.theirs, code_layout(count, width, keys.theirs)[0])
-    offset = FixedPoint.encode(np.broadcast_to(scorer.offset, (count, len(scorer.offset))), _OFFSET)
+    offset = FixedPoint.encode(np.broadcast_to(scorer.offset, (count, len(scorer.offset))), OFFSET)
     return ask_to_open(peer, masked_message, codes @ FixedPoint.encode(scorer.phi.T, _TRANSLATOR) + offset)
 
 
-def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> Any:
-    """Receive masked scores and return them opened, without sending them back."""
-    from colonnade.crypto import open_masked
-
+def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> list[Any]:
+    """Receive masked scores and return them opened, as integers, without sending them back."""
     layout = score_layout(count, width, scores, keys.own)
     masked = peer.receive(scoring(peer.role, peer.peer_role)[1]).values.under(keys.own, layout)
-    return open_masked(keys.own, masked)
+    return list(keys.own.decrypt_integers(masked.ciphertexts))
 
 
 def code_layout(rows: int, width: int, key: PublicKey) -> tuple[Layout, int]:
     """Return how codes lie in ciphertexts, rows side by side, and what room that leaves for scores."""
-    room = _TRANSLATOR.bound * width + (_OFFSET.bound >> sealed.FRACTION_BITS)
+    room = _TRANSLATOR.bound * width + (OFFSET.bound >> sealed.FRACTION_BITS)
     layout = Layout.plan(
         (rows, width),
         0,
@@ -110,7 +106,7 @@ def code_layout(rows: int, width: int, key: PublicKey) -> tuple[Layout, int]:
 def score_layout(rows: int, width: int, scores: int, key: PublicKey) -> Layout:
     """Return how scores lie in ciphertexts."""
     product = code_layout(rows, width, key)[0].times(_TRANSLATOR.bound, _TRANSLATOR.fraction_bits, width)
-    return replace(product.grown(product.bound + _OFFSET.bound), shape=(rows, scores))
+    return replace(product.grown(product.bound + OFFSET.bound), shape=(rows, scores))
 
 
 def chunks(count: int) -> Iterator[Places]:

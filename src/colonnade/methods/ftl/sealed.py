@@ -70,9 +70,7 @@ def moment_format(rows: int) -> Format:
 
 def plan(shape: tuple[int, ...], format: Format, key: PublicKey) -> Layout:
     """Return the layout of an array that is sent one number to a ciphertext."""
-    return Layout.plan(
-        shape, None, modulus_bits=key.bits, fraction_bits=format.fraction_bits, bound=format.bound
-    )
+    return Layout.plan(shape, None, modulus_bits=key.bits, fraction_bits=format.fraction_bits, bound=format.bound)
 
 
 def last_layer(parts: Sequence[tuple[CipherArray, Places]], factors: Numbers) -> CipherArray:
@@ -143,14 +141,22 @@ def loss_on_codes(
     return joined @ FixedPoint.encode(every[:, None], _FACTORS)
 
 
-def row_gradients(rows: CipherArray, moment: CipherArray, codes: Numbers, labelled: npt.NDArray[np.bool_]) -> CipherArray:
+def row_gradients(
+    rows: CipherArray, moment: CipherArray, codes: Numbers, labelled: npt.NDArray[np.bool_]
+) -> CipherArray:
     """Return the gradient at the target's codes, row by row, as a vector: what reveal = rows opens."""
     width = codes.shape[1]
     # One product each: the row's own signal times one, and the moment times the row's code.
     square = moment.gather(triangle(width))
     products = square.left_product(FixedPoint.encode(np.where(labelled[:, None], codes, 0.0), CODES))
-    lifted = _flat(rows).gather(np.arange(codes.size).reshape(-1, 1)).each_product(
-        FixedPoint(np.full((codes.size, 1, 1), 1 << FRACTION_BITS, dtype=np.int64), FRACTION_BITS, 1 << FRACTION_BITS)
+    lifted = (
+        _flat(rows)
+        .gather(np.arange(codes.size).reshape(-1, 1))
+        .each_product(
+            FixedPoint(
+                np.full((codes.size, 1, 1), 1 << FRACTION_BITS, dtype=np.int64), FRACTION_BITS, 1 << FRACTION_BITS
+            )
+        )
     )
     return _flat(products) + _flat(lifted)
 
@@ -172,7 +178,10 @@ def gradient_layouts(counts: Sequence[int], scales: Sequence[int], key: PublicKe
 def noise_for(layout: Layout, deviation: float, spared: int) -> FixedPoint:
     """Draw noise for a gradient that is opened for the partner; its last ``spared`` entries, a loss, get none."""
     source = SystemRandom()
-    noise = [round(source.gauss(0.0, deviation) * 2.0**32) << (layout.fraction_bits - 32) for _ in range(layout.shape[0] - spared)]
+    noise = [
+        round(source.gauss(0.0, deviation) * 2.0**32) << (layout.fraction_bits - 32)
+        for _ in range(layout.shape[0] - spared)
+    ]
     return FixedPoint(np.array([*noise, *[0] * spared], dtype=object), layout.fraction_bits, layout.bound)
 
 

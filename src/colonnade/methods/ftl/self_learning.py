@@ -6,15 +6,16 @@ layer. It judges transfer, and takes its place where transfer does harm.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import Format
+from colonnade.data import LabelEncoder
+from colonnade.errors import CheckpointBroken, TableError, WrongContent
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
-from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import LINEAR, ClearLogits, ClearSlopes, OwnModel
 from colonnade.methods.ftl.scoring import chunks
@@ -66,7 +67,9 @@ def learn_as_target(
         for part in scored:
             peer.send(ClearLogits(np.clip(part, -_LARGEST_VALUE, _LARGEST_VALUE) @ weights))
         return weights
-    layer = LinearOwner(peer, LINEAR, linear_format(rows.shape[1], outputs, len(rows), keys), keys.own, momentum=_MOMENTUM)
+    layer = LinearOwner(
+        peer, LINEAR, linear_format(rows.shape[1], outputs, len(rows), keys), keys.own, momentum=_MOMENTUM
+    )
     layer.open()
     inputs = layer.encode(rows)
     layer.send_inputs(inputs)
@@ -115,18 +118,27 @@ def learn_as_source(
     return Regression(intercept, scores, layer)
 
 
-def give_up(peer: Channel, regression: Regression) -> None:
+def give_up(peer: Channel, regression: Regression, labels: str) -> None:
     """Let the target have the whole model: the source's shares of its coefficients, and the intercept."""
     shares = () if regression.layer is None else regression.layer.give_up_share()
-    peer.send(OwnModel(shares, regression.intercept))
+    peer.send(OwnModel(shares, regression.intercept, labels))
 
 
-def take_over(peer: Channel, learned: LinearOwner | Numbers, outputs: int) -> tuple[Numbers, Numbers]:
-    """Return coefficients and intercept."""
-    message: Any = peer.receive(OwnModel, intercept=(outputs,))
+def take_over(peer: Channel, learned: LinearOwner | Numbers, outputs: int) -> tuple[Numbers, Numbers, str]:
+    """Return coefficients, intercept, and the labels' encoder as JSON."""
+    message = peer.receive(OwnModel, intercept=(outputs,))
+    try:
+        LabelEncoder.from_json(json.loads(message.labels))
+    except (ValueError, TypeError, AttributeError, CheckpointBroken, TableError):
+        raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
     if isinstance(learned, LinearOwner):
-        return learned.weights(message.shares), message.intercept
-    return learned, message.intercept
+        return learned.weights(message.shares), message.intercept, message.labels
+    return learned, message.intercept, message.labels
+
+
+def regression_scores(rows: Numbers, coefficients: Numbers, intercept: Numbers) -> Numbers:
+    """Return rows by scores."""
+    return np.clip(rows, -_LARGEST_VALUE, _LARGEST_VALUE) @ coefficients + intercept
 
 
 def _scores(peer: Channel, layer: LinearPartner | None, rows: int, outputs: int) -> Numbers:

@@ -12,7 +12,7 @@ from colonnade.crypto import CipherArray, concatenate
 from colonnade.errors import TrainingFailed
 from colonnade.methods.ftl import maths, sealed
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.encoder import Encoder, Layers
+from colonnade.methods.ftl.encoder import Apprentice, Encoder, Layers
 from colonnade.methods.ftl.link import Link
 from colonnade.methods.ftl.maths import Objective, Translator
 from colonnade.methods.ftl.messages import (
@@ -119,15 +119,15 @@ class SourceTrainer:
         self,
         session: Session,
         config: FTL,
-        encoder: Encoder,
-        learner: Learner,
+        apprentice: Apprentice,
         rows: Numbers,
         targets: Numbers,
         used: int,
         links: Sequence[SourceLink],
     ) -> None:
         """Take the source's rows; the first ``used`` of them make the translator."""
-        self._session, self._config, self._encoder, self._learner = session, config, encoder, learner
+        self._session, self._config, self._apprentice = session, config, apprentice
+        self._encoder, self._learner = apprentice.encoder, apprentice.learner
         self._rows, self._targets, self._used, self._links = rows, targets, used, links
 
     def translator(self) -> Translator:
@@ -163,7 +163,7 @@ class SourceTrainer:
         if losses is None:
             losses = [self._clear(turn, translator, every) for turn in turns]
         self._encoder.add_decay(self._config.decay)
-        own = self._config.decay / 2.0 * self._encoder.squared_weights()
+        own = self._apprentice.rebuild() + self._config.decay / 2.0 * self._encoder.squared_weights()
         return float(sum(losses) + own) if with_loss else None
 
     def _begin(self, link: SourceLink, translator: Translator, every: Layers) -> _Turn:
@@ -278,8 +278,7 @@ class TargetTrainer:
         self,
         session: Session,
         config: FTL,
-        encoder: Encoder,
-        learner: Learner,
+        apprentice: Apprentice,
         peer: Channel,
         link: Link | None,
         rows: Numbers,
@@ -287,7 +286,8 @@ class TargetTrainer:
         objective: Objective,
     ) -> None:
         """Take the shared rows, of which some lend their label."""
-        self._session, self._config, self._encoder, self._learner = session, config, encoder, learner
+        self._session, self._config, self._apprentice = session, config, apprentice
+        self._encoder, self._learner = apprentice.encoder, apprentice.learner
         self._peer, self._link, self._rows, self._labelled, self._objective = peer, link, rows, labelled, objective
 
     def step(self, iteration: int) -> Verdict:
@@ -297,12 +297,14 @@ class TargetTrainer:
         rows, labelled = self._rows[batch.places], self._labelled[batch.places]
         layers = self._encoder.layers(rows)
         self._learner.zero_gradients()
-        decay = self._config.decay / 2.0 * self._encoder.squared_weights()
-        remainder = self._objective.own_alignment(layers.codes) + decay / batch.scale
+        own = self._apprentice.rebuild() + self._config.decay / 2.0 * self._encoder.squared_weights()
+        remainder = self._objective.own_alignment(layers.codes) + own / batch.scale
         if self._link is None:
             gradients = self._clear(layers, labelled, remainder)
         else:
-            gradients = self._sealed(self._link, layers, labelled, remainder, batch, looks_at_loss(self._config, iteration))
+            gradients = self._sealed(
+                self._link, layers, labelled, remainder, batch, looks_at_loss(self._config, iteration)
+            )
         gradients = gradients + self._objective.own_alignment_gradient(layers.codes)
         self._encoder.add_row_gradients(rows, gradients, batch.scale)
         self._encoder.add_decay(self._config.decay)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,11 @@ import numpy.typing as npt
 import torch
 
 from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.holdings import scores_in_terms_of, without_columns
 from colonnade.methods.ftl.choice import Calibration, judge, safeguard_finding
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.encoder import LARGEST_INPUT, Encoder, build_encoder, pretrain
+from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, Encoder, build_encoder
 from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_keys, exchange_sizes
 from colonnade.methods.ftl.maths import Translator, targets_of
 from colonnade.methods.ftl.messages import Choice, LabelledRows
@@ -30,10 +31,9 @@ from colonnade.methods.ftl.steps import (
     apply_verdict,
     objective_for,
 )
-from colonnade.nn import Learner
 from colonnade.session import Channel, Holding, ModelPart, Pair, Result, Session
 
-__all__ = ["SourceRows", "encoder_for", "learner_for", "source", "source_rows", "target"]
+__all__ = ["SourceRows", "apprentice_for", "choose_labelled", "encoded", "source", "source_rows", "target"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
@@ -65,11 +65,11 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
     pairs = [holding.pair(peer.peer) for peer in peers]
     rows = source_rows(session, holding, config, pairs)
     labels, task = rows.label_encoder, rows.label_encoder.task
-    encoder = encoder_for(session, holding, config, rows.columns)
+    apprentice = apprentice_for(session, holding, config, rows.columns)
+    learner = apprentice.learner
     keys = exchange_keys(session, peers, config)
-    links, sizes = _source_links(session, config, peers, pairs, rows, encoder, keys)
-    learner = learner_for(config, encoder)
-    trainer = SourceTrainer(session, config, encoder, learner, rows.columns, rows.targets, rows.used, links)
+    links, sizes = _source_links(session, config, peers, pairs, rows, apprentice.encoder, keys)
+    trainer = SourceTrainer(session, config, apprentice, rows.columns, rows.targets, rows.used, links)
     rule, begin = StopRule(tolerance=config.tolerance), 0
     session.expect_steps(config.iterations)
     if session.resumed is not None:
@@ -77,7 +77,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
         learner.load_state(session.resumed.tensors, document)
         rule, begin = StopRule(**document["rule"]), document["iteration"]
     else:
-        pretrain(encoder, rows.columns, config.pretrain_epochs, session.own_seed("pretraining"))
+        apprentice.pretrain()
 
     def keep(iteration: int, is_over: bool) -> None:
         tensors, document = learner.state()
@@ -102,9 +102,19 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
         }
         counts = {part: len(values) for part, values in truth.items()}
         scorer = Scorer(translator.phi, -translator.beta)
-        transferred = dict(zip(counts, np.split(
-            give_scores(peer, key, scorer, sum(counts.values())), np.cumsum(list(counts.values()))[:-1]
-        ), strict=True)) if counts else {}
+        transferred = (
+            dict(
+                zip(
+                    counts,
+                    np.split(
+                        give_scores(peer, key, scorer, sum(counts.values())), np.cumsum(list(counts.values()))[:-1]
+                    ),
+                    strict=True,
+                )
+            )
+            if counts
+            else {}
+        )
         calibration = Calibration.fit(task, transferred.get("validation"), truth.get("validation"))
         transferred = {part: calibration.apply(values) for part, values in transferred.items()}
         chosen, is_transfer = transferred, True
@@ -116,7 +126,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
             is_transfer, found[peer.peer] = judge(task, truth, transferred, alone, config.margin)
             peer.send(Choice(is_transfer))
             if not is_transfer:
-                give_up(peer, own)
+                give_up(peer, own, json.dumps(labels.to_json()))
                 chosen = alone
         calibrations[peer.peer] = calibration
         if "test" in chosen:
@@ -128,7 +138,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
         "calibrations": {peer: one.to_json() for peer, one in calibrations.items()},
         "chosen": {peer: one["chosen"] for peer, one in found.items()},
     }
-    tensors = learner.weights() | {
+    tensors = apprentice.weights() | {
         "translator": torch.from_numpy(translator.phi),
         "offset": torch.from_numpy(-translator.beta),
     }
@@ -185,11 +195,11 @@ class _TargetSide:
         self.table_encoder, self._own = encoded(session, holding, positions)
         shared = self.table_encoder.transform(holding.table, pair.aligned.positions, dtype=np.float64)
         self._shared = _cut_off(shared)
-        self._encoder = encoder_for(session, holding, config, self._own, peer.peer)
-        self._learner = learner_for(config, self._encoder)
+        self._apprentice = apprentice_for(session, holding, config, self._own, peer.peer)
+        self._encoder, self._learner = self._apprentice.encoder, self._apprentice.learner
         self.is_over = False
         self._keys: Keys | None = None
-        self._regression: tuple[Numbers, Numbers] | None = None
+        self._regression: tuple[Numbers, Numbers, str] | None = None
 
     def meet(self, keys: Keys | None) -> None:
         """Learn which rows are labelled and how large the source's encoder is."""
@@ -208,8 +218,7 @@ class _TargetSide:
         self._trainer = TargetTrainer(
             self._session,
             config,
-            self._encoder,
-            self._learner,
+            self._apprentice,
             self.peer,
             link,
             self._shared[split.train],
@@ -219,8 +228,7 @@ class _TargetSide:
 
     def pretrain(self) -> None:
         """Prepare the encoder on all of this party's own rows."""
-        seed = self._session.own_seed(f"pretraining/{self.peer.peer}")
-        pretrain(self._encoder, self._own, self._config.pretrain_epochs, seed)
+        self._apprentice.pretrain()
 
     def step(self, iteration: int) -> None:
         """Play one iteration."""
@@ -242,7 +250,9 @@ class _TargetSide:
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything a checkpoint needs."""
         tensors, document = self._learner.state()
-        return {f"{self.peer.peer}/{name}": value for name, value in tensors.items()}, document | {"is_over": self.is_over}
+        return {f"{self.peer.peer}/{name}": value for name, value in tensors.items()}, document | {
+            "is_over": self.is_over
+        }
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -253,15 +263,16 @@ class _TargetSide:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return what scores this party's rows: an encoder, or the regression."""
-        found = self._learner.weights()
+        found = self._apprentice.weights()
         if self._regression is not None:
-            coefficients, intercept = self._regression
+            coefficients, intercept, _ = self._regression
             found |= {"coefficients": torch.from_numpy(coefficients), "intercept": torch.from_numpy(intercept)}
         return found
 
     def document(self) -> dict[str, Any]:
         """Return what else there is to know."""
-        return {"chosen": "transfer" if self._regression is None else "self-learning", "scores": self._scores}
+        found: dict[str, Any] = {"chosen": "transfer", "scores": self._scores}
+        return found if self._regression is None else found | {"chosen": "self-learning", "labels": self._regression[2]}
 
 
 def source_rows(session: Session, holding: Holding, config: FTL, pairs: Sequence[Pair]) -> SourceRows:
@@ -288,15 +299,13 @@ def encoded(
     return encoder, _cut_off(encoder.transform(holding.table, rows, dtype=np.float64))
 
 
-def encoder_for(session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "") -> Encoder:
-    """Build this party's encoder."""
-    seed = session.own_seed(f"encoder/{peer}" if peer else "encoder")
-    return build_encoder(config, session.party, columns.shape[1], seed, holding.module)
-
-
-def learner_for(config: FTL, encoder: Encoder) -> Learner:
-    """Return the encoder under training."""
-    return Learner({"encoder": encoder}, config.optimiser, config.learning_rate, config.optimiser_options)
+def apprentice_for(session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "") -> Apprentice:
+    """Build this party's encoder, ready to learn; with several sources, one for each."""
+    where = f"/{peer}" if peer else ""
+    encoder = build_encoder(
+        config, session.party, columns.shape[1], session.own_seed(f"encoder{where}"), holding.module
+    )
+    return Apprentice(config, encoder, columns, session.own_seed(f"decoder{where}"))
 
 
 def choose_labelled(targets: Numbers, may: Mask, count: int, task: str, seed: int) -> Mask:
