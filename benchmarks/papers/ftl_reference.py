@@ -1,7 +1,7 @@
 """Federated transfer learning in one process, without any protection: what the product must equal.
 
-Y. Liu, Y. Kang, C. Xing, T. Chen, Q. Yang, "Secure Federated Transfer Learning", 2020, with the
-corrections of our sheet. All rows of both parties are here, and torch finds the gradients: there is no protocol.
+Y. Liu, Y. Kang, C. Xing, T. Chen, Q. Yang, "A Secure Federated Transfer Learning Framework", 2020, with the corrections
+of our sheet. All rows of both parties are here, and torch finds the gradients: there is no protocol.
 
 The mathematics has two encoders. One belongs to the party that has labels: the mean of its codes, weighted by the
 centred labels, is the translator Φ. The other party's codes are scored with it: φ = (u − mean of the labelled party's
@@ -15,14 +15,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-__all__ = ["Curve", "Encoder", "Model", "Rows", "Settings", "train"]
+from colonnade.nn import mlp
+from colonnade.session.seeds import derive_seed
+
+__all__ = ["Array", "Curve", "Model", "Rows", "Settings", "auto_encoder", "pretrain", "train"]
 
 Array: TypeAlias = npt.NDArray[Any]
+
+# The purposes for which the product draws initial weights, when its parties are called "source" and "target".
+_PURPOSES = ("source", "source/target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +39,15 @@ class Settings:
     alignment: Literal["distance", "dot"] = "distance"
     alignment_weight: float = 0.1  # the paper's γ times pairs over labelled rows
     weight_decay: float = 0.001  # the paper's λ over labelled rows; biases are left alone
-    learning_rate: float = 0.01
-    iterations: int = 100
+    learning_rate: float = 0.03
+    iterations: int = 30
     batch_size: int | None = None  # of the pairs; the translator always sees all rows
     # Scores without the offset are all of one sign where codes are: see section 8 of the sheet.
     offset: Literal["gradient", "detached", "prediction", "none"] = "gradient"
     centres_labels: bool = True
     pretraining_epochs: int = 0
-    autoencoder_weight: float = 0.0
+    # Without it, both encoders may agree on a constant code, which aligns perfectly and says nothing.
+    autoencoder_weight: float = 0.1
     seed: int = 0
 
 
@@ -54,51 +60,46 @@ class Rows:
     labels: Array
 
 
-class Encoder:
-    """Sigmoid layers in double precision, with Glorot's initial weights and no initial bias."""
-
-    def __init__(self, columns: int, widths: tuple[int, ...], generator: torch.Generator) -> None:
-        self.weights: list[Tensor] = []
-        self.biases: list[Tensor] = []
-        for inputs, outputs in zip((columns, *widths[:-1]), widths, strict=True):
-            limit = math.sqrt(6 / (inputs + outputs))
-            drawn = torch.rand(inputs, outputs, generator=generator, dtype=torch.float64)
-            self.weights.append(((2 * drawn - 1) * limit).requires_grad_())
-            self.biases.append(torch.zeros(outputs, dtype=torch.float64, requires_grad=True))
-
-    def __call__(self, columns: Tensor) -> Tensor:
-        """Return the codes u."""
-        for weight, bias in zip(self.weights, self.biases, strict=True):
-            columns = torch.sigmoid(columns @ weight + bias)
-        return columns
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """Return what is trained."""
-        return [*self.weights, *self.biases]
-
-    def penalty(self) -> Tensor:
-        """Return half the squared weights."""
-        return torch.stack([weight.square().sum() for weight in self.weights]).sum() / 2
-
-
 @dataclass(frozen=True)
 class Model:
     """Two encoders and the translator with its offset."""
 
-    labelled: Encoder
-    scored: Encoder
+    labelled: nn.Sequential
+    scored: nn.Sequential
     translator: Tensor  # classes x d
     centre: Tensor  # d
 
     def scores(self, columns: Array) -> Array:
         """Return φ for rows of the scored party: a column per class."""
         with torch.no_grad():
-            return ((self.scored(torch.from_numpy(columns)) - self.centre) @ self.translator.T).numpy()
+            codes = self.scored(torch.from_numpy(columns))
+            scores: Array = ((codes - self.centre) @ self.translator.T).numpy()
+        return scores
 
 
 Curve: TypeAlias = Callable[[int, float, Model], None]
 """Called after every iteration with its number, the loss before its step and the model after it."""
+
+
+def auto_encoder(settings: Settings, columns: int, side: int) -> tuple[nn.Sequential, nn.Sequential]:
+    """Return a party's encoder and decoder: 0 is the labelled party's, 1 the scored one's."""
+    encoder_seed, decoder_seed = (
+        derive_seed(settings.seed, f"{what}/{_PURPOSES[side]}") for what in ("encoder", "decoder")
+    )
+    widths = (columns, *settings.widths)
+    encoder = mlp(widths, seed=encoder_seed, activation="sigmoid", activate_output=True, dtype=torch.float64)
+    return encoder, mlp((settings.widths[-1], columns), seed=decoder_seed, dtype=torch.float64)
+
+
+def pretrain(encoder: nn.Sequential, decoder: nn.Sequential, columns: Tensor, epochs: int, seed: int) -> None:
+    """Train an encoder to keep what its columns say."""
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
+    for _ in range(epochs):
+        for batch in torch.randperm(len(columns), generator=generator).split(128):
+            optimiser.zero_grad()
+            _rebuilding_error(encoder, decoder, columns[batch]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
 
 
 def train(
@@ -110,18 +111,21 @@ def train(
     start: Model | None = None,
     watch: Curve | None = None,
 ) -> Model:
-    """Train both encoders; `pairs` are the positions of the same people among the rows of one and of the other."""
-    generator = torch.Generator().manual_seed(settings.seed)
-    sides = (labelled, scored)
-    columns = tuple(torch.from_numpy(side.columns) for side in sides)
-    if start is None:
-        encoders = tuple(Encoder(part.shape[1], settings.widths, generator) for part in columns)
-    else:
+    """Train both encoders; `pairs` are the positions of the same people among the rows of one and of the other.
+
+    With `start` its encoders go on learning, in place.
+    """
+    columns = tuple(torch.from_numpy(side.columns) for side in (labelled, scored))
+    encoders, decoders = zip(
+        *(auto_encoder(settings, part.shape[1], side) for side, part in enumerate(columns)), strict=True
+    )
+    if start is not None:
         encoders = (start.labelled, start.scored)
-    decoders = tuple(_pretrain(*part, settings, generator) for part in zip(encoders, columns, strict=True))
-    extra = [value for decoder in decoders for value in decoder] if settings.autoencoder_weight else []
-    parameters = [*encoders[0].parameters, *encoders[1].parameters]
-    optimiser = torch.optim.Adam([*parameters, *extra], lr=settings.learning_rate)
+    for part in zip(encoders, decoders, columns, strict=True):
+        pretrain(*part, settings.pretraining_epochs, settings.seed)
+    modules = (*encoders, *(decoders if settings.autoencoder_weight else ()))
+    optimiser = torch.optim.Adam([one for module in modules for one in module.parameters()], lr=settings.learning_rate)
+    generator = torch.Generator().manual_seed(settings.seed)
 
     known, labels = torch.from_numpy(labelled.labelled), torch.from_numpy(labelled.labels)
     loss_rows, targets = torch.from_numpy(scored.labelled), torch.from_numpy(scored.labels)
@@ -141,7 +145,7 @@ def train(
         if settings.alignment_weight and len(chosen):
             apart = _alignment(settings.alignment, codes[left[chosen]], encoders[1](columns[1][right[chosen]]))
             loss = loss + settings.alignment_weight * apart
-        loss = loss + settings.weight_decay * (encoders[0].penalty() + encoders[1].penalty())
+        loss = loss + settings.weight_decay * (_penalty(encoders[0]) + _penalty(encoders[1]))
         if settings.autoencoder_weight:
             errors = [_rebuilding_error(*part) for part in zip(encoders, decoders, columns, strict=True)]
             loss = loss + settings.autoencoder_weight * torch.stack(errors).sum()
@@ -171,7 +175,7 @@ def _loss(name: str, labels: Tensor, scores: Tensor) -> Tensor:
     if name == "taylor":
         values = math.log(2) - labels * scores / 2 + scores.square() / 8
     elif name == "logistic":
-        values = torch.nn.functional.softplus(-labels * scores)
+        values = nn.functional.softplus(-labels * scores)
     else:
         values = (labels - scores).square() / 2
     return values.sum(dim=1).mean()
@@ -182,33 +186,11 @@ def _alignment(name: str, left: Tensor, right: Tensor) -> Tensor:
     return values.sum(dim=1).mean()
 
 
-def _pretrain(encoder: Encoder, columns: Tensor, settings: Settings, generator: torch.Generator) -> list[Tensor]:
-    """Train an encoder to rebuild its columns, and return the decoder's layers: a weight and a bias in turn."""
-    decoder: list[Tensor] = []
-    for weight in reversed(encoder.weights):
-        outputs, inputs = weight.shape
-        limit = math.sqrt(6 / (inputs + outputs))
-        drawn = torch.rand(inputs, outputs, generator=generator, dtype=torch.float64)
-        decoder.append(((2 * drawn - 1) * limit).requires_grad_())
-        decoder.append(torch.zeros(outputs, dtype=torch.float64, requires_grad=True))
-    optimiser = torch.optim.Adam([*encoder.parameters, *decoder], lr=1e-3)
-    for _ in range(settings.pretraining_epochs):
-        for batch in torch.randperm(len(columns), generator=generator).split(128):
-            optimiser.zero_grad()
-            _rebuilding_error(encoder, decoder, columns[batch]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-    return decoder
+def _penalty(encoder: nn.Sequential) -> Tensor:
+    """Return half the squared weights."""
+    weights = [layer.weight for layer in encoder if isinstance(layer, nn.Linear)]
+    return torch.stack([weight.square().sum() for weight in weights]).sum() / 2
 
 
-def _rebuilding_error(encoder: Encoder, decoder: list[Tensor], columns: Tensor) -> Tensor:
-    hidden = encoder(columns)
-    layers = list(zip(decoder[::2], decoder[1::2], strict=True))
-    for weight, bias in layers[:-1]:
-        hidden = torch.sigmoid(hidden @ weight + bias)
-    weight, bias = layers[-1]
-    return (hidden @ weight + bias - columns).square().mean()
-
-
-def signs(labels: Array) -> Array:
-    """Return labels 0 and 1 as one column of -1 and +1."""
-    return np.where(np.asarray(labels) == 1, 1.0, -1.0)[:, None]
+def _rebuilding_error(encoder: nn.Sequential, decoder: nn.Sequential, columns: Tensor) -> Tensor:
+    return nn.functional.mse_loss(decoder(encoder(columns)), columns)

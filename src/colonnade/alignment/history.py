@@ -1,7 +1,7 @@
 """Which alignments a party has begun, with whom and over which ids: what limits a partner that asks again and again.
 
-A line is written before the first blinded id leaves. Using an earlier result, or going on with an alignment that was cut
-short, tells a partner nothing new and is no new line.
+A line is written before the first blinded id leaves. Using an earlier result, or going on with an alignment that was
+cut short, tells a partner nothing new and is no new line.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
 
+_STAGES = {ALIGN: "An alignment for the run", "train": "The run", "predict": "A prediction with the run"}
+
 
 def ask_consent(joining: Joining, yes: bool) -> None:
     """Show what this party will send, by message and protection, and ask for consent where none was given yet."""
@@ -19,7 +21,7 @@ def ask_consent(joining: Joining, yes: bool) -> None:
         say(f"Consent: {given}.")
         return
     plan = joining.plan
-    what = "An alignment for the run" if plan.stage == ALIGN else "The run"
+    what = _STAGES.get(plan.stage, f"The stage {plan.stage} of the run")
     say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
     for line in table_lines(
         ["message", "to", "protection", "reveals"],

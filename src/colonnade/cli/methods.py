@@ -19,11 +19,11 @@ app = make_app("List the methods and when to choose which.")
 @app.command(epilog=examples("colonnade methods", "colonnade methods splitnn", "colonnade methods --json"))
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One method, to see its roles, settings and messages.")
+        str | None, typer.Argument(metavar="NAME", help="One method, to see its roles, stages, settings and messages.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the methods, or show one: roles, settings with defaults, and every message it may send."""
+    """List the methods, or show one: roles, stages, settings with defaults, and every message it may send."""
     chosen = METHODS if name is None else (method_named(name),)
     documents = [
         {
@@ -32,6 +32,7 @@ def methods(
             "situation": method.situation,
             "citation": method.citation,
             "roles": {role.name: role.holds for role in method.roles},
+            "stages": list(method.stages),
             "settings": config_to_json(method.config()),
             "messages": [
                 {
@@ -56,7 +57,7 @@ def methods(
     (method,) = chosen
     typer.echo(f"{method.title} ({method.name}): {method.situation}\n{method.citation}\n")
     print_table(["role", "brings"], [[role.name, role.holds] for role in method.roles])
-    typer.echo("")
+    typer.echo(f"\nStages: {', '.join(method.stages)}\n")
     settings = config_to_json(method.config())
     fields = [field.name for field in dataclasses.fields(method.config)]
     hints = get_type_hints(method.config)

@@ -15,7 +15,7 @@ from colonnade.cli.run import find_home, find_homes, resumable
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
-from colonnade.launch.predict import column_types
+from colonnade.launch.predict import check_model, column_types, parties_with_rows
 from colonnade.launch.run import Run
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ app = make_app("Score new rows with a finished run.")
 @app.command(
     epilog=examples(
         "colonnade predict runs/churn --table new.csv      (in a party's home; the partners do the same)",
+        "colonnade predict runs/churn                      (in a home that brings no rows, such as a source of ftl)",
         "colonnade predict runs/churn --table bank=new_bank.csv --table shop=new_shop.csv",
         "colonnade predict runs/churn --table bank=b.parquet --table shop=s.parquet --output scores.csv",
     )
@@ -34,13 +35,13 @@ app = make_app("Score new rows with a finished run.")
 def predict(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder of a finished run.")],
     table: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             metavar="FILE",
             help="A file with this party's columns of the new rows. For a run with all parties on this machine write "
-            "PARTY=FILE, once for each party.",
+            "PARTY=FILE, once for each party that brings rows: every party, or with ftl the targets.",
         ),
-    ],
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .csv or .parquet file. Default: CSV on stdout.")
     ] = None,
@@ -56,16 +57,23 @@ def predict(
     json: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
-    """Score rows that all parties know. The label holder gets the scores; every message goes into a new ledger."""
+    """Score new rows with the partners; every message goes into a new ledger.
+
+    Rows that all parties know are scored, and the label holder gets the scores. With ftl all rows of a target are
+    scored, the source brings none, and the target gets predictions and no scores.
+    """
     if output is not None:
         _check_output(output)
     run = load_run(folder)
+    check_model(run)
     if len(run.tables) < len(run.plan.parties):
-        scores = _predict_with_partners(run, folder, table, home or [], yes, quiet)
+        scores = _predict_with_partners(run, folder, table or [], home or [], yes, quiet)
     else:
-        scores = _predict_here(run, folder, table, home or [])
+        scores = _predict_here(run, folder, table or [], home or [])
     if scores is None:
-        say(f"Done; the scores went to {run.plan.roles[run.method.lead][0]}.")
+        receivers = " and ".join(_receivers(run))
+        what = "scores" if run.method.scores_alone is None else "predictions"
+        say(f"Done; the {what} went to {receivers}.")
         return
     if output is not None:
         try:
@@ -82,17 +90,23 @@ def predict(
 
 def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> pd.DataFrame:
     """Score with all parties in this process."""
-    parties = run.plan.parties
+    parties, bringing = run.plan.parties, parties_with_rows(run.method, run.plan)
     files = words_by_party("--table", "file", table, parties)
-    missing = [party for party in parties if party not in files]
+    missing = [party for party in bringing if party not in files]
     if missing:
         raise ConfigError(f"No table was given for {', '.join(missing)}. Add --table {missing[0]}=FILE.")
+    for party in files:
+        if party not in bringing:
+            raise ConfigError(_brings_nothing(run, party))
     homes = find_homes(parties, folder.resolve().parent.parent, home)
     tables = {
         party: homes[party].read_new_rows(files[party], column_types(run.parts[party]), parties=parties)
-        for party in parties
+        for party in bringing
     }
     scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()}, engine="auto")
+    if run.method.scores_alone is not None:
+        say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
+        return scores
     lead = run.plan.roles[run.method.lead][0]
     say(
         f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."
@@ -106,16 +120,33 @@ def _predict_with_partners(
     """Score as one party, with partners who give the same command."""
     from colonnade.launch.joining import Joining
 
-    if len(table) != 1:
-        raise ConfigError("Give one --table with this party's columns of the new rows; the partners give their own.")
     where = find_home(home or [str(folder.resolve().parent.parent)], folder)
+    is_bringing = where.name in parties_with_rows(run.method, run.plan)
+    if table and not is_bringing:
+        raise ConfigError(_brings_nothing(run, where.name))
+    if is_bringing and len(table) != 1:
+        others = "the partners give their own" if run.method.scores_alone is None else "the source gives none"
+        raise ConfigError(f"Give one --table with this party's columns of the new rows; {others}.")
     joining = Joining(replace(run.plan, stage="predict"), where, RunFolder(folder))
     ask_consent(joining, yes)
     with resumable(folder):
-        scores = joining.predict(table[0], watcher=Waiting(where, quiet))
+        scores = joining.predict(table[0] if is_bringing else None, watcher=Waiting(where, quiet))
     if scores is not None:
-        say(f"{len(scores)} rows scored: those that all parties know.")
+        which = "those that all parties know" if run.method.scores_alone is None else "all that were given"
+        say(f"{len(scores)} rows scored: {which}.")
     return scores
+
+
+def _receivers(run: Run) -> tuple[str, ...]:
+    """Return the parties that get scores or predictions."""
+    return run.plan.roles[run.method.scores_alone or run.method.lead]
+
+
+def _brings_nothing(run: Run, party: str) -> str:
+    return (
+        f"'{party}' is the {run.plan.role_of(party)} of this run and brings no rows to be scored: "
+        f"{' and '.join(_receivers(run))} does. Leave out its --table."
+    )
 
 
 def _check_output(output: Path) -> None:

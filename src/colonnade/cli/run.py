@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,9 +31,10 @@ from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
+from colonnade.launch.predict import parties_with_rows
 from colonnade.launch.run import Run
 from colonnade.metrics import headline
-from colonnade.session import RunPlan
+from colonnade.session import Finding, RunPlan
 
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
@@ -43,6 +46,7 @@ app = make_app("Take part in a run, or carry it out with all its parties on this
         "colonnade run --local run.toml           (all parties on this machine, a process each)",
         "colonnade run --local run.toml --home bank=../bank --json",
         "colonnade run --simulate run.toml        (all parties in one process)",
+        "colonnade run --stage validate run.toml  (another stage of the method, if it has one)",
         "colonnade demo                           (writes a run.toml and two homes to learn from)",
     )
 )
@@ -62,9 +66,20 @@ def run(
             "party; default: a folder of the party's name beside run.toml.",
         ),
     ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STAGE",
+            help="The stage of the method, which all parties name alike. Default: the one in run.toml, or else train. "
+            "'colonnade methods NAME' lists a method's stages.",
+        ),
+    ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where the run is kept. Default: runs/NAME in the home, or beside run.toml with --local."),
+        typer.Option(
+            help="Where the run is kept. Default: runs/NAME in the home, or beside run.toml with --local; "
+            "runs/NAME-STAGE for another stage than train."
+        ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
     compare: Annotated[
@@ -86,21 +101,33 @@ def run(
     if local and simulated:
         raise ConfigError("--local and --simulate exclude each other. Choose one.")
     if local or simulated:
-        finished = run_all(file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet)
+        finished = run_all(
+            file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet, stage=stage
+        )
     else:
-        finished = run_one(file, home or [], folder, overwrite=overwrite, compare=compare, yes=yes, quiet=quiet)
+        finished = run_one(
+            file, home or [], folder, overwrite=overwrite, compare=compare, yes=yes, quiet=quiet, stage=stage
+        )
     show_outcome(finished, json)
 
 
 def run_all(
-    file: Path, home: list[str], folder: Path | None, *, local: bool, overwrite: bool, compare: bool, quiet: bool
+    file: Path,
+    home: list[str],
+    folder: Path | None,
+    *,
+    local: bool,
+    overwrite: bool,
+    compare: bool,
+    quiet: bool,
+    stage: str | None = None,
 ) -> Run:
     """Carry out a run.toml with all its parties on this machine."""
-    plan = read_run_file(file)
+    plan = read_run_file(file, stage)
     _warn_of_test_keys(plan)
     homes = find_homes(plan.parties, file.parent, home)
     note_unused_matches(plan, *homes.values())
-    run_folder = RunFolder(folder or file.parent / "runs" / plan.name, file.read_bytes())
+    run_folder = RunFolder(folder or file.parent / "runs" / _folder_name(plan), file.read_bytes())
     with (
         resumable(run_folder.path, overwrite),
         run_folder.held(overwrite=overwrite),
@@ -122,6 +149,11 @@ def run_all(
             return simulate_plan(
                 plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
             )
+
+
+def _folder_name(plan: RunPlan) -> str:
+    # A training and its validation have one run.toml, and so one name; neither may cost the other.
+    return plan.name if plan.stage == "train" else f"{plan.name}-{plan.stage}"
 
 
 def _warn_of_test_keys(plan: RunPlan) -> None:
@@ -146,17 +178,25 @@ def silent(text: str) -> None:
 
 
 def run_one(
-    file: Path, home: list[str], folder: Path | None, *, overwrite: bool, compare: bool, yes: bool, quiet: bool
+    file: Path,
+    home: list[str],
+    folder: Path | None,
+    *,
+    overwrite: bool,
+    compare: bool,
+    yes: bool,
+    quiet: bool,
+    stage: str | None = None,
 ) -> Run:
     """Take part in a run as one party, from its home."""
     from colonnade.launch.joining import Joining
 
-    plan = read_run_file(file)
+    plan = read_run_file(file, stage)
     _warn_of_test_keys(plan)
     where = find_home(home, file)
     plan.role_of(where.name)
     note_unused_matches(plan, where)
-    run_folder = RunFolder(folder or where.folder / "runs" / plan.name, file.read_bytes())
+    run_folder = RunFolder(folder or where.folder / "runs" / _folder_name(plan), file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with resumable(run_folder.path, overwrite), run_folder.held(overwrite=overwrite):
         joining = Joining(plan, where, run_folder)
@@ -228,14 +268,13 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             for party in run.tables
         ],
     )
-    lead = lead_of(run.plan)
     words = {
-        "alone": f"{lead} alone",
+        "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
         "central": "central (all columns in one place)",
     }
     if run.evaluations:
-        task = run.evaluations["together"].task
+        task = next(iter(run.evaluations.values())).task
         names = [headline(task), *[name for name in _SHOWN[task] if name != headline(task)]]
         typer.echo("")
         print_table(
@@ -246,14 +285,32 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 if which in run.evaluations
             ],
         )
-    tables = "--table FILE"
-    if len(run.tables) == len(run.plan.parties):
-        tables = " ".join(f"--table {party}={(new_rows or {}).get(party, 'FILE')}" for party in run.plan.parties)
+    for finding in run.findings.values():
+        _show_finding(finding)
     typer.echo(f"\nReport:  {run.folder}/report.html")
     typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
-    typer.echo(f"Score:   {program()} predict {run.folder} {tables}")
+    if run.parts:
+        tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
+        typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
 
 
+def _show_finding(finding: Finding) -> None:
+    typer.echo(f"\n{finding.title}")
+    for line in textwrap.wrap(finding.text, _TEXT_WIDTH):
+        typer.echo(line)
+    if finding.columns and finding.rows:
+        print_table(finding.columns, finding.rows)
+
+
+def _tables_to_score(run: Run, new_rows: Mapping[str, Path]) -> list[str]:
+    """Return the options by which rows to score are given: by every party, or by those whose rows are scored alone."""
+    bringing = parties_with_rows(run.method, run.plan)
+    if len(run.tables) < len(run.plan.parties):
+        return ["--table FILE"] if set(run.tables) & set(bringing) else []
+    return [f"--table {party}={new_rows.get(party, 'FILE')}" for party in bringing]
+
+
+_TEXT_WIDTH = 100
 _SHOWN = {
     "binary": ("auc", "ks", "accuracy", "log_loss"),
     "multiclass": ("accuracy", "macro_f1", "macro_auc", "log_loss"),
@@ -266,6 +323,7 @@ def outcome(run: Run) -> dict[str, Any]:
     return {
         "run": run.plan.name,
         "method": run.plan.method,
+        "stage": run.plan.stage,
         "digest": run.plan.digest(),
         "folder": str(run.folder),
         "report": str(Path(str(run.folder)) / "report.html"),
@@ -281,6 +339,7 @@ def outcome(run: Run) -> dict[str, Any]:
             for party in run.tables
         },
         "metrics": {name: evaluation.metrics for name, evaluation in run.evaluations.items()},
+        "findings": {name: asdict(finding) for name, finding in run.findings.items()},
     }
 
 

@@ -39,7 +39,7 @@ def _row(run: RunStatus) -> list[str]:
     total = f" of {run.total}" if run.total else ""
     contacts = ", ".join(f"{peer} {_ago(seconds)}" for peer, seconds in run.last_contact_seconds.items())
     return [
-        run.name,
+        run.name if run.stage == "train" else f"{run.name} ({run.stage})",
         run.party or "all here",
         run.state,
         "—" if run.step is None else f"{run.step}{total}",

@@ -30,8 +30,8 @@ def ceiling(
     method: Method, plan: RunPlan, config: Any, tables: Mapping[str, PartyTable], observer: Observer | None
 ) -> dict[str, Evaluation]:
     """Judge the same model trained with all columns in one place: only where all tables are on one machine."""
-    if len(plan.parties) < 2:
-        return {}
+    if len(plan.parties) < 2 or not _can_be_alone(method, plan):
+        return {}  # before the tables are joined: parties need not have a row in common that all of them know
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     return {} if found is None else {"central": found}
 
@@ -79,7 +79,7 @@ def _play_alone(
     method: Method, plan: RunPlan, config: Any, holding: Holding, observer: Observer | None
 ) -> Evaluation | None:
     """Train as the only party, where the method's lead can; nothing crosses."""
-    if any(role.at_least > 0 for role in method.roles if role.name != method.lead):
+    if not _can_be_alone(method, plan):
         return None
     lead = method.leader_of(plan)
     solo = replace(plan, roles={method.lead: (lead,)})
@@ -91,3 +91,8 @@ def _play_alone(
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
     return evaluation_of(result.scores)
+
+
+def _can_be_alone(method: Method, plan: RunPlan) -> bool:
+    """Tell whether one party can play the stage without others."""
+    return plan.stage == "train" and all(role.at_least == 0 for role in method.roles if role.name != method.lead)

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,6 +28,7 @@ class _RunTable:
     method: str
     roles: Mapping[str, str | list[str]]
     seed: int = 0
+    stage: str = "train"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,11 +166,17 @@ def _columns_in(*settings: str | list[str]) -> list[str]:
     return [name for given in settings for name in ([given] if isinstance(given, str) else given)]
 
 
-def read_run_file(path: Path) -> RunPlan:
-    """Read what the parties agreed on, with the method's defaults written out."""
+def read_run_file(path: Path, stage: str | None = None) -> RunPlan:
+    """Read what the parties agreed on, with the method's defaults written out; ``stage`` stands for the file's."""
     document = _read_toml(path, ("run", "alignment", "config", "evaluate"))
     with _named(path):
-        return _plan(document)
+        plan = _plan(document)
+    if stage is None:
+        return plan
+    from colonnade.methods import method_named
+
+    method_named(plan.method).check_stage(stage)
+    return replace(plan, stage=stage)
 
 
 def _plan(document: dict[str, Any]) -> RunPlan:
@@ -187,7 +194,9 @@ def _plan(document: dict[str, Any]) -> RunPlan:
         config=config_to_json(config),
         evaluate=validated(Evaluate, document.get("evaluate", {}), "evaluate"),
         alignment=validated(Alignment, document.get("alignment", {}), "alignment"),
+        stage=about.stage,
     )
+    method.check_stage(plan.stage)
     method.check_roles(plan)
     return plan
 

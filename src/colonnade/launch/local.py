@@ -127,6 +127,7 @@ class _Workers:
                 "compare": compare,
                 # Of an alignment only; a run takes it from its run.toml.
                 "mode": plan.alignment.mode if plan.stage == ALIGN else None,
+                "stage": None if plan.stage == ALIGN else plan.stage,
                 "quiet": observer is None,
                 "threads": max(1, _cores() // len(plan.parties)),
             }

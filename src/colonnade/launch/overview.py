@@ -30,6 +30,7 @@ class RunStatus:
     folder: str
     state: str
     """running, waiting, finished, interrupted, failed, or stopped when its process is gone without a word."""
+    stage: str = "train"
     party: str | None = None
     role: str | None = None
     step: int | None = None
@@ -79,17 +80,20 @@ def runs_in(folder: Path) -> list[RunStatus]:
 def _status_of(folder: Path) -> RunStatus | None:
     own = PartyFolder(folder)
     if not own.holds_run:
-        if not any(PartyFolder(child).holds_run for child in folder.iterdir()):
+        inner = [child for child in map(PartyFolder, folder.iterdir()) if child.holds_run]
+        if not inner:
             return None
-        is_done = (folder / "simulation.json").exists()
-        return RunStatus(folder.name, str(folder), _state("finished" if is_done else None, folder))
+        plan, is_done = inner[0].plan(), (folder / "simulation.json").exists()
+        return RunStatus(plan.name, str(folder), _state("finished" if is_done else None, folder), plan.stage)
     said = _said(folder / "status.json")
     state = _state("finished" if said.state == "finished" or own.is_finished else said.state, folder)
     names = (*_REPORTED, *_OF_THE_LIVING) if state in ("running", "waiting") else _REPORTED
+    plan = own.plan()
     return RunStatus(
-        own.plan().name,
+        plan.name,
         str(folder),
         state,
+        plan.stage,
         waiting_for=said.waiting_for,
         last_contact_seconds={peer: _seconds_since(moment) for peer, moment in said.last_contact.items()},
         **{name: getattr(said, name) for name in names},

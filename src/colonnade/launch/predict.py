@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.data import Kind, PartyTable, TableEncoder
 from colonnade.engine import INLINE, Engine
-from colonnade.errors import ConfigError
+from colonnade.errors import ConfigError, RunFolderError
 from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.settings import config_from_json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from colonnade.launch.run import Run
 
-__all__ = ["column_types", "parties_with_rows", "predict_in_threads", "scored"]
+__all__ = ["check_model", "column_types", "parties_with_rows", "predict_in_threads", "scored"]
 
 
 def predict_in_threads(
@@ -34,6 +34,7 @@ def predict_in_threads(
     engine: Engine = INLINE,
 ) -> pd.DataFrame:
     """Score new rows with a trained run, as the party that may know the scores gets them."""
+    check_model(run)
     plan = replace(run.plan, stage="predict")
     config = config_from_json(run.method, plan.config)
     bringing = parties_with_rows(run.method, plan)
@@ -57,7 +58,32 @@ def predict_in_threads(
         for party in plan.parties
     }
     taken = play_in_threads(run.method, plan, config, seats)
-    return next(frame for frame in map(scored, taken.values()) if frame is not None)
+    return _joined({party: frame for party, one in taken.items() if (frame := scored(one)) is not None})
+
+
+def check_model(run: Run) -> None:
+    """Refuse to score with a run that made no model."""
+    if not run.parts:
+        where = "This run" if run.folder is None else str(run.folder)
+        raise RunFolderError(
+            f"{where} holds the stage {run.plan.stage}, which makes no model to score with. Train first, with the same "
+            "run.toml and no other stage, and score with the run that this gives."
+        )
+
+
+def _joined(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Put several parties' predictions below each other; the first column then says whose they are."""
+    import pandas as pd
+
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    named = []
+    for party, frame in frames.items():
+        # A party's own id column may have the same name.
+        own = frame.rename(columns={"party": f"{party}: party"})
+        own.insert(0, "party", party)
+        named.append(own)
+    return pd.concat(named, ignore_index=True)
 
 
 def parties_with_rows(method: Method, plan: RunPlan) -> tuple[str, ...]:

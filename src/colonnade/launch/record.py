@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from colonnade import __version__, alignment
 from colonnade.errors import LedgerBroken
 from colonnade.ledger import Ledger, compare
-from colonnade.messages import Declaration, declaration_of
-from colonnade.reports import ColumnNote, CrossedNote, LedgerNote, MethodNote, PartyNote, RunRecord
+from colonnade.messages import ANYONE, Declaration, declaration_of
+from colonnade.reports import ColumnNote, CrossedNote, FindingNote, LedgerNote, MethodNote, PartyNote, RunRecord
 from colonnade.session import CONTROL
 
 if TYPE_CHECKING:
@@ -22,12 +22,14 @@ __all__ = ["crossed_notes", "ledger_notes", "record_of"]
 def record_of(run: Run) -> RunRecord:
     """Return the record of a run, made from its ledgers, its declarations and its numbers."""
     plan, method = run.plan, run.method
-    lead = method.leader_of(plan)
-    # Only the lead knows losses; another party's own report has its own numbers, if any.
-    history = run.history.get(lead, next(iter(run.history.values())))
+    # Who has labels knows losses and scores; another party's own report has its own numbers, if any.
+    holders = [party for role in method.roles if role.has_label for party in plan.roles.get(role.name, ())]
+    known = [party for party in holders if party in run.history] or list(run.history)
+    history = run.history[known[0]]
     return RunRecord(
         name=plan.name,
-        title=f"{plan.name}: {method.title}",
+        title=f"{plan.name}: {method.title}" + ("" if plan.stage == "train" else f", stage {plan.stage}"),
+        stage=plan.stage,
         method=MethodNote(
             name=method.name,
             title=method.title,
@@ -46,7 +48,7 @@ def record_of(run: Run) -> RunRecord:
         parties=tuple(_party_note(run, party) for party in plan.parties),
         rows=run.rows,
         evaluations=run.evaluations,
-        alone_party=lead,
+        alone_party=" and ".join(holders) or None,
         curves=tuple(
             {
                 "step": line["step"],
@@ -58,31 +60,56 @@ def record_of(run: Run) -> RunRecord:
             if "training_loss" in line
         ),
         chosen_epoch=_chosen_epoch(history, plan.config.get("patience")),
-        crossed=crossed_notes(run.ledgers, [*CONTROL, *alignment.MESSAGES, *method.messages]),
+        findings=tuple(
+            FindingNote(
+                name=one.name,
+                title=one.title,
+                text=one.text,
+                columns=one.columns,
+                rows=one.rows,
+                values=dict(one.values),
+            )
+            for one in run.findings.values()
+        ),
+        crossed=crossed_notes(
+            run.ledgers,
+            [*CONTROL, *alignment.MESSAGES, *method.messages],
+            {party: plan.role_of(party) for party in plan.parties},
+        ),
         ledgers=ledger_notes(run.ledgers),
     )
 
 
-def crossed_notes(ledgers: dict[str, Ledger], messages: list[type]) -> tuple[CrossedNote, ...]:
+def crossed_notes(
+    ledgers: dict[str, Ledger], messages: list[type], roles: Mapping[str, str]
+) -> tuple[CrossedNote, ...]:
     """Return what every party's ledger says it sent, with the declaration's words beside it."""
-    declared: dict[str, Declaration] = {cls.__name__: declaration_of(cls) for cls in messages}
-    return tuple(
-        CrossedNote(
-            message=total.message,
-            sender=party if total.direction == "sent" else total.peer,
-            receiver=total.peer if total.direction == "sent" else party,
-            protection=total.protection,
-            paper_step=declared[total.message].step if total.message in declared else "",
-            reveals=declared[total.message].reveals if total.message in declared else "",
-            count=total.count,
-            bytes=total.bytes,
-            shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),
-        )
-        for party, ledger in ledgers.items()
-        for total in ledger.summary()
-        # What a party sent stands in its own ledger; where that is in another building, the receiver's has it too.
-        if total.direction == "sent" or total.peer not in ledgers
-    )
+    # By sender too: a message may go both ways under one name, and tell other things in each direction.
+    declared = {(one.name, one.sender): one for one in map(declaration_of, messages)}
+    notes = []
+    for party, ledger in ledgers.items():
+        for total in ledger.summary():
+            # What a party sent stands in its own ledger; where that is in another building, the receiver's has it too.
+            if total.direction != "sent" and total.peer in ledgers:
+                continue
+            sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
+            about: Declaration | None = declared.get((total.message, roles.get(sender, ""))) or declared.get(
+                (total.message, ANYONE)
+            )
+            notes.append(
+                CrossedNote(
+                    message=total.message,
+                    sender=sender,
+                    receiver=receiver,
+                    protection=total.protection,
+                    paper_step="" if about is None else about.step,
+                    reveals="" if about is None else about.reveals,
+                    count=total.count,
+                    bytes=total.bytes,
+                    shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),
+                )
+            )
+    return tuple(notes)
 
 
 def ledger_notes(ledgers: dict[str, Ledger]) -> tuple[LedgerNote, ...]:
@@ -141,6 +168,20 @@ def _marks(run: Run) -> tuple[str, ...]:
     keys = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "key"]
     if any(key["insecure_test"] for key in keys):
         marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
+    if _overrides(run, "linear system"):
+        marks.append(
+            "A guard was overridden: all parties accepted settings under which a party can work out the other's codes "
+            "of shared rows from the gradients it gets (allow_leak = true). See the method's page on its guard."
+        )
+    if run.plan.config.get("protection") == "none":
+        marks.append(
+            "Not encrypted: the parties read each other's codes and signals (protection = 'none'). For research only."
+        )
+    if run.plan.config.get("reveal") == "rows":
+        marks.append(
+            "Rows revealed: the source sees the target's codes, and the target can tell every label used (reveal = "
+            "'rows'). Cheaper, and not what the paper protects."
+        )
     if run.launch.startswith("simulation"):
         marks.append("Simulation: all parties ran as threads of one process, exchanging the same recorded messages.")
     if any(part.document.get("is_custom") for part in run.parts.values()) and "central" in run.evaluations:
@@ -148,6 +189,11 @@ def _marks(run: Run) -> tuple[str, ...]:
             "The model with all columns in one place uses the configured encoder: a custom one fits one party."
         )
     return tuple(marks)
+
+
+def _overrides(run: Run, guard: str) -> bool:
+    entries = [entry for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "override"]
+    return any(entry.content.get("guard") == guard for entry in entries)
 
 
 def _chosen_epoch(history: list[dict[str, Any]], patience: int | None) -> int | None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
 from colonnade.engine import Engine, open_engine
 from colonnade.errors import RunFolderError
-from colonnade.launch.party_folder import PartyEnd
+from colonnade.launch.party_folder import PartyEnd, PartyRecord
 from colonnade.launch.predict import predict_in_threads
 from colonnade.ledger import Ledger, compare
 from colonnade.methods import method_named
@@ -80,7 +81,7 @@ class Run:
             history={party: end.history for party, end in ends.items()},
             ledgers={party: end.ledger for party, end in ends.items()},
             parts={party: record.part for party, record in records.items() if record.part is not None},
-            findings={one.name: one for record in records.values() for one in record.findings},
+            findings=_findings_of(records),
             folder=folder,
             views=views or {},
         )
@@ -88,6 +89,8 @@ class Run:
     @property
     def metrics(self) -> dict[str, float]:
         """Return the federated model's metrics on held-out rows."""
+        if self.plan.stage != "train":
+            raise RunFolderError(f"The stage {self.plan.stage} makes no model, so it has no metrics. See Run.findings.")
         if "together" not in self.evaluations:
             raise RunFolderError("This run held out no test rows, so it has no metrics. Set evaluate.test_fraction.")
         return self.evaluations["together"].metrics
@@ -125,8 +128,11 @@ class Run:
         policies: Mapping[str, Policy] | None = None,
         engine: Engine | str = "inline",
     ) -> pd.DataFrame:
-        """Score new rows that all parties know; return ids, scores and predictions as the label holder gets them.
+        """Score new rows; return ids with scores and predictions, as the party that may know them gets them.
 
+        Usually every party gives a table, rows that all of them know are scored, and the label holder gets the scores.
+        With `FTL` only targets give one: all their rows are scored, and each target gets predictions and no scores.
+        With several targets the first column, ``party``, says whose row it is.
         Every party's policy holds here as it does in training; ``engine`` means what it means in `simulate`.
         """
         with open_engine(engine) if isinstance(engine, str) else nullcontext(engine) as shared:
@@ -142,3 +148,18 @@ class Run:
         target = Path(path) if path is not None else Path(str(self.folder)) / "report.html"
         write(record_of(self), target)
         return target
+
+
+def _findings_of(records: Mapping[str, PartyRecord]) -> dict[str, Finding]:
+    """Return all parties' findings by name; where several parties found the same thing, each name says whose it is."""
+    every = [(party, one) for party, record in records.items() for one in record.findings]
+    count = Counter(one.name for _, one in every)
+    found: dict[str, Finding] = {}
+    for party, one in every:
+        own = one
+        if count[one.name] > 1:
+            own = replace(one, name=f"{one.name} of {party}", title=f"{one.title}: {party}")
+        if own.name in found:
+            own = replace(own, name=f"{own.name} ({len(found) + 1})")
+        found[own.name] = own
+    return found

@@ -50,11 +50,12 @@ def simulate(
     """Train a model between parties that are threads of this process.
 
     The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
-    holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has one. ``roles`` may be left out when exactly one table has a label.
-    With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes
-    on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with
-    all columns in one place. ``keep_views`` keeps every frame each party received, for attacks and tests.
-    ``engine`` is where the heavy work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
+    holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has
+    one. ``roles`` may be left out when exactly one table has a label. With a ``folder`` the ledgers, checkpoints, model
+    parts and the report are kept there, and an interrupted run goes on from its last checkpoint. ``compare`` also
+    trains the same model with the label holder's columns only and with all columns in one place. ``keep_views`` keeps
+    every frame each party received, for attacks and tests. ``engine`` is where the heavy work of all parties runs:
+    ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
     """
     method = method_for(config)
     plan = RunPlan(
@@ -99,6 +100,7 @@ def simulate_plan(
 ) -> Run:
     """Carry out an agreed plan, in a folder that is held already; see `simulate`."""
     method = method_named(plan.method)
+    method.check_stage(plan.stage)
     method.check_roles(plan)
     config = config_from_json(method, plan.config)
     plan.check_parties("module", modules or ())

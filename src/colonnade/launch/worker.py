@@ -67,7 +67,7 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     from colonnade.methods import method_named
 
     torch.set_num_threads(task["threads"])
-    plan = read_run_file(Path(task["run_file"]))
+    plan = read_run_file(Path(task["run_file"]), task["stage"])
     if task["mode"] is not None:
         plan = alignment_plan(plan, task["mode"])
     home = read_party_home(Path(task["home"]), task["party"])

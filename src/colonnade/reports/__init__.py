@@ -7,6 +7,7 @@ from colonnade.reports.page import render, write
 from colonnade.reports.record import (
     ColumnNote,
     CrossedNote,
+    FindingNote,
     LedgerNote,
     MethodNote,
     PartyNote,
@@ -16,6 +17,7 @@ from colonnade.reports.record import (
 __all__ = [
     "ColumnNote",
     "CrossedNote",
+    "FindingNote",
     "LedgerNote",
     "MethodNote",
     "PartyNote",

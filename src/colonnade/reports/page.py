@@ -56,10 +56,12 @@ def write(record: RunRecord, path: str | Path) -> Path:
 
 def render(record: RunRecord) -> str:
     """Return the page of a run: the same text for the same record, with no reference to anything outside it."""
+    is_training = record.stage == "train"
     sections = [
-        ("trained", "What was trained, and by whom", _trained(record)),
+        ("trained", "What was trained, and by whom" if is_training else "What was done, and by whom", _trained(record)),
         ("data", "Data at each party", _data(record)),
         ("quality", "How good it is", _quality(record)),
+        *([("findings", "What else was found", found)] if (found := list(_findings(record))) else []),
         *([("coefficients", "Coefficients", weights)] if (weights := list(_coefficients(record))) else []),
         ("learning", "Learning curves", _learning(record)),
         ("crossed", "What crossed", _crossed(record)),
@@ -160,6 +162,7 @@ def _trained(record: RunRecord) -> Iterable[Html]:
         rows = [[party.name, party.role, method.roles.get(party.role, "")] for party in record.parties]
         yield _table("The parties and their roles in this method", ["Party", "Role", "What the role does"], rows)
     facts = [
+        ("Stage", "" if record.stage == "train" else record.stage),
         ("Launch", record.launch),
         ("Made on", record.created),
         ("Took", duration_text(record.duration_seconds) if record.duration_seconds is not None else ""),
@@ -209,6 +212,9 @@ def _columns(party: PartyNote) -> Html:
 
 
 def _quality(record: RunRecord) -> Iterable[Html]:
+    if record.stage != "train" and not record.evaluations:
+        yield tag("p", f"The stage {record.stage} makes no model; what it is for is what it finds out.")
+        return
     if not record.evaluations:
         holder = f" Held-out scores are seen by {record.alone_party} only." if _is_one_sided(record) else ""
         yield tag("p", f"This run kept no evaluation here, so nothing can be said about how good the model is.{holder}")
@@ -313,6 +319,29 @@ def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
     caption = _caption("Confusion matrix, federated model: rows are true classes, columns predicted ones")
     table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
     return tag("div", table, class_="scroll confusion", tabindex="0", role="region", aria_label="Confusion matrix")
+
+
+def _findings(record: RunRecord) -> Iterable[Html]:
+    """Show what the method found out beside the model, each as a sentence and a table."""
+    for finding in record.findings:
+        yield tag("h3", finding.title)
+        if finding.text:
+            yield tag("p", finding.text)
+        if finding.rows and finding.columns:
+            numeric = {
+                place
+                for place in range(1, len(finding.columns))
+                if all(_is_number(row[place]) for row in finding.rows if place < len(row))
+            }
+            yield _table(finding.title, list(finding.columns), finding.rows, numeric=numeric)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace("−", "-"))
+    except ValueError:
+        return cell in ("", "–", "—")
+    return True
 
 
 def _coefficients(record: RunRecord) -> Iterable[Html]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from colonnade.errors import RunFolderError, did_you_mean
 from colonnade.metrics import Evaluation
 
-__all__ = ["ColumnNote", "CrossedNote", "LedgerNote", "MethodNote", "PartyNote", "RunRecord"]
+__all__ = ["ColumnNote", "CrossedNote", "FindingNote", "LedgerNote", "MethodNote", "PartyNote", "RunRecord"]
 
 Note = TypeVar("Note")
 
@@ -88,6 +88,18 @@ class LedgerNote:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FindingNote:
+    """Something the method found out beside the model: a table for people, and the same numbers by name."""
+
+    name: str
+    title: str
+    text: str = ""
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One finished run.
 
@@ -95,7 +107,8 @@ class RunRecord:
     columns only) and ``central`` (all columns in one place); the last two may be absent. ``curves`` has one dict for
     each logged point, with ``step``, ``epoch``, ``train_loss``, ``validation_loss`` and ``validation_metric`` where
     known. ``settings`` may be nested; the page flattens it. ``alone_party`` names whose columns the model alone used,
-    and is needed only when more than one party holds a label.
+    and is needed only when more than one party holds a label. A ``stage`` other than training makes no model, so that
+    all it has to say is in ``findings``.
     """
 
     name: str
@@ -106,6 +119,7 @@ class RunRecord:
     version: str
     seed: int | None
     digest: str
+    stage: str = "train"
     duration_seconds: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     alignment: str = ""
@@ -116,6 +130,7 @@ class RunRecord:
     alone_party: str | None = None
     curves: tuple[dict[str, Any], ...] = ()
     chosen_epoch: int | None = None
+    findings: tuple[FindingNote, ...] = ()
     crossed: tuple[CrossedNote, ...] = ()
     ledgers: tuple[LedgerNote, ...] = ()
 
@@ -138,6 +153,7 @@ class RunRecord:
         }
         values["curves"] = tuple(dict(point) for point in values.get("curves", ()))
         values["marks"] = tuple(values.get("marks", ()))
+        values["findings"] = tuple(_finding(one) for one in values.get("findings", ()))
         values["crossed"] = tuple(_crossed(entry) for entry in values.get("crossed", ()))
         values["ledgers"] = tuple(
             _note(LedgerNote, {**ledger, "agrees_with": tuple(ledger.get("agrees_with", ()))})
@@ -150,6 +166,11 @@ def _party(content: Mapping[str, Any]) -> PartyNote:
     columns = tuple(_note(ColumnNote, column) for column in content.get("columns", ()))
     coefficients = tuple((name, tuple(values)) for name, values in content.get("coefficients", ()))
     return _note(PartyNote, {**content, "columns": columns, "coefficients": coefficients})
+
+
+def _finding(content: Mapping[str, Any]) -> FindingNote:
+    rows = tuple(tuple(row) for row in content.get("rows", ()))
+    return _note(FindingNote, {**content, "columns": tuple(content.get("columns", ())), "rows": rows})
 
 
 def _crossed(content: Mapping[str, Any]) -> CrossedNote:

@@ -153,8 +153,12 @@ def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
 def verdict(record: RunRecord) -> tuple[str, str]:
     """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
     together = record.evaluations.get("together")
+    if together is None and record.stage != "train":
+        found = listed([finding.title for finding in record.findings])
+        rest = f"It found out: {found}." if found else f"What it finds out, {alone_name(record)} has."
+        return (f"This run was the stage {record.stage}, which makes no model.", rest)
     if together is None and any(party.is_elsewhere for party in record.parties):
-        return (f"How good the federated model is, {alone_name(record)} knows: only it sees held-out scores.", "")
+        return (f"How good the federated model is, only {alone_name(record)} can tell, by held-out scores.", "")
     if together is None:
         return ("This run kept no evaluation of the federated model.", "Nothing is said here about how good it is.")
     name = headline_of(together)

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores"]
 
 
+_ELSEWHERE = {
+    "predict": "Score rows with 'colonnade predict FOLDER', or with Run.predict in Python, after a training.",
+    ALIGN: "Find shared rows with 'colonnade align run.toml'.",
+}
+
+
 @dataclass(frozen=True)
 class Role:
     """A part to play: how many parties may play it, and whether it brings the labels."""
@@ -145,6 +151,14 @@ class Method:
     def declarations(self) -> tuple[Declaration, ...]:
         """Return the declarations of all messages."""
         return tuple(declaration_of(cls) for cls in self.messages)
+
+    def check_stage(self, stage: str) -> None:
+        """Refuse a stage that this method does not have, or that has a command of its own."""
+        if stage in _ELSEWHERE:
+            raise ConfigError(f"'{stage}' is not a stage to run by itself. {_ELSEWHERE[stage]}")
+        mine = [one for one in self.stages if one not in _ELSEWHERE]
+        if stage not in mine:
+            raise ConfigError(f"The method {self.name} has no stage '{stage}'. {did_you_mean(stage, mine)}")
 
     def messages_in(self, plan: RunPlan) -> tuple[type, ...]:
         """Return the messages that may cross in a plan's stage, with its settings."""

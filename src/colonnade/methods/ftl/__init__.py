@@ -22,7 +22,7 @@ plaintext ring and re-randomised; squared distance aligns codes by default; a re
 stands by and takes over where transfer does harm.
 """
 
-from colonnade.methods.ftl import predict, train
+from colonnade.methods.ftl import predict, train, validate
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
@@ -48,6 +48,7 @@ METHOD = Method(
     scores_alone="target",
     stages={
         "train": {"source": train.source, "target": train.target},
+        "validate": {"source": validate.source, "target": validate.target},
         "predict": {"source": predict.source, "target": predict.target},
     },
 )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from colonnade.session import Finding
 
-__all__ = ["Calibration", "judge", "quality", "quality_name", "safeguard_finding", "weighted_f1"]
+__all__ = ["Calibration", "judge", "quality", "quality_name", "quality_of_decided", "safeguard_finding", "weighted_f1"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -108,6 +108,14 @@ def quality(task: str, targets: Numbers, scores: Numbers) -> float:
     if task == "multiclass":
         return weighted_f1(targets.argmax(axis=1), scores.argmax(axis=1))
     return weighted_f1((targets[:, 0] > 0).astype(np.int64), (scores[:, 0] >= 0).astype(np.int64))
+
+
+def quality_of_decided(task: str, targets: Numbers, decided: npt.NDArray[Any]) -> float:
+    """Return how good predictions are that came without scores: class numbers, or standardised numbers."""
+    if task == "regression":
+        return quality(task, targets[:, 0], decided)
+    truth = targets.argmax(axis=1) if task == "multiclass" else (targets[:, 0] > 0).astype(np.int64)
+    return weighted_f1(truth, decided)
 
 
 def weighted_f1(truth: npt.NDArray[np.int64], found: npt.NDArray[np.int64]) -> float:

@@ -164,6 +164,10 @@ class Apprentice:
             modules["decoder"] = self._decoder
         self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
 
+    def anew(self, config: FTL) -> Apprentice:
+        """Return the same encoder with a fresh optimiser and decoder."""
+        return Apprentice(config, self.encoder, self._rows.numpy(), self._seed)
+
     def pretrain(self) -> None:
         """Prepare the whole encoder, its body too, on the party's own rows."""
         if not self._epochs:

@@ -25,12 +25,15 @@ from colonnade.methods.ftl.encoder import Layers
 
 __all__ = [
     "Cotangents",
+    "LossSums",
     "Objective",
     "Translator",
     "known_loss",
     "loss_factors",
     "loss_of",
+    "mirrored_cotangents",
     "mirrored_loss_factors",
+    "mirrored_row_gradients",
     "mirrored_translator_factors",
     "moment_cotangents",
     "source_cotangents",
@@ -233,14 +236,15 @@ def mirrored_loss_factors(
     offset) by inputs.
     """
     slopes, inputs = every.slopes[-1], every.inputs[-1]
-    on_rows = np.einsum("il,im->lim", slopes[shared], inputs[shared])
     is_labelled = np.zeros(len(inputs), dtype=bool)
     is_labelled[rows] = True
     on_translator = np.stack(
         [(slopes[rows] * column[:, None]).T @ inputs[rows] for column in objective.a1(targets[rows]).T], axis=1
     )
     on_offset = -(slopes[rows].T @ inputs[rows])[:, None]
-    return np.concatenate([on_rows, _moment_factors(every, is_labelled), on_translator, on_offset], axis=1)
+    return np.concatenate(
+        [_pull(objective, every, shared), _moment_factors(every, is_labelled), on_translator, on_offset], axis=1
+    )
 
 
 def _moment_factors(layers: Layers, labelled: Mask) -> Numbers:
@@ -303,6 +307,69 @@ def source_cotangents(objective: Objective, translator: Translator) -> tuple[Cot
         moment_cotangents(objective.a2 * (by_score @ translator.phi)),
         on_sums,
     )
+
+
+def mirrored_cotangents(objective: Objective, translator: Translator) -> tuple[Cotangents, Cotangents]:
+    """Return the same for the party that owns the translator while the other owns the labels.
+
+    For the moment's upper triangle; for the sums of codes, of slope-weighted codes and of slopes, one after another.
+    """
+    on_weighted, on_moment, on_sums = source_cotangents(objective, translator)
+    by_score = translator.centred / len(translator.centred)
+    offset = -objective.a2 * (by_score @ translator.beta)
+    along = by_score[:, :, None] * translator.mean + translator.phi[None] / len(by_score)
+
+    def sums() -> Cotangents:
+        for entry, piece in enumerate(on_sums):
+            piece[0, :, entry] += offset
+            yield piece
+        yield from on_weighted
+        yield -np.moveaxis(along, 1, 0)
+
+    return on_moment, sums()
+
+
+def mirrored_row_gradients(
+    objective: Objective, translator: Translator, signals: LossSums, shared: npt.NDArray[np.int64], count: int
+) -> Numbers:
+    """Return the gradient at the codes of the translator's owner, from the other party's sums over labelled rows."""
+    slopes = signals.slopes + objective.a2 * (translator.phi @ signals.codes - signals.rows * translator.beta)
+    at_phi = (
+        signals.weighted
+        - objective.a2 * np.outer(translator.beta, signals.codes)
+        + objective.a2 * translator.phi @ signals.moment
+        - np.outer(slopes, translator.mean)
+    )
+    gradients = np.zeros((count, len(translator.mean)))
+    made_from = len(translator.centred)
+    gradients[:made_from] = (translator.centred @ at_phi - slopes @ translator.phi) / made_from
+    gradients[shared] += objective.gamma * objective.kappa * signals.shared
+    return gradients
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """What the owner of the labels adds up over its labelled rows while the other party owns the translator."""
+
+    rows: int
+    shared: Numbers
+    """Its codes of shared rows."""
+    moment: Numbers
+    codes: Numbers
+    weighted: Numbers
+    """Codes weighted by the loss's slope at a score of zero: scores by code entries."""
+    slopes: Numbers
+
+    @classmethod
+    def of(cls, objective: Objective, codes: Numbers, targets: Numbers, shared: Numbers) -> LossSums:
+        """Add up over labelled rows."""
+        a1 = objective.a1(targets)
+        return cls(len(codes), shared, codes.T @ codes, codes.sum(axis=0), a1.T @ codes, a1.sum(axis=0))
+
+    @property
+    def flat(self) -> Numbers:
+        """Return the sums that are not the moment, one after another."""
+        return np.concatenate([self.codes, self.weighted.reshape(-1), self.slopes])
 
 
 def unit_cotangents(weights: Numbers, width: int) -> Cotangents:

@@ -19,11 +19,13 @@ __all__ = [
     "AnswerParts",
     "Choice",
     "ClearLogits",
+    "ClearLossSignals",
     "ClearOwnScores",
     "ClearScores",
     "ClearSlopes",
     "ClearSourceSignals",
     "ClearTargetSignals",
+    "ClearTranslatorSignals",
     "FoldRows",
     "LabelledRows",
     "MirroredLossSignals",
@@ -38,6 +40,7 @@ __all__ = [
     "choose_messages",
     "layer_inputs",
     "opening",
+    "row_count",
     "scoring",
 ]
 
@@ -272,9 +275,26 @@ class Choice:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3")
 class FoldRows:
-    """Which labelled shared rows are left out in this fold. Reveals: these rows; no label."""
+    """Which shared rows lend their label in this fold, and how many of the sender's rows do after roles are swapped.
+
+    Reveals: these rows and that number; no label.
+    """
 
     rows: Array
+    count: int
+
+
+@functools.cache
+def row_count(asker: str, answerer: str) -> type[Any]:
+    """Declare the message that says how many rows are to be scored while validating."""
+
+    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 3")
+    class RowCount:
+        """How many rows the sender has scored next. Reveals: that number."""
+
+        count: int
+
+    return RowCount
 
 
 @message(sender="source", receiver="target", protection=ENCRYPTED, step="Algorithm 3, roles swapped")
@@ -287,6 +307,24 @@ class MirroredLossSignals:
     codes: CipherArray
     moment: CipherArray
     sums: CipherArray
+
+
+@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3, roles swapped, protection = none")
+class ClearLossSignals:
+    """The same as MirroredLossSignals, in the clear, for research. Reveals: codes of all shared rows."""
+
+    codes: Array
+    moment: Array
+    sums: Array
+
+
+@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 3, roles swapped, protection = none")
+class ClearTranslatorSignals:
+    """The same as MirroredTranslatorSignals, in the clear. Reveals: codes of all shared rows and the translator."""
+
+    rows: Array
+    moment: Array
+    translator: Array
 
 
 @message(sender="target", receiver="source", protection=ENCRYPTED, step="Algorithm 3, roles swapped")
@@ -309,6 +347,12 @@ _SUMMED, _CLEAR_SUMMED = (ScoreMasks, AnswerParts), (ClearScores, ClearOwnScores
 _SELF = (*LINEAR.for_fixed_inputs, Choice, OwnModel)
 _CLEAR_SELF = (ClearLogits, ClearSlopes, Choice, OwnModel)
 
+_MIRRORED_SCORES = (*scoring("source", "target")[:3], answers("target", "source"))
+_CLEAR_MIRRORED_SCORES = (*scoring("source", "target")[3:], answers("target", "source"))
+_COUNTS = (row_count("source", "target"), row_count("target", "source"))
+_VALIDATING = (FoldRows, *_COUNTS, MirroredLossSignals, MirroredTranslatorSignals, *_MIRRORED_SCORES)
+_CLEAR_VALIDATING = (FoldRows, *_COUNTS, ClearLossSignals, ClearTranslatorSignals, *_CLEAR_MIRRORED_SCORES)
+
 MESSAGES = (
     *_KEYS,
     *_SIZES,
@@ -321,12 +365,16 @@ MESSAGES = (
     answers("source", "target"),
     *_SUMMED,
     *_SELF,
+    *_VALIDATING,
     ClearSourceSignals,
     ClearTargetSignals,
     *_CLEAR_SCORES,
     *_CLEAR_SUMMED,
     ClearLogits,
     ClearSlopes,
+    ClearLossSignals,
+    ClearTranslatorSignals,
+    *scoring("source", "target")[3:],
 )
 
 
@@ -341,6 +389,9 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
             several = _SUMMED if is_sealed else _CLEAR_SUMMED
         return (*keys, RowsToScore, *scores, answers("source", "target"), *several)
     signals = (SourceSignals, TargetSignals, *_OPENING) if is_sealed else (ClearSourceSignals, ClearTargetSignals)
+    if plan.stage == "validate":
+        more = (*_VALIDATING, *_SELF) if is_sealed else (*_CLEAR_VALIDATING, *_CLEAR_SELF)
+        return (*keys, *_SIZES, *signals, Verdict, *scores, answers("source", "target"), *more)
     alone: tuple[type[Any], ...] = ()
     if has_safeguard:
         alone = _SELF if is_sealed else _CLEAR_SELF

@@ -40,7 +40,7 @@ from colonnade.methods.ftl.scoring import (
 from colonnade.methods.ftl.self_learning import regression_scores
 from colonnade.session import Channel, EventLog, Holding, ModelPart, Result, Scores, Session
 
-__all__ = ["source", "target"]
+__all__ = ["checked_answer", "decided_by", "described", "source", "target", "told"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
                 if asked.is_summed
                 else give_scores(peer, key, scorer, asked.count)
             )
-            peer.send(answers("source", "target")(_decided(labels, scores), _described(labels)))
+            peer.send(answers("source", "target")(_decided(labels, scores), described(labels)))
         else:
             _contribute(peer, _one(others, asked.collector), key, scorer, asked.count)
     return Result()
@@ -100,7 +100,7 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
     else:
         ask_for_scores(peers[0], keys[0], codes[0], scores)
     answer = peers[0].receive(answers("source", "target"), values=(len(rows),))
-    return Result(scores=_told(answer, peers[0]))
+    return Result(scores=told(answer, peers[0]))
 
 
 def _collect(peer: Channel, others: Sequence[Channel], keys: Keys | None, scorer: Scorer, count: int) -> Numbers:
@@ -169,8 +169,8 @@ def _allow(session: Session, config: FTL, partner: str, count: int) -> None:
             log.add("refused", partner=partner, rows=count)
             raise PolicyRefused(
                 f"'{session.party}' scores at most {limit} rows for '{partner}' within 24 hours; {used} were scored "
-                f"and {count} more were asked for. Many answers give away how rows are scored. Ask for fewer, or later; "
-                "the limit is config.predictions_per_day, and policy.predictions_per_day of the party that scores."
+                f"and {count} more were asked for. Many answers give away how rows are scored. Ask for fewer, or "
+                "later; the limit is config.predictions_per_day, or policy.predictions_per_day where that is lower."
             )
         log.add("scored", partner=partner, rows=count)
 
@@ -213,30 +213,43 @@ def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, nam
 
 def _decided(labels: LabelEncoder, scores: Numbers) -> np.ndarray[Any, Any]:
     """Return class numbers, or numbers in the label's own units, rounded."""
-    if labels.task == "regression":
-        return labels.decode(np.rint(scores[:, 0] * _ROUNDING) / _ROUNDING)
-    if labels.task == "multiclass":
+    found = decided_by(labels.task, scores)
+    return labels.decode(found) if labels.task == "regression" else found
+
+
+def decided_by(task: str, scores: Numbers) -> np.ndarray[Any, Any]:
+    """Return class numbers, or standardised numbers, rounded."""
+    if task == "regression":
+        return np.asarray(np.rint(scores[:, 0] * _ROUNDING) / _ROUNDING)
+    if task == "multiclass":
         return np.asarray(scores.argmax(axis=1), dtype=np.int64)
     return (scores[:, 0] >= 0).astype(np.int64)
 
 
-def _described(labels: LabelEncoder) -> str:
+def described(labels: LabelEncoder) -> str:
+    """Say what the labels are, for the party that gets them."""
     return json.dumps({"task": labels.task, "classes": list(labels.classes)})
 
 
-def _told(answer: Any, peer: Channel) -> Scores:
+def told(answer: Any, peer: Channel) -> Scores:
     """Read the answer of a source, which may say anything."""
     try:
         about = json.loads(answer.labels)
         task, classes = about["task"], tuple(about["classes"])
     except (ValueError, KeyError, TypeError):
         raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
-    wanted = np.float64 if task == "regression" else np.int64
-    if task not in ("binary", "multiclass", "regression") or answer.values.dtype != wanted:
-        raise WrongContent(f"'{peer.peer}' sent predictions of another kind than it says.")
-    if task != "regression" and not np.isin(answer.values, np.arange(len(classes))).all():
-        raise WrongContent(f"'{peer.peer}' sent class numbers beyond its {len(classes)} classes.")
-    return _predictions(task, answer.values, classes)
+    if task not in ("binary", "multiclass", "regression"):
+        raise WrongContent(f"'{peer.peer}' sent predictions of a kind no version of colonnade knows.")
+    return _predictions(task, checked_answer(task, answer.values, len(classes), peer), classes)
+
+
+def checked_answer(task: str, values: np.ndarray[Any, Any], classes: int, peer: Channel) -> np.ndarray[Any, Any]:
+    """Return predictions that fit the task, or refuse them."""
+    if values.dtype != (np.float64 if task == "regression" else np.int64):
+        raise WrongContent(f"'{peer.peer}' sent predictions of another kind than the task has.")
+    if task != "regression" and not np.isin(values, np.arange(classes)).all():
+        raise WrongContent(f"'{peer.peer}' sent class numbers beyond the {classes} classes.")
+    return values
 
 
 def _predictions(task: str, values: np.ndarray[Any, Any], classes: tuple[Any, ...]) -> Scores:

@@ -25,7 +25,7 @@ __all__ = ["Regression", "give_up", "learn_as_source", "learn_as_target", "take_
 
 Numbers = npt.NDArray[np.float64]
 
-_STEPS, _RATE, _MOMENTUM, _L2 = 80, 0.3, 0.9, 1e-2
+_STEPS, _RATE, _MOMENTUM, _L2 = 80, 0.3, 0.9, 0.03
 _LARGEST_VALUE = 64.0
 
 

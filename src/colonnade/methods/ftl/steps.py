@@ -124,8 +124,10 @@ class SourceTrainer:
         targets: Numbers,
         used: int,
         links: Sequence[SourceLink],
+        recorded: str = "training_loss",
     ) -> None:
         """Take the source's rows; the first ``used`` of them make the translator."""
+        self._recorded = recorded
         self._session, self._config, self._apprentice = session, config, apprentice
         self._encoder, self._learner = apprentice.encoder, apprentice.learner
         self._rows, self._targets, self._used, self._links = rows, targets, used, links
@@ -146,7 +148,7 @@ class SourceTrainer:
             else:
                 verdict = rule.judge(loss, is_last)
             if loss is not None:
-                self._session.record(epoch=iteration + 1, training_loss=loss)
+                self._session.record(**{"epoch": iteration + 1, self._recorded: loss})
             for link in self._links:
                 link.peer.send(verdict)
             apply_verdict(self._learner, verdict)

@@ -33,13 +33,22 @@ from colonnade.methods.ftl.steps import (
 )
 from colonnade.session import Channel, Holding, ModelPart, Pair, Result, Session
 
-__all__ = ["SourceRows", "apprentice_for", "choose_labelled", "encoded", "source", "source_rows", "target"]
+__all__ = [
+    "MOST_SCORES",
+    "SourceRows",
+    "apprentice_for",
+    "choose_labelled",
+    "encoded",
+    "source",
+    "source_rows",
+    "target",
+]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_MOST_SCORES = 4096
+MOST_SCORES = 4096
 
 
 @dataclass(frozen=True)
@@ -208,7 +217,7 @@ class _TargetSide:
         own = Sizes(self._encoder.widths, self.table_encoder.width)
         theirs = exchange_sizes(self.peer, own)
         said = self.peer.receive(LabelledRows, rows=(len(split.train),))
-        if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= _MOST_SCORES:
+        if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= MOST_SCORES:
             raise WrongContent(f"'{self.peer.peer}' names labelled rows in a way no version of colonnade does.")
         self._labelled, self._scores = said.rows, said.scores
         rows = len(split.train) if not config.batch_size else min(config.batch_size, len(split.train))
@@ -299,13 +308,15 @@ def encoded(
     return encoder, _cut_off(encoder.transform(holding.table, rows, dtype=np.float64))
 
 
-def apprentice_for(session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "") -> Apprentice:
+def apprentice_for(
+    session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "", counter: int = 0
+) -> Apprentice:
     """Build this party's encoder, ready to learn; with several sources, one for each."""
     where = f"/{peer}" if peer else ""
     encoder = build_encoder(
-        config, session.party, columns.shape[1], session.own_seed(f"encoder{where}"), holding.module
+        config, session.party, columns.shape[1], session.own_seed(f"encoder{where}", counter), holding.module
     )
-    return Apprentice(config, encoder, columns, session.own_seed(f"decoder{where}"))
+    return Apprentice(config, encoder, columns, session.own_seed(f"decoder{where}", counter))
 
 
 def choose_labelled(targets: Numbers, may: Mask, count: int, task: str, seed: int) -> Mask:

@@ -1,0 +1,231 @@
+"""Steps with swapped roles, for transfer cross-validation: the target owns the translator, the source the labels.
+
+The translator is made from labels that the target was given for its own rows. The labels of the loss stay with the
+source, which owns the codes of these rows too, so that the supervised part needs no message with a row per row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import CipherArray, Format
+from colonnade.methods.ftl import maths, sealed
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.encoder import Apprentice, Layers
+from colonnade.methods.ftl.link import Link
+from colonnade.methods.ftl.maths import LossSums, Objective, Translator
+from colonnade.methods.ftl.messages import (
+    ClearLossSignals,
+    ClearTranslatorSignals,
+    MirroredLossSignals,
+    MirroredTranslatorSignals,
+)
+from colonnade.methods.ftl.steps import add_answers
+from colonnade.session import Channel
+
+__all__ = ["LossSide", "TranslatorSide"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+
+class LossSide:
+    """The source, with labels and codes of its own rows."""
+
+    def __init__(
+        self,
+        config: FTL,
+        apprentice: Apprentice,
+        peer: Channel,
+        link: Link | None,
+        objective: Objective,
+        rows: Numbers,
+        targets: Numbers,
+        loss_rows: int,
+        shared: Places,
+    ) -> None:
+        """Take the source's rows, the first of which make the loss; ``shared`` are places of those both know."""
+        self._config, self._apprentice, self._peer, self._link = config, apprentice, peer, link
+        self._objective, self._rows, self._shared, self._count = objective, rows, shared, loss_rows
+        self._targets = targets[:loss_rows]
+
+    def step(self) -> None:
+        """Play one iteration."""
+        encoder, learner, objective = self._apprentice.encoder, self._apprentice.learner, self._objective
+        every = encoder.layers(self._rows)
+        learner.zero_gradients()
+        self._apprentice.rebuild()
+        gradients = np.zeros_like(every.codes)
+        gradients[self._shared] += objective.own_alignment_gradient(every.codes[self._shared])
+        sums = LossSums.of(objective, every.codes[: self._count], self._targets, every.codes[self._shared])
+        if self._link is None:
+            gradients += self._clear(sums, every)
+        else:
+            self._sealed(self._link, sums, every)
+        encoder.add_row_gradients(self._rows, gradients, 1.0 / self._count)
+        encoder.add_decay(self._config.decay)
+        learner.step()
+
+    def _clear(self, sums: LossSums, every: Layers) -> Numbers:
+        self._peer.send(ClearLossSignals(sums.shared, sums.moment, sums.flat))
+        width, scores = self._config.width, self._targets.shape[1]
+        signals = self._peer.receive(
+            ClearTranslatorSignals,
+            rows=(len(self._shared), width),
+            moment=(width, width),
+            translator=((scores + 1) * width,),
+        )
+        phi = signals.translator[: scores * width].reshape(scores, width)
+        offset = signals.translator[scores * width :]
+        gradients = np.zeros_like(every.codes)
+        slopes = self._objective.a1(self._targets)
+        gradients[: self._count] = slopes @ phi + every.codes[: self._count] @ signals.moment - offset
+        gradients[self._shared] += self._objective.gamma * self._objective.kappa * signals.rows
+        return gradients
+
+    def _sealed(self, link: Link, sums: LossSums, every: Layers) -> None:
+        width, scores, shared = self._config.width, self._targets.shape[1], self._shared
+        self._peer.send(
+            MirroredLossSignals(
+                link.seal(sums.shared, sealed.CODES),
+                link.seal(sums.moment[np.triu_indices(width)], sealed.moment_format(self._count)),
+                link.seal(sums.flat, sums_format(self._count)),
+            )
+        )
+        signals = self._peer.receive(MirroredTranslatorSignals)
+        codes = link.take(signals.rows, (len(shared), width), sealed.CODES)
+        moment = link.take(signals.moment, (width * (width + 1) // 2,), sealed.ROWS)
+        translator = link.take(signals.translator, ((scores + 1) * width,), sealed.ROWS)
+        objective, encoder = self._objective, self._apprentice.encoder
+        labelled = np.arange(self._count)
+        factors = maths.mirrored_loss_factors(objective, every, self._targets, labelled, shared)
+        entries = np.arange(width)[:, None] + width * np.arange(scores + 1)[None]
+        parts = [
+            (codes, sealed.by_entry(len(shared), width)),
+            (moment, maths.triangle(width)),
+            (translator, entries),
+        ]
+        asked = [sealed.last_layer(parts, factors)]
+        if len(encoder.weights) > 1:
+            rows = self._rows[: self._count]
+            weights = np.hstack([objective.a1(self._targets), -np.ones((self._count, 1))])
+            small = [
+                sealed.Small(moment, encoder.jacobian_sums(rows, maths.moment_cotangents(every.codes[: self._count]))),
+                sealed.Small(translator, encoder.jacobian_sums(rows, maths.unit_cotangents(weights, width))),
+            ]
+            pull = objective.gamma * objective.kappa
+            asked += sealed.hidden_layers(codes, pull, every.take(shared), encoder.weights, small)
+        finish(link, self._config, asked, self._apprentice, self._count)
+
+
+class TranslatorSide:
+    """The target, with a translator made from labels it was given."""
+
+    def __init__(
+        self,
+        config: FTL,
+        apprentice: Apprentice,
+        peer: Channel,
+        link: Link | None,
+        objective: Objective,
+        rows: Numbers,
+        targets: Numbers,
+        loss_rows: int,
+        shared: Places,
+    ) -> None:
+        """Take the target's rows with their given labels; ``loss_rows`` is how many the source's loss has."""
+        self._config, self._apprentice, self._peer, self._link = config, apprentice, peer, link
+        self._objective, self._rows, self._targets = objective, rows, targets
+        self._count, self._shared = loss_rows, shared
+
+    def translator(self) -> Translator:
+        """Return what turns the source's codes into scores now."""
+        return Translator.of(self._apprentice.encoder.codes(self._rows), self._targets)
+
+    def step(self) -> None:
+        """Play one iteration."""
+        encoder, learner, objective = self._apprentice.encoder, self._apprentice.learner, self._objective
+        every = encoder.layers(self._rows)
+        translator = Translator.of(every.codes, self._targets)
+        learner.zero_gradients()
+        self._apprentice.rebuild()
+        if self._link is None:
+            gradients = self._clear(translator, every)
+        else:
+            self._sealed(self._link, translator, every)
+            known = -objective.a2 * self._count * translator.beta
+            gradients = maths.source_offset_gradients(translator, known, len(self._rows))
+        gradients[self._shared] += objective.own_alignment_gradient(every.codes[self._shared])
+        encoder.add_row_gradients(self._rows, gradients, 1.0 / self._count)
+        encoder.add_decay(self._config.decay)
+        learner.step()
+
+    def _sent(self, translator: Translator) -> Numbers:
+        return np.concatenate([translator.phi.reshape(-1), self._objective.a2 * translator.beta @ translator.phi])
+
+    def _clear(self, translator: Translator, every: Layers) -> Numbers:
+        moment = translator.moment(self._objective)
+        self._peer.send(ClearTranslatorSignals(every.codes[self._shared], moment, self._sent(translator)))
+        width, scores = self._config.width, self._targets.shape[1]
+        signals = self._peer.receive(
+            ClearLossSignals,
+            codes=(len(self._shared), width),
+            moment=(width, width),
+            sums=(width + scores * width + scores,),
+        )
+        codes, weighted, slopes = np.split(signals.sums, [width, width + scores * width])
+        sums = LossSums(self._count, signals.codes, signals.moment, codes, weighted.reshape(scores, width), slopes)
+        return maths.mirrored_row_gradients(self._objective, translator, sums, self._shared, len(self._rows))
+
+    def _sealed(self, link: Link, translator: Translator, every: Layers) -> None:
+        width, scores, shared = self._config.width, self._targets.shape[1], self._shared
+        moment = translator.moment(self._objective)[np.triu_indices(width)]
+        self._peer.send(
+            MirroredTranslatorSignals(
+                link.seal(every.codes[shared], sealed.CODES),
+                link.seal(moment, sealed.ROWS),
+                link.seal(self._sent(translator), sealed.ROWS),
+            )
+        )
+        signals = self._peer.receive(MirroredLossSignals)
+        codes = link.take(signals.codes, (len(shared), width), sealed.CODES)
+        theirs = link.take(signals.moment, (len(moment),), sealed.moment_format(self._count))
+        sums = link.take(signals.sums, (width + scores * width + scores,), sums_format(self._count))
+        objective, encoder = self._objective, self._apprentice.encoder
+        factors = maths.mirrored_translator_factors(objective, translator, every, shared)
+        parts = [
+            (codes, sealed.by_entry(len(shared), width)),
+            (theirs, maths.triangle(width)),
+            (sums, _sum_places(width, scores)),
+        ]
+        asked = [sealed.last_layer(parts, factors)]
+        if len(encoder.weights) > 1:
+            on_moment, on_sums = maths.mirrored_cotangents(objective, translator)
+            small = [
+                sealed.Small(theirs, encoder.jacobian_sums(self._rows, on_moment)),
+                sealed.Small(sums, encoder.jacobian_sums(self._rows, on_sums)),
+            ]
+            pull = objective.gamma * objective.kappa
+            asked += sealed.hidden_layers(codes, pull, every.take(shared), encoder.weights, small)
+        finish(link, self._config, asked, self._apprentice, self._count)
+
+
+def sums_format(rows: int) -> Format:
+    """Return the format of sums over rows of codes and slopes."""
+    return Format(sealed.FRACTION_BITS, max(rows, 1).bit_length() + 8)
+
+
+def finish(link: Link, config: FTL, asked: list[CipherArray], apprentice: Apprentice, count: int) -> None:
+    """Have this party's gradient opened, open the partner's, and take this party's."""
+    link.ask(asked)
+    link.open(config.noise * count, link.partner_layouts())
+    add_answers(apprentice.encoder, link.answers(), 1.0 / count)
+
+
+def _sum_places(width: int, scores: int) -> Places:
+    """Return, code entry by code entry, the places of all code sums, of its weighted sums and of the slopes' sums."""
+    every = np.tile(np.arange(width), (width, 1))
+    weighted = width + np.arange(width)[:, None] + width * np.arange(scores)[None]
+    slopes = np.tile(width + scores * width + np.arange(scores), (width, 1))
+    return np.concatenate([every, weighted, slopes], axis=1)

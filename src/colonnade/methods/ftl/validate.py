@@ -1,0 +1,270 @@
+"""Transfer cross-validation (Algorithm 3): judge transfer with few labels at the target, and learning alone beside it.
+
+For each fold of the source's labelled rows: train without the fold's labels; score the left-out labelled shared rows
+(cross-validation proper) and let a regression on the others score them too (self-learning); give the target labels for
+all its own rows; swap roles, train on from there with the target's translator, and have it score the source's fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_keys, exchange_sizes
+from colonnade.methods.ftl.maths import targets_of
+from colonnade.methods.ftl.messages import FoldRows, LabelledRows, answers, row_count
+from colonnade.methods.ftl.mirrored import LossSide, TranslatorSide
+from colonnade.methods.ftl.predict import checked_answer, decided_by, described, told
+from colonnade.methods.ftl.scoring import Scorer, ask_for_scores, give_scores
+from colonnade.methods.ftl.self_learning import learn_as_source, learn_as_target
+from colonnade.methods.ftl.steps import (
+    SourceLink,
+    SourceTrainer,
+    StopRule,
+    TargetTrainer,
+    apply_verdict,
+    objective_for,
+)
+from colonnade.methods.ftl.train import MOST_SCORES, SourceRows, apprentice_for, choose_labelled, encoded, source_rows
+from colonnade.session import Channel, Finding, Holding, Pair, Result, Session
+
+__all__ = ["source", "target"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_MOST_ROWS = 2**40
+
+
+def source(session: Session, holding: Holding, config: FTL) -> Result:
+    """Play the party that has labels; it learns how good transfer is."""
+    peers = session.channels("target")
+    pairs = [holding.pair(peer.peer) for peer in peers]
+    rows = source_rows(session, holding, config, pairs)
+    keys = exchange_keys(session, peers, config)
+    session.expect_steps(2 * config.folds * config.iterations * len(peers))
+    findings = []
+    for peer, pair, key in zip(peers, pairs, keys, strict=True):
+        folds = [
+            _source_fold(session, holding, config, peer, pair, key, rows, number) for number in range(config.folds)
+        ]
+        findings.append(_finding(session, config, peer.peer, rows.label_encoder.task, folds))
+    return Result(findings=tuple(findings))
+
+
+def target(session: Session, holding: Holding, config: FTL) -> Result:
+    """Play the party that has columns, but no labels."""
+    peers = session.channels("source")
+    keys = exchange_keys(session, peers, config)
+    session.expect_steps(2 * config.folds * config.iterations * len(peers))
+    for peer, key in zip(peers, keys, strict=True):
+        for number in range(config.folds):
+            _target_fold(session, holding, config, peer, key, number)
+    return Result()
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """One fold's numbers at the source."""
+
+    transfer: float
+    plain: float
+    alone: float
+
+
+def _source_fold(
+    session: Session,
+    holding: Holding,
+    config: FTL,
+    peer: Channel,
+    pair: Pair,
+    keys: Keys | None,
+    rows: SourceRows,
+    number: int,
+) -> _Fold:
+    labels, task = rows.label_encoder, rows.label_encoder.task
+    left_out = _folds(rows, config.folds, session.own_seed("folds")) == number
+    kept = np.flatnonzero(~left_out[: rows.used])
+    # Rows that make the translator first; those of the fold stay among the shared ones, without their labels.
+    order = np.concatenate([kept, np.setdiff1d(np.arange(len(rows.positions)), kept)])
+    place = np.argsort(order)
+    columns, targets = rows.columns[order], rows.targets[order]
+    shared = place[rows.places_of(pair.aligned.positions[pair.split.train])]
+    every = choose_labelled(
+        targets[shared],
+        order[shared] < rows.used,
+        config.labelled_rows,
+        task,
+        session.own_seed(f"labelled/{peer.peer}"),
+    )
+    labelled = every & (shared < len(kept))
+    if not labelled.any() or not (every & ~labelled).any():
+        raise ConfigError(
+            f"Fold {number + 1} of {config.folds} has no labelled shared row inside or outside it. Lower config.folds, "
+            "or raise config.labelled_rows."
+        )
+    apprentice = apprentice_for(session, holding, config, columns, counter=number)
+    own = Sizes(apprentice.encoder.widths, columns.shape[1])
+    theirs = exchange_sizes(peer, own)
+    peer.send(LabelledRows(every, targets.shape[1]))
+    peer.send(FoldRows(labelled, len(kept)))
+    check_guard(session, peer, config, _step_rows(config, len(shared)), own, theirs)
+    link = None if keys is None else Link(peer, keys, config, theirs)
+    objective = objective_for(config, task, len(shared), int(labelled.sum()))
+    apprentice.pretrain()
+    trainer = SourceTrainer(
+        session,
+        config,
+        apprentice,
+        columns,
+        targets,
+        len(kept),
+        [SourceLink(peer, shared, labelled, objective, link, peer.peer)],
+        recorded=f"fold_{number + 1}_loss",
+    )
+    trainer.train(StopRule(tolerance=config.tolerance), 0, _ignore)
+
+    translator = trainer.translator()
+    scorer = Scorer(translator.phi, -translator.beta)
+    # The labelled rows of this fold set the threshold, the left-out ones judge.
+    scores = give_scores(peer, keys, scorer, int(every.sum()))
+    is_left = ~labelled[every]
+    truth = targets[shared[every]]
+    calibration = Calibration.fit(task, scores[~is_left], truth[~is_left])
+    plain = quality(task, truth[is_left], calibration.apply(scores[is_left]))
+    regression = learn_as_source(peer, keys, task, truth[~is_left], [int(is_left.sum())], theirs.columns)
+    alone = quality(task, truth[is_left], regression.scores[0])
+
+    found = calibration.apply(give_scores(peer, keys, scorer, _count(peer)))
+    peer.send(answers("source", "target")(decided_by(task, found), described(labels)))
+    swapped = objective_for(config, task, len(shared), len(kept))
+    apprentice = apprentice.anew(config)
+    side = LossSide(config, apprentice, peer, link, swapped, columns, targets, len(kept), shared)
+    for _ in range(config.iterations):
+        session.next_step()
+        side.step()
+    fold = place[np.flatnonzero(left_out[: rows.used])]
+    peer.send(row_count("source", "target")(len(fold)))
+    ask_for_scores(peer, keys, apprentice.encoder.codes(columns[fold]), targets.shape[1])
+    answer = peer.receive(answers("target", "source"), values=(len(fold),))
+    transfer = quality_of_decided(task, targets[fold], checked_answer(task, answer.values, len(labels.classes), peer))
+    session.record(fold=number + 1, transfer=transfer, cross_validation=plain, self_learning=alone)
+    return _Fold(transfer, plain, alone)
+
+
+def _target_fold(
+    session: Session, holding: Holding, config: FTL, peer: Channel, keys: Keys | None, number: int
+) -> None:
+    pair = holding.pair(peer.peer)
+    aligned, split = pair.aligned, pair.split
+    held = np.concatenate([aligned.positions[split.validation], aligned.positions[split.test]])
+    positions = np.setdiff1d(np.arange(holding.table.rows), held)
+    table_encoder, own = encoded(session, holding, positions)
+    shared = np.searchsorted(positions, aligned.positions[split.train])
+    apprentice = apprentice_for(session, holding, config, own, peer.peer, counter=number)
+    sizes = Sizes(apprentice.encoder.widths, table_encoder.width)
+    theirs = exchange_sizes(peer, sizes)
+    said = peer.receive(LabelledRows, rows=(len(shared),))
+    fold = peer.receive(FoldRows, rows=(len(shared),))
+    every, labelled, scores = said.rows, fold.rows, said.scores
+    if every.dtype != np.bool_ or labelled.dtype != np.bool_ or not labelled.any() or (labelled & ~every).any():
+        raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
+    if not 1 <= fold.count <= _MOST_ROWS or not 1 <= scores <= MOST_SCORES:
+        raise WrongContent(f"'{peer.peer}' describes a fold of {fold.count} rows and {scores} scores.")
+    check_guard(session, peer, config, _step_rows(config, len(shared)), sizes, theirs)
+    link = None if keys is None else Link(peer, keys, config, theirs)
+    apprentice.pretrain()
+    objective = objective_for(config, "", len(shared), int(labelled.sum()))
+    trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective)
+    for iteration in range(config.iterations):
+        session.next_step()
+        verdict = trainer.step(iteration)
+        apply_verdict(apprentice.learner, verdict)
+        if verdict.is_last:
+            break
+    codes = apprentice.encoder.codes(own)
+    ask_for_scores(peer, keys, codes[shared[every]], scores)
+    learn_as_target(peer, keys, own[shared[labelled]], [own[shared[every & ~labelled]]], scores)
+    peer.send(row_count("target", "source")(len(own)))
+    ask_for_scores(peer, keys, codes, scores)
+    given = told(peer.receive(answers("source", "target"), values=(len(own),)), peer)
+    task = given.task
+    targets = targets_of(task, given.values.astype(np.float64), len(given.classes))
+    swapped = objective_for(config, task, len(shared), fold.count)
+    apprentice = apprentice.anew(config)
+    side = TranslatorSide(config, apprentice, peer, link, swapped, own, targets, fold.count, shared)
+    for _ in range(config.iterations):
+        session.next_step()
+        side.step()
+    translator = side.translator()
+    found = give_scores(peer, keys, Scorer(translator.phi, -translator.beta), _count(peer))
+    peer.send(answers("target", "source")(decided_by(task, found), ""))
+
+
+def _count(peer: Channel) -> int:
+    count: int = peer.receive(row_count(peer.peer_role, peer.role)).count
+    if not 1 <= count <= _MOST_ROWS:
+        raise WrongContent(f"'{peer.peer}' announces {count} rows to score.")
+    return count
+
+
+def _step_rows(config: FTL, rows: int) -> int:
+    return rows if not config.batch_size else min(config.batch_size, rows)
+
+
+def _ignore(iteration: int, is_over: bool) -> None:
+    """Keep no checkpoint: a validation that is cut short begins again, and gives the same numbers."""
+
+
+def _folds(rows: SourceRows, folds: int, seed: int) -> Places:
+    """Return every row's fold, with each class spread evenly; rows that lend no label belong to none."""
+    generator = np.random.default_rng(seed)
+    found = np.full(len(rows.positions), -1, dtype=np.int64)
+    task, targets = rows.label_encoder.task, rows.targets[: rows.used]
+    if task == "regression":
+        kinds = np.argsort(np.argsort(targets[:, 0])) * folds // len(targets)
+    else:
+        kinds = targets.argmax(axis=1) if task == "multiclass" else (targets[:, 0] > 0).astype(np.int64)
+    start = 0
+    for kind in np.unique(kinds):
+        members = generator.permutation(np.flatnonzero(kinds == kind))
+        found[members] = (start + np.arange(len(members))) % folds
+        start += len(members)
+    return found
+
+
+def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequence[_Fold]) -> Finding:
+    """Return all folds, their means and spreads, and the verdict."""
+    metric = quality_name(task)
+    numbers: dict[str, list[float]] = {
+        "transfer cross-validation": [one.transfer for one in folds],
+        "cross-validation": [one.plain for one in folds],
+        "self-learning": [one.alone for one in folds],
+    }
+    means = {name: float(np.mean(values)) for name, values in numbers.items()}
+    spreads = {name: float(np.std(values, ddof=1)) for name, values in numbers.items()}
+    is_transfer = means["cross-validation"] >= means["self-learning"] + config.margin
+    chosen = "transfer" if is_transfer else "self-learning"
+    rows = [
+        (str(number + 1), *[f"{values[number]:.4f}" for values in numbers.values()]) for number in range(len(folds))
+    ]
+    rows.append(("mean", *[f"{one:.4f}" for one in means.values()]))
+    rows.append(("standard deviation", *[f"{one:.4f}" for one in spreads.values()]))
+    return Finding(
+        name=f"validation of {peer}",
+        title=f"Validation of transfer to {peer}",
+        text=f"The {metric.replace('_', ' ')} of each fold. Transfer cross-validation scores the source's left-out "
+        "rows with labels that came back from the target; cross-validation and self-learning score the target's columns of "
+        f"left-out labelled shared rows, so that these two decide: {chosen}. As config.source_weights take the first "
+        "column's means.",
+        columns=("fold", *numbers),
+        rows=tuple(rows),
+        values={"metric": metric, "folds": numbers, "means": means, "deviations": spreads, "chosen": chosen},
+    )
