@@ -14,7 +14,7 @@ from colonnade.launch.files import PartyHome
 from colonnade.launch.folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.join import finish_without_partners, join
-from colonnade.launch.party import Seat, peers_of
+from colonnade.launch.party import Seat, alignment_messages, peers_of
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, next_prediction
 from colonnade.launch.predict import column_types, scored
 from colonnade.launch.run import Run
@@ -80,10 +80,11 @@ class Joining:
         """Return what this party will send, from the declarations alone."""
         found = []
         own, lead = self.plan.role_of(self.home.name), self._method.lead_in(self.plan)
+        finding = alignment_messages(self._method, self.plan)
         for peer in self._peers:
             role = self.plan.role_of(peer)
             is_for_lead = lead in (own, role)
-            for declaration in map(declaration_of, (*alignment.MESSAGES, *self._method.messages_in(self.plan))):
+            for declaration in map(declaration_of, (*finding, *self._method.messages_in(self.plan))):
                 if declaration.sender == ANYONE:
                     fits = is_for_lead and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:

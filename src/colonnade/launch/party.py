@@ -37,7 +37,7 @@ from colonnade.transport import Link
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Seat", "Taken", "peers_of", "take_part"]
+__all__ = ["Seat", "Taken", "alignment_messages", "peers_of", "take_part"]
 
 _NOTHING = np.empty(0, np.int64)
 
@@ -119,7 +119,9 @@ def take_part(
         kept.append((record, result.scores, holding))
 
     with _opened(seat.engine) as engine:
-        session = Session(party, method, plan, links, messages=alignment.MESSAGES, observer=observer, engine=engine)
+        session = Session(
+            party, method, plan, links, messages=alignment_messages(method, plan), observer=observer, engine=engine
+        )
         play(session, prepare, config, keep)
     ((record, scores, holding),) = kept
     return Taken(PartyEnd(record, session.ledger.read(), session.metrics.lines), scores, holding)
@@ -128,6 +130,11 @@ def take_part(
 def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
     """Return the parties that a party has a line to."""
     return tuple(peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer))
+
+
+def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
+    """Return what may cross to find shared rows: nothing where rows are scored that only one party knows."""
+    return () if plan.stage == "predict" and method.scores_alone is not None else alignment.MESSAGES
 
 
 def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,9 @@ def crossed_notes(
 ) -> tuple[CrossedNote, ...]:
     """Return what every party's ledger says it sent, with the declaration's words beside it."""
     # By sender too: a message may go both ways under one name, and tell other things in each direction.
-    declared = {(one.name, one.sender): one for one in map(declaration_of, messages)}
+    declared: dict[tuple[str, str], list[Declaration]] = defaultdict(list)
+    for one in map(declaration_of, messages):
+        declared[one.name, one.sender].append(one)
     notes = []
     for party, ledger in ledgers.items():
         for total in ledger.summary():
@@ -93,17 +96,16 @@ def crossed_notes(
             if total.direction != "sent" and total.peer in ledgers:
                 continue
             sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
-            about: Declaration | None = declared.get((total.message, roles.get(sender, ""))) or declared.get(
-                (total.message, ANYONE)
-            )
+            about = declared[total.message, roles.get(sender, "")] or declared[total.message, ANYONE]
             notes.append(
                 CrossedNote(
                     message=total.message,
                     sender=sender,
                     receiver=receiver,
                     protection=total.protection,
-                    paper_step="" if about is None else about.step,
-                    reveals="" if about is None else about.reveals,
+                    # A ledger counts by name, so that two exchanges of one name are one line with both their words.
+                    paper_step="; ".join(dict.fromkeys(one.step for one in about)),
+                    reveals=" ".join(dict.fromkeys(one.reveals for one in about)),
                     count=total.count,
                     bytes=total.bytes,
                     shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),

@@ -67,10 +67,12 @@ class Run:
         records = {party: end.record for party, end in ends.items()}
         found = {name: one for record in records.values() for name, one in record.evaluations.items()}
         found |= evaluations or {}
-        first = next(iter(records.values()))
+        method = method_named(plan.method)
+        # The lead meets everyone, so that its counts cover all rows where they are shared pair by pair.
+        first = records.get(method.leader_of(plan)) or next(iter(records.values()))
         return cls(
             plan=plan,
-            method=method_named(plan.method),
+            method=method,
             started=first.started if started is None else started,
             seconds=first.seconds if seconds is None else seconds,
             launch=launch,

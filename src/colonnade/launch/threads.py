@@ -68,7 +68,8 @@ def play_in_threads(
                     thread.join(timeout=5)
     if errors:
         raise next((error for error in errors if not isinstance(error, PeerFailed | PeerLost)), errors[0])
-    return taken
+    # In the agreed order, not in that in which they happened to end.
+    return {name: taken[name] for name in seats}
 
 
 def _network(transport: str, parties: tuple[str, ...], tap: Tap | None) -> Network:

@@ -39,7 +39,7 @@ class FTL:
     gamma: float = 0.1
     decay: float = 0.001
     labelled_rows: int = 0
-    """How many shared training rows lend their label to the loss, as many of each class as can be; 0 means all."""
+    """How many shared training rows, chosen at random, lend their label to the loss; 0 means all."""
     batch_size: int = 0
     """Shared rows per step; 0 takes all of them."""
     iterations: int = 30

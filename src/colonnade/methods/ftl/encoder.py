@@ -158,6 +158,7 @@ class Apprentice:
     def __init__(self, config: FTL, encoder: Encoder, rows: Numbers, seed: int) -> None:
         self.encoder, self._rows, self._weight = encoder, torch.from_numpy(rows), config.reconstruction
         self._epochs, self._seed = config.pretrain_epochs, seed
+        self.columns = rows.shape[1]
         modules: dict[str, nn.Module] = {"encoder": encoder}
         if self._weight or self._epochs:
             self._decoder = mlp((config.width, rows.shape[1]), seed=seed, dtype=torch.float64)

@@ -71,12 +71,12 @@ def objective_for(config: FTL, task: str, rows: int, labelled: int) -> Objective
     return Objective(loss, config.alignment, config.gamma * labelled / rows)
 
 
-def batch_for(session: Session, config: FTL, peer: str, rows: int, labelled: int) -> Batch:
-    """Return this step's rows, the same at both parties."""
+def batch_for(config: FTL, seed: int, rows: int, labelled: int) -> Batch:
+    """Return one iteration's rows, the same at both parties."""
     size = config.batch_size
     if not size or size >= rows:
         return Batch(np.arange(rows), 1.0 / labelled)
-    generator = np.random.default_rng(session.seed(f"batch/{peer}", session.step))
+    generator = np.random.default_rng(seed)
     return Batch(np.sort(generator.choice(rows, size, replace=False)), rows / size / labelled)
 
 
@@ -96,8 +96,6 @@ class SourceLink:
     objective: Objective
     link: Link | None
     """None where nothing is encrypted."""
-    target: str
-    """The target's name: batches are drawn by it."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +122,10 @@ class SourceTrainer:
         targets: Numbers,
         used: int,
         links: Sequence[SourceLink],
-        recorded: str = "training_loss",
+        fold: int | None = None,
     ) -> None:
         """Take the source's rows; the first ``used`` of them make the translator."""
-        self._recorded = recorded
+        self._fold = fold
         self._session, self._config, self._apprentice = session, config, apprentice
         self._encoder, self._learner = apprentice.encoder, apprentice.learner
         self._rows, self._targets, self._used, self._links = rows, targets, used, links
@@ -142,13 +140,13 @@ class SourceTrainer:
         for iteration in range(begin, config.iterations):
             self._session.next_step()
             is_last = iteration + 1 >= config.iterations
-            loss = self._step(looks_at_loss(config, iteration))
+            loss = self._step(iteration, looks_at_loss(config, iteration))
             if loss is None or config.batch_size:
                 verdict = Verdict(False, is_last, False)
             else:
                 verdict = rule.judge(loss, is_last)
             if loss is not None:
-                self._session.record(**{"epoch": iteration + 1, self._recorded: loss})
+                self._session.record(**{"epoch": iteration + 1, _name_of_loss(self._fold): loss})
             for link in self._links:
                 link.peer.send(verdict)
             apply_verdict(self._learner, verdict)
@@ -156,10 +154,10 @@ class SourceTrainer:
             if verdict.is_last:
                 return
 
-    def _step(self, with_loss: bool) -> float | None:
+    def _step(self, iteration: int, with_loss: bool) -> float | None:
         every = self._encoder.layers(self._rows)
         translator = Translator.of(every.codes[: self._used], self._targets[: self._used])
-        turns = [self._begin(link, translator, every) for link in self._links]
+        turns = [self._begin(link, iteration, translator, every) for link in self._links]
         self._learner.zero_gradients()
         losses = self._sealed(turns, translator, every, with_loss) if self._config.is_sealed else None
         if losses is None:
@@ -168,10 +166,11 @@ class SourceTrainer:
         own = self._apprentice.rebuild() + self._config.decay / 2.0 * self._encoder.squared_weights()
         return float(sum(losses) + own) if with_loss else None
 
-    def _begin(self, link: SourceLink, translator: Translator, every: Layers) -> _Turn:
+    def _begin(self, link: SourceLink, iteration: int, translator: Translator, every: Layers) -> _Turn:
         """Step 1: send the row signals and the translator's moment."""
         count = len(link.shared)
-        batch = batch_for(self._session, self._config, link.target, count, int(link.labelled.sum()))
+        seed = self._session.seed(_name_of_batches(link.peer.peer, self._fold), iteration)
+        batch = batch_for(self._config, seed, count, int(link.labelled.sum()))
         shared, labelled = link.shared[batch.places], link.labelled[batch.places]
         targets = self._targets[shared]
         weights = translator.row_weights(link.objective, targets, labelled)
@@ -286,8 +285,10 @@ class TargetTrainer:
         rows: Numbers,
         labelled: Mask,
         objective: Objective,
+        fold: int | None = None,
     ) -> None:
         """Take the shared rows, of which some lend their label."""
+        self._fold = fold
         self._session, self._config, self._apprentice = session, config, apprentice
         self._encoder, self._learner = apprentice.encoder, apprentice.learner
         self._peer, self._link, self._rows, self._labelled, self._objective = peer, link, rows, labelled, objective
@@ -295,7 +296,8 @@ class TargetTrainer:
     def step(self, iteration: int) -> Verdict:
         """Play one iteration; the caller counts the steps."""
         count = len(self._rows)
-        batch = batch_for(self._session, self._config, self._session.party, count, int(self._labelled.sum()))
+        seed = self._session.seed(_name_of_batches(self._session.party, self._fold), iteration)
+        batch = batch_for(self._config, seed, count, int(self._labelled.sum()))
         rows, labelled = self._rows[batch.places], self._labelled[batch.places]
         layers = self._encoder.layers(rows)
         self._learner.zero_gradients()
@@ -375,6 +377,14 @@ def add_answers(encoder: Encoder, answers: Sequence[Numbers], scale: float) -> N
     outputs = (*encoder.widths[1:], encoder.weights[-1].shape[0])
     shaped = [values.reshape(units, -1) for values, units in zip(answers[::-1], outputs, strict=True)]
     encoder.add_gradients(shaped, scale)
+
+
+def _name_of_batches(target: str, fold: int | None) -> str:
+    return f"batches/{target}" if fold is None else f"batches/{target}/fold {fold}"
+
+
+def _name_of_loss(fold: int | None) -> str:
+    return "training_loss" if fold is None else f"fold_{fold + 1}_loss"
 
 
 def _sealing(link: Link | None) -> Link:

@@ -16,11 +16,20 @@ import numpy.typing as npt
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_keys, exchange_sizes
+from colonnade.methods.ftl.link import Keys, exchange_keys
 from colonnade.methods.ftl.maths import targets_of
-from colonnade.methods.ftl.messages import FoldRows, LabelledRows, answers, row_count
+from colonnade.methods.ftl.messages import FoldRows, answers, row_count
 from colonnade.methods.ftl.mirrored import LossSide, TranslatorSide
 from colonnade.methods.ftl.predict import checked_answer, decided_by, described, told
+from colonnade.methods.ftl.preparing import (
+    SourceRows,
+    agree_as_source,
+    agree_as_target,
+    apprentice_for,
+    choose_labelled,
+    source_rows,
+    target_rows,
+)
 from colonnade.methods.ftl.scoring import Scorer, ask_for_scores, give_scores
 from colonnade.methods.ftl.self_learning import learn_as_source, learn_as_target
 from colonnade.methods.ftl.steps import (
@@ -31,7 +40,6 @@ from colonnade.methods.ftl.steps import (
     apply_verdict,
     objective_for,
 )
-from colonnade.methods.ftl.train import MOST_SCORES, SourceRows, apprentice_for, choose_labelled, encoded, source_rows
 from colonnade.session import Channel, Finding, Holding, Pair, Result, Session
 
 __all__ = ["source", "target"]
@@ -97,13 +105,8 @@ def _source_fold(
     place = np.argsort(order)
     columns, targets = rows.columns[order], rows.targets[order]
     shared = place[rows.places_of(pair.aligned.positions[pair.split.train])]
-    every = choose_labelled(
-        targets[shared],
-        order[shared] < rows.used,
-        config.labelled_rows,
-        task,
-        session.own_seed(f"labelled/{peer.peer}"),
-    )
+    seed = session.own_seed(f"labelled/{peer.peer}")
+    every = choose_labelled(order[shared] < rows.used, config.labelled_rows, seed)
     labelled = every & (shared < len(kept))
     if not labelled.any() or not (every & ~labelled).any():
         raise ConfigError(
@@ -111,12 +114,8 @@ def _source_fold(
             "or raise config.labelled_rows."
         )
     apprentice = apprentice_for(session, holding, config, columns, counter=number)
-    own = Sizes(apprentice.encoder.widths, columns.shape[1])
-    theirs = exchange_sizes(peer, own)
-    peer.send(LabelledRows(every, targets.shape[1]))
+    link, sizes = agree_as_source(session, config, peer, keys, apprentice, every, targets.shape[1])
     peer.send(FoldRows(labelled, len(kept)))
-    check_guard(session, peer, config, _step_rows(config, len(shared)), own, theirs)
-    link = None if keys is None else Link(peer, keys, config, theirs)
     objective = objective_for(config, task, len(shared), int(labelled.sum()))
     apprentice.pretrain()
     trainer = SourceTrainer(
@@ -126,8 +125,8 @@ def _source_fold(
         columns,
         targets,
         len(kept),
-        [SourceLink(peer, shared, labelled, objective, link, peer.peer)],
-        recorded=f"fold_{number + 1}_loss",
+        [SourceLink(peer, shared, labelled, objective, link)],
+        fold=number,
     )
     trainer.train(StopRule(tolerance=config.tolerance), 0, _ignore)
 
@@ -139,7 +138,7 @@ def _source_fold(
     truth = targets[shared[every]]
     calibration = Calibration.fit(task, scores[~is_left], truth[~is_left])
     plain = quality(task, truth[is_left], calibration.apply(scores[is_left]))
-    regression = learn_as_source(peer, keys, task, truth[~is_left], [int(is_left.sum())], theirs.columns)
+    regression = learn_as_source(peer, keys, task, truth[~is_left], [int(is_left.sum())], sizes.columns)
     alone = quality(task, truth[is_left], regression.scores[0])
 
     found = calibration.apply(give_scores(peer, keys, scorer, _count(peer)))
@@ -162,27 +161,19 @@ def _source_fold(
 def _target_fold(
     session: Session, holding: Holding, config: FTL, peer: Channel, keys: Keys | None, number: int
 ) -> None:
-    pair = holding.pair(peer.peer)
-    aligned, split = pair.aligned, pair.split
-    held = np.concatenate([aligned.positions[split.validation], aligned.positions[split.test]])
-    positions = np.setdiff1d(np.arange(holding.table.rows), held)
-    table_encoder, own = encoded(session, holding, positions)
-    shared = np.searchsorted(positions, aligned.positions[split.train])
+    rows = target_rows(session, holding, holding.pair(peer.peer))
+    own, shared = rows.columns, rows.shared
     apprentice = apprentice_for(session, holding, config, own, peer.peer, counter=number)
-    sizes = Sizes(apprentice.encoder.widths, table_encoder.width)
-    theirs = exchange_sizes(peer, sizes)
-    said = peer.receive(LabelledRows, rows=(len(shared),))
+    link, every, scores = agree_as_target(session, config, peer, keys, apprentice, len(shared))
     fold = peer.receive(FoldRows, rows=(len(shared),))
-    every, labelled, scores = said.rows, fold.rows, said.scores
-    if every.dtype != np.bool_ or labelled.dtype != np.bool_ or not labelled.any() or (labelled & ~every).any():
+    labelled = fold.rows
+    if labelled.dtype != np.bool_ or not labelled.any() or (labelled & ~every).any():
         raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
-    if not 1 <= fold.count <= _MOST_ROWS or not 1 <= scores <= MOST_SCORES:
-        raise WrongContent(f"'{peer.peer}' describes a fold of {fold.count} rows and {scores} scores.")
-    check_guard(session, peer, config, _step_rows(config, len(shared)), sizes, theirs)
-    link = None if keys is None else Link(peer, keys, config, theirs)
+    if not 1 <= fold.count <= _MOST_ROWS:
+        raise WrongContent(f"'{peer.peer}' describes a fold of {fold.count} rows.")
     apprentice.pretrain()
     objective = objective_for(config, "", len(shared), int(labelled.sum()))
-    trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective)
+    trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective, fold=number)
     for iteration in range(config.iterations):
         session.next_step()
         verdict = trainer.step(iteration)
@@ -213,10 +204,6 @@ def _count(peer: Channel) -> int:
     if not 1 <= count <= _MOST_ROWS:
         raise WrongContent(f"'{peer.peer}' announces {count} rows to score.")
     return count
-
-
-def _step_rows(config: FTL, rows: int) -> int:
-    return rows if not config.batch_size else min(config.batch_size, rows)
 
 
 def _ignore(iteration: int, is_over: bool) -> None:
@@ -261,9 +248,9 @@ def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequenc
         name=f"validation of {peer}",
         title=f"Validation of transfer to {peer}",
         text=f"The {metric.replace('_', ' ')} of each fold. Transfer cross-validation scores the source's left-out "
-        "rows with labels that came back from the target; cross-validation and self-learning score the target's columns of "
-        f"left-out labelled shared rows, so that these two decide: {chosen}. As config.source_weights take the first "
-        "column's means.",
+        "rows with labels that came back from the target; cross-validation and self-learning score the target's "
+        f"columns of left-out labelled shared rows, so that these two decide: {chosen}. As config.source_weights take "
+        "the first column's means.",
         columns=("fold", *numbers),
         rows=tuple(rows),
         values={"metric": metric, "folds": numbers, "means": means, "deviations": spreads, "chosen": chosen},

@@ -1,0 +1,172 @@
+"""What each party makes of its rows before the first step, and what the two of a link agree on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data import LabelEncoder, TableEncoder
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.holdings import without_columns
+from colonnade.methods.ftl.config import FTL
+from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, build_encoder
+from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_sizes
+from colonnade.methods.ftl.maths import targets_of
+from colonnade.methods.ftl.messages import LabelledRows
+from colonnade.session import Channel, Holding, Pair, Session
+
+__all__ = [
+    "MOST_SCORES",
+    "SourceRows",
+    "TargetRows",
+    "agree_as_source",
+    "agree_as_target",
+    "apprentice_for",
+    "choose_labelled",
+    "encode",
+    "labels_of",
+    "sizes_of",
+    "source_rows",
+    "target_rows",
+]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+MOST_SCORES = 4096
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """The source's rows for training: those that make the translator first, then others that are shared."""
+
+    table_encoder: TableEncoder
+    label_encoder: LabelEncoder
+    positions: Places
+    columns: Numbers
+    targets: Numbers
+    used: int
+
+    def places_of(self, positions: Places) -> Places:
+        """Return where rows of the table stand among these."""
+        order = np.argsort(self.positions)
+        return np.asarray(order[np.searchsorted(self.positions, positions, sorter=order)])
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """The target's rows for training, all but those held out, and where the shared ones stand among them."""
+
+    table_encoder: TableEncoder
+    columns: Numbers
+    shared: Places
+
+
+def source_rows(session: Session, holding: Holding, config: FTL, pairs: list[Pair]) -> SourceRows:
+    """Choose and encode the source's rows: held-out ones of any link never lend their label."""
+    labels = labels_of(session, holding)
+    held = [pair.aligned.positions[np.concatenate([pair.split.validation, pair.split.test])] for pair in pairs]
+    used = np.setdiff1d(np.arange(holding.table.rows), np.concatenate(held))
+    shared = np.concatenate([pair.aligned.positions[pair.split.train] for pair in pairs])
+    positions = np.concatenate([used, np.setdiff1d(shared, used)])
+    table_encoder = _fit(session, holding, used)
+    label_encoder = LabelEncoder.fit(labels[used], config.task)
+    targets = targets_of(label_encoder.task, label_encoder.encode(labels[positions]), len(label_encoder.classes))
+    columns = encode(table_encoder, holding, positions)
+    return SourceRows(table_encoder, label_encoder, positions, columns, targets, len(used))
+
+
+def target_rows(session: Session, holding: Holding, pair: Pair) -> TargetRows:
+    """Choose and encode the target's rows."""
+    held = pair.aligned.positions[np.concatenate([pair.split.validation, pair.split.test])]
+    positions = np.setdiff1d(np.arange(holding.table.rows), held)
+    table_encoder = _fit(session, holding, positions)
+    shared = np.searchsorted(positions, pair.aligned.positions[pair.split.train])
+    return TargetRows(table_encoder, encode(table_encoder, holding, positions), shared)
+
+
+def encode(encoder: TableEncoder, holding: Holding, positions: Places) -> Numbers:
+    """Return rows as an encoder takes them, within the range that can be encrypted."""
+    rows = encoder.transform(holding.table, positions, dtype=np.float64)
+    return np.asarray(np.clip(rows, -LARGEST_INPUT, LARGEST_INPUT))
+
+
+def apprentice_for(
+    session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "", counter: int = 0
+) -> Apprentice:
+    """Build this party's encoder, ready to learn; with several sources, one for each."""
+    where = f"/{peer}" if peer else ""
+    seed = session.own_seed(f"encoder{where}", counter)
+    encoder = build_encoder(config, session.party, columns.shape[1], seed, holding.module)
+    return Apprentice(config, encoder, columns, session.own_seed(f"decoder{where}", counter))
+
+
+def choose_labelled(may: Mask, count: int, seed: int) -> Mask:
+    """Choose which shared rows lend their label.
+
+    Not by class: the target sees the choice, and rows that are left out would tell which class is rare.
+    """
+    candidates = np.flatnonzero(may)
+    chosen = np.zeros(len(may), dtype=bool)
+    chosen[np.random.default_rng(seed).permutation(candidates)[: count or len(candidates)]] = True
+    return chosen
+
+
+def agree_as_source(
+    session: Session,
+    config: FTL,
+    peer: Channel,
+    keys: Keys | None,
+    apprentice: Apprentice,
+    labelled: Mask,
+    scores: int,
+) -> tuple[Link | None, Sizes]:
+    """Tell sizes and labelled rows, pass the guard, and return the link and the target's sizes."""
+    own = sizes_of(apprentice)
+    theirs = exchange_sizes(peer, own)
+    peer.send(LabelledRows(labelled, scores))
+    return _link(session, config, peer, keys, len(labelled), own, theirs), theirs
+
+
+def agree_as_target(
+    session: Session, config: FTL, peer: Channel, keys: Keys | None, apprentice: Apprentice, rows: int
+) -> tuple[Link | None, Mask, int]:
+    """Do the same as the target; return the link, the labelled rows, and how many scores a row has."""
+    own = sizes_of(apprentice)
+    theirs = exchange_sizes(peer, own)
+    said = peer.receive(LabelledRows, rows=(rows,))
+    if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= MOST_SCORES:
+        raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
+    return _link(session, config, peer, keys, rows, own, theirs), said.rows, said.scores
+
+
+def sizes_of(apprentice: Apprentice) -> Sizes:
+    """Return how large a party's encoder is."""
+    return Sizes(apprentice.encoder.widths, apprentice.columns)
+
+
+def labels_of(session: Session, holding: Holding) -> np.ndarray[Any, Any]:
+    """Return the source's labels of all its rows."""
+    if holding.table.labels is None:
+        raise ConfigError(f"'{session.party}' is the source but its table has no label column. Set label = ….")
+    return holding.table.labels
+
+
+def _fit(session: Session, holding: Holding, positions: Places) -> TableEncoder:
+    """Fit the table's encoder on rows that may be learned from."""
+    encoder = TableEncoder.fit(holding.table, positions) if holding.table.columns else None
+    if encoder is None or encoder.width == 0:
+        raise without_columns(session)
+    return encoder
+
+
+def _link(
+    session: Session, config: FTL, peer: Channel, keys: Keys | None, rows: int, own: Sizes, theirs: Sizes
+) -> Link | None:
+    in_step = min(config.batch_size or rows, rows)
+    check_guard(session, peer, config, in_step, own, theirs)
+    return None if keys is None else Link(peer, keys, config, theirs)
