@@ -96,9 +96,10 @@ def pretrain(encoder: nn.Sequential, decoder: nn.Sequential, columns: Tensor, ep
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
     for _ in range(epochs):
-        for batch in torch.randperm(len(columns), generator=generator).split(128):
+        order = torch.randperm(len(columns), generator=generator)
+        for start in range(0, len(order), 128):
             optimiser.zero_grad()
-            _rebuilding_error(encoder, decoder, columns[batch]).backward()  # type: ignore[no-untyped-call]
+            _rebuilding_error(encoder, decoder, columns[order[start : start + 128]]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
 
 
@@ -156,7 +157,8 @@ def train(
     def model() -> Model:
         with torch.no_grad():
             _, translator, centre = translate()
-        return Model(*encoders, translator, torch.zeros_like(centre) if settings.offset == "none" else centre)
+        centre = torch.zeros_like(centre) if settings.offset == "none" else centre
+        return Model(encoders[0], encoders[1], translator, centre)
 
     for iteration in range(settings.iterations):
         chosen, rows = torch.arange(len(left)), torch.arange(len(loss_rows))

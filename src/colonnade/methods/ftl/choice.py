@@ -22,15 +22,15 @@ _STEPS = 50
 
 @dataclass(frozen=True)
 class Calibration:
-    """A slope and an intercept that make scores of validation rows fit their labels."""
+    """A slope and an intercept that make scores of labelled rows fit their labels."""
 
     slope: float = 1.0
     intercept: float = 0.0
 
     @classmethod
-    def fit(cls, task: str, scores: Numbers | None, targets: Numbers | None) -> Calibration:
+    def fit(cls, task: str, scores: Numbers, targets: Numbers) -> Calibration:
         """Fit by Platt's method for two classes, by least squares for numbers; several classes stay as they are."""
-        if scores is None or targets is None or task == "multiclass":
+        if task == "multiclass":
             return cls()
         x, y = scores[:, 0], targets[:, 0]
         if task == "regression":

@@ -185,14 +185,15 @@ def _serve(
         for part, values in known.items()
         if len(values)
     }
-    scorer = Scorer(translator.phi, -translator.beta)
-    scored = give_scores(peer, meeting.keys, scorer, len(split.validation) + len(split.test))
-    raw = dict(zip(("validation", "test"), np.split(scored, [len(split.validation)]), strict=True))
-    calibration = Calibration.fit(labels.task, raw["validation"], truth.get("validation"))
-    found = {part: calibration.apply(values) for part, values in raw.items()}
+    targets = rows.targets[meeting.link.shared[meeting.link.labelled]]
+    # The labelled rows calibrate, so that validation rows are left to judge.
+    ends = np.cumsum([len(targets), len(split.validation), len(split.test)])
+    scored = give_scores(peer, meeting.keys, Scorer(translator.phi, -translator.beta), int(ends[-1]))
+    own_rows, *held = np.split(scored, ends[:-1])
+    calibration = Calibration.fit(labels.task, own_rows, targets)
+    found = {part: calibration.apply(values) for part, values in zip(parts, held, strict=True)}
     is_transfer, judged = True, dict[str, Any]()
     if config.safeguard:
-        targets = rows.targets[meeting.link.shared[meeting.link.labelled]]
         counts = [len(values) for values in truth.values()]
         own = learn_as_source(peer, meeting.keys, labels.task, targets, counts, meeting.sizes.columns)
         alone = dict(zip(truth, own.scores, strict=True))
@@ -241,10 +242,9 @@ class _TargetSide:
         self.is_over = verdict.is_last
 
     def evaluate(self) -> None:
-        """Have held-out rows scored, and help to judge whether transfer helped."""
-        if self._held:
-            codes = self.apprentice.encoder.codes(np.concatenate(self._held))
-            ask_for_scores(self.peer, self._keys, codes, self._scores)
+        """Have labelled and held-out rows scored, and help to judge whether transfer helped."""
+        codes = self.apprentice.encoder.codes(np.concatenate([self._labelled, *self._held]))
+        ask_for_scores(self.peer, self._keys, codes, self._scores)
         if self._config.safeguard:
             learned = learn_as_target(self.peer, self._keys, self._labelled, self._held, self._scores)
             if not self.peer.receive(Choice).is_transfer:
