@@ -18,6 +18,7 @@ import inspect
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,39 @@ SETTINGS = {
         "key_size": "Bits of the feature holders' keys. `insecure_test` has 1024 and marks the run and its report.",
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
     },
+    "ftl": {
+        "task": "What is learned. `auto` decides from the source's labels.",
+        "width": "How many numbers a code has, at both parties: the paper's d.",
+        "hidden": "Widths of the encoder's layers before the last one.",
+        "activation": "The function after every layer of a configured encoder.",
+        "trained_layers": "How many of the last layers learn together; 0 means all. Others stay as they are.",
+        "loss": "The logistic loss to second order, or the squared error, which regression always has.",
+        "alignment": "How the two codes of a shared row are drawn together: squared distance, or dot product.",
+        "gamma": "The weight of the mean alignment loss, at most 16.",
+        "decay": "The penalty: half of it times the squared weights of both encoders, without biases.",
+        "labelled_rows": "How many shared training rows, chosen at random, lend their label to the loss; 0 means all.",
+        "batch_size": "Shared rows per step; 0 takes all. The guard looks at one step.",
+        "iterations": "Most steps.",
+        "optimiser": "The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`.",
+        "learning_rate": "The optimiser's learning rate, above 0.",
+        "optimiser_options": "More arguments of that class.",
+        "tolerance": "Training stops when the loss moves by less than this fraction three times; not with batches.",
+        "loss_every": "Iterations from one look at the loss to the next; 0 never looks.",
+        "pretrain_epochs": "Epochs of the auto-encoder that prepares each encoder on its party's own rows.",
+        "reconstruction": "The weight of the auto-encoder's loss while training together.",
+        "protection": "`none` sends codes and signals in the clear, for research; it marks the run's report.",
+        "reveal": "`rows` is cheaper, but shows the source all codes and the target all labels; it marks the report.",
+        "key_size": "Bits of both parties' keys. `insecure_test` has 1024 and marks the run and its report.",
+        "guard": "How many times more unknowns than equations a step must have.",
+        "allow_leak": "Train although the guard objects; all ledgers and the report say so.",
+        "noise": "Standard deviation of what each party adds to gradients that it opens for the other.",
+        "safeguard": "Also learn from the labelled shared rows alone, and use what does better on validation rows.",
+        "margin": "How much better transfer must do than learning alone.",
+        "folds": "Parts of the source's labelled rows in the stage `validate`.",
+        "source_weights": "With several sources, how much each one's score counts: a table by party; 1 by default.",
+        "predictions_per_day": "Most rows a source scores for a target within 24 hours.",
+        "checkpoint_every": "Iterations between checkpoints.",
+    },
 }
 KEYS = {
     "run": {
@@ -76,6 +110,7 @@ KEYS = {
         "method": "One of `colonnade methods`.",
         "roles": "Which party plays which role; a list where several play the same.",
         "seed": "Where all training randomness comes from. Not a secret.",
+        "stage": "What is done with the method: `train`, or another of its stages. `run --stage` goes before it.",
     },
     "alignment": {
         "trim": "Whether white space around ids is ignored.",
@@ -115,6 +150,7 @@ KEYS = {
         "minimum_shared_rows": "Fewest shared rows for a run or an alignment.",
         "maximum_runs": "Most runs of this party in one `runs` folder.",
         "maximum_alignments": "How often rows shared with one partner may be looked for anew, in this home's life.",
+        "predictions_per_day": "Rows this party scores for one partner within 24 hours, where a method counts them.",
         "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
     "engine": {
@@ -298,13 +334,13 @@ def limits() -> str:
 def schemas(which: str) -> str:
     """List the fingerprints of messages and the text they come from."""
     shared = {"control": CONTROL, "alignment": alignment.MESSAGES}
-    found = shared[which] if which in shared else method_named(which).messages
+    found = [declaration_of(cls) for cls in (shared[which] if which in shared else method_named(which).messages)]
+    count = Counter(one.name for one in found)
+    # Messages of one name are told apart by who sends them.
+    names = [f"`{one.name}`" + (f" from {one.sender}" if count[one.name] > 1 else "") for one in found]
     return table(
         ["message", "schema", "body"],
-        (
-            [f"`{one.name}`", f"`{one.schema.hex()}`", f"`{one.body.describe()}`"]
-            for one in (declaration_of(cls) for cls in found)
-        ),
+        ([name, f"`{one.schema.hex()}`", f"`{one.body.describe()}`"] for name, one in zip(names, found, strict=True)),
     )
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from benchmarks.papers.ftl import SEEDS, TUNING_SEEDS, balanced, credit_partition, judged, spread
 from benchmarks.papers.ftl_reference import Array, Rows, Settings, train
+
 from colonnade.errors import TableError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +21,8 @@ def toy(rows: int, seed: int) -> tuple[Array, Array, Array]:
     """Two views of one hidden number, and its sign."""
     generator = np.random.default_rng(seed)
     hidden = generator.normal(size=rows)
-    views = [np.column_stack([hidden, generator.normal(size=rows)]) + generator.normal(size=(rows, 2)) for _ in "ab"]
+    noise = 0.5 * generator.normal(size=(2, rows, 2))
+    views = [np.column_stack([hidden, generator.normal(size=rows)]) + noise[side] for side in range(2)]
     return views[0], views[1], np.where(hidden > 0, 1.0, -1.0)[:, None]
 
 

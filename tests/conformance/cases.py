@@ -23,6 +23,7 @@ class Case:
 
     config: Any
     roles: Mapping[str, int]
+    rows: int = ROWS
     learns: float = 0.8
     """The AUC the federated model must reach on the toy data's held-out rows."""
     repeats_within: float = 0.0
@@ -41,7 +42,7 @@ class Case:
 
 _FTL: dict[str, Any] = {
     "width": 3,
-    "iterations": 6,
+    "iterations": 5,
     "learning_rate": 0.3,
     "alignment": "dot",
     "gamma": 0.01,
@@ -71,12 +72,13 @@ CASES = (
         repeats_within=1e-6,
     ),
     Case(
-        cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 40, "margin": -1.0}),
+        cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 30, "margin": -1.0}),
         {"source": 1, "target": 1},
+        rows=80,
         may_be_missing=("OwnModel",),
     ),
-    Case(cn.FTL(**_FTL), {"source": 1, "target": 2}),
-    Case(cn.FTL(**_FTL), {"source": 2, "target": 1}),
+    Case(cn.FTL(**_FTL), {"source": 1, "target": 2}, rows=64),
+    Case(cn.FTL(**_FTL), {"source": 2, "target": 1}, rows=64),
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
@@ -88,7 +90,7 @@ def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
     return {role: tuple(f"{role}-{number}" for number in range(count)) for role, count in case.roles.items()}
 
 
-def toy_tables(case: Case, *, rows: int = ROWS, with_label: bool = True) -> dict[str, cn.PartyTable]:
+def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTable]:
     """Return one table per party; only all columns together explain the label.
 
     Where one role's rows are scored without the others' columns, all columns follow the same hidden traits instead, as
@@ -97,7 +99,7 @@ def toy_tables(case: Case, *, rows: int = ROWS, with_label: bool = True) -> dict
     Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
     each party is text, one has missing values.
     """
-    generator = np.random.default_rng(3)
+    generator, rows = np.random.default_rng(3), case.rows
     names = [name for parties in parties_of(case).values() for name in parties]
     centred = {name: generator.normal(size=(rows, 4)) for name in names}
     if case.method.scores_alone is not None:

@@ -57,7 +57,7 @@ class FTL:
     protection: Literal["paillier", "none"] = "paillier"
     """none sends codes and gradients in the clear: for research only, and the report says so."""
     reveal: Literal["gradients", "rows"] = "gradients"
-    """rows is cheaper and takes any module, but shows the source all codes and the target all labels."""
+    """rows takes any module as encoder, but shows the source all codes and the target all labels."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
     guard: float = 2.0
     """How many times more unknowns than equations a step must have; with fewer, a party could solve for codes."""

@@ -54,7 +54,10 @@ class Layers:
 
 
 class Encoder(nn.Module):
-    """A frozen body, if there is one, and layers that learn together with the other party."""
+    """A frozen body, if there is one, and layers that learn together with the other party.
+
+    Without such layers the body learns itself: then gradients at the codes must be known, not only those of parameters.
+    """
 
     def __init__(self, body: nn.Module | None, linears: Sequence[nn.Linear], kinds: Sequence[str]) -> None:
         super().__init__()
@@ -62,8 +65,12 @@ class Encoder(nn.Module):
         self.linears = nn.ModuleList(linears)
         self._stack = tuple(linears)
         self.kinds = tuple(kinds)
+        self.freeze()
+
+    def freeze(self) -> None:
+        """Leave the body out of training, if there are layers after it."""
         for parameter in self.body.parameters():
-            parameter.requires_grad_(False)
+            parameter.requires_grad_(not self._stack)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Return the codes."""
@@ -99,7 +106,7 @@ class Encoder(nn.Module):
 
     def squared_weights(self) -> float:
         """Return the sum of all trained weights' squares; biases do not count."""
-        return float(sum((weights**2).sum() for weights in self.weights))
+        return float(sum(weights.detach().square().sum() for weights in self._decaying))
 
     def add_gradients(self, gradients: Sequence[Numbers], scale: float) -> None:
         """Add gradients of the trained layers, each outputs by inputs and a last column for the bias."""
@@ -115,8 +122,14 @@ class Encoder(nn.Module):
 
     def add_decay(self, decay: float) -> None:
         """Pull the weights, not the biases, towards zero."""
-        for linear in self._stack:
-            _add(linear.weight, decay * linear.weight.detach())
+        for weights in self._decaying:
+            _add(weights, decay * weights.detach())
+
+    @property
+    def _decaying(self) -> list[torch.Tensor]:
+        if self._stack:
+            return [linear.weight for linear in self._stack]
+        return [parameter for parameter in self.body.parameters() if parameter.ndim > 1]
 
     def jacobian_sums(self, rows: Numbers, cotangents: Iterable[Numbers]) -> list[Numbers]:
         """Return, for every set of weights over rows and code entries, the weighted sum of the codes' derivatives.
@@ -148,8 +161,27 @@ def build_encoder(config: FTL, party: str, inputs: int, seed: int, module: nn.Mo
             dtype=torch.float64,
         )
     else:
-        stack = _as_stack(copy.deepcopy(module).to(torch.float64), party)
-    return _take_apart(stack, config, party, inputs)
+        own = copy.deepcopy(module).to(torch.float64)
+        if not isinstance(own, nn.Sequential):
+            own = nn.Sequential(own)
+        stack = own
+    encoder = _take_apart(stack, config)
+    if not encoder.widths and config.is_sealed and config.reveal == "gradients":
+        raise ConfigError(
+            f"The encoder of '{party}' must be an nn.Sequential that ends with nn.Linear (with a bias) and nn.Sigmoid "
+            "or nn.Tanh, so that gradients can be computed on ciphertexts. Layers of nn.Linear with nn.Sigmoid, nn.Tanh, "
+            "nn.ReLU or nn.Identity right before them learn too; whatever comes earlier stays as it is."
+        )
+    try:
+        with torch.no_grad():
+            found = encoder(torch.zeros(2, inputs, dtype=torch.float64))
+    except RuntimeError as error:
+        raise ConfigError(
+            f"The module of '{party}' cannot take its {inputs} encoded columns. Give it that many inputs."
+        ) from error
+    if found.shape != (2, config.width):
+        raise ConfigError(f"The module of '{party}' must give {config.width} numbers per row: config.width.")
+    return encoder
 
 
 class Apprentice:
@@ -185,8 +217,7 @@ class Apprentice:
                 self._error(self._rows[batch]).backward()  # type: ignore[no-untyped-call]
                 learner.step()
         learner.zero_gradients()
-        for parameter in self.encoder.body.parameters():
-            parameter.requires_grad_(False)
+        self.encoder.freeze()
 
     def rebuild(self) -> float:
         """Add the gradient of the auto-encoder's loss, which needs no other party, and return that loss."""
@@ -204,42 +235,17 @@ class Apprentice:
         return nn.functional.mse_loss(self._decoder(self.encoder(rows)), rows)
 
 
-def _take_apart(stack: nn.Sequential, config: FTL, party: str, inputs: int) -> Encoder:
-    """Divide a stack of layers into a body and the layers that the encrypted back-propagation reaches."""
-    modules = list(stack)
-    linears: list[nn.Linear] = []
-    kinds: list[str] = []
+def _take_apart(stack: nn.Sequential, config: FTL) -> Encoder:
+    """Divide a stack into a body and the layers that the encrypted back-propagation reaches, if it ends with such."""
+    modules, linears, kinds = list(stack), list[nn.Linear](), list[str]()
     while len(modules) >= 2 and isinstance(modules[-2], nn.Linear) and type(modules[-1]) in _FITTING:
         if config.trained_layers and len(linears) == config.trained_layers:
             break
         kinds.insert(0, _FITTING[type(modules.pop())])
         linears.insert(0, cast(nn.Linear, modules.pop()))
     if not linears or kinds[-1] not in _BOUNDED or any(linear.bias is None for linear in linears):
-        raise ConfigError(
-            f"The encoder of '{party}' must end with nn.Linear (with a bias) and nn.Sigmoid or nn.Tanh, so that codes "
-            "lie between -1 and 1. Layers of nn.Linear with nn.Sigmoid, nn.Tanh, nn.ReLU or nn.Identity right before "
-            "them learn too; whatever comes earlier stays as it is."
-        )
-    encoder = Encoder(nn.Sequential(*modules) if modules else None, linears, kinds)
-    try:
-        with torch.no_grad():
-            found = encoder(torch.zeros(2, inputs, dtype=torch.float64))
-    except RuntimeError as error:
-        raise ConfigError(
-            f"The module of '{party}' cannot take its {inputs} encoded columns. Give it that many inputs."
-        ) from error
-    if found.shape != (2, config.width):
-        raise ConfigError(f"The module of '{party}' must give {config.width} numbers per row: config.width.")
-    return encoder
-
-
-def _as_stack(module: nn.Module, party: str) -> nn.Sequential:
-    if not isinstance(module, nn.Sequential):
-        raise ConfigError(
-            f"The module of '{party}' is a {type(module).__name__}; pass an nn.Sequential whose last entries are "
-            "nn.Linear and nn.Sigmoid or nn.Tanh. Other modules may stand before them."
-        )
-    return module
+        return Encoder(stack, (), ())
+    return Encoder(nn.Sequential(*modules) if modules else None, linears, kinds)
 
 
 def _activate(kind: str, values: torch.Tensor) -> torch.Tensor:

@@ -56,7 +56,7 @@ def exchange_sizes(peer: Channel, own: Sizes) -> Sizes:
     peer.send(layer_inputs(peer.role, peer.peer_role)(own.widths, own.columns))
     theirs = peer.receive(layer_inputs(peer.peer_role, peer.role))
     numbers = (theirs.columns, *theirs.widths)
-    if not 2 <= len(numbers) <= _MOST_LAYERS or not all(1 <= one <= _MOST_INPUTS for one in numbers):
+    if not len(numbers) <= _MOST_LAYERS or not all(1 <= one <= _MOST_INPUTS for one in numbers):
         raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
     return Sizes(theirs.widths, theirs.columns)
 

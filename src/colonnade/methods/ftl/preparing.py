@@ -168,5 +168,7 @@ def _link(
     session: Session, config: FTL, peer: Channel, keys: Keys | None, rows: int, own: Sizes, theirs: Sizes
 ) -> Link | None:
     in_step = min(config.batch_size or rows, rows)
+    if session.stage == "validate" and config.is_sealed and not own.widths:
+        raise ConfigError("Validation needs encoders whose last layers are nn.Linear and nn.Sigmoid or nn.Tanh.")
     check_guard(session, peer, config, in_step, own, theirs)
     return None if keys is None else Link(peer, keys, config, theirs)
