@@ -282,10 +282,9 @@ def test_a_module_of_ones_own_matches_autograd() -> None:
         torch.manual_seed(3)
         return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, WIDTH), nn.Tanh())
 
-    config = settings(reconstruction=0.0, trained_layers=2)
+    config = settings(reconstruction=0.0, hidden=(3,), trained_layers=2)
     with integers_for_ciphertexts():
         run = run_of(found, config, modules={"shop0": module()})
-    # The bank has one layer only, so two of its last layers are one.
     expected = Central(found, config, {"shop0": module()}).train()
     assert difference(run, expected) < 1e-6
     body = module()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from colonnade import __version__
 from colonnade.alignment import align_in_one_place, measure_id_seconds, sample_messages
 from colonnade.crypto import INSECURE_TEST, key_bits
@@ -116,13 +118,9 @@ def gather_knowledge(
     if shared_rows is not None:
         shared = shared_rows
     elif is_complete:
-        lead = method_named(plan.method).leader_of(plan)
-        seed = derive_seed(plan.seed, "alignment")
-        aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
-        shared = len(next(iter(aligned.values())))
-        train = agreed_split(plan, shared).train
-        # As the run itself does: the encoders are fitted on the training rows.
-        positions = {party: rows.positions[train] for party, rows in aligned.items()}
+        shared, positions = _shared_here(plan, tables)
+        if method_named(plan.method).is_pairwise and len(plan.parties) > 2:
+            assumptions.append(f"every two partners share as many rows as those that share the most: {shared}")
     elif tables:
         shared = min(table.rows for table in tables.values())
         assumptions.append(
@@ -143,6 +141,28 @@ def gather_knowledge(
         assumptions.append(f"the table of {', '.join(absent)} has no more rows than are shared")
     task, number = _task(plan, tables, classes)
     return Known(rows, shared, known, task, number, tuple(assumptions))
+
+
+def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, dict[str, Any]]:
+    """Return how many rows are shared, and the rows on which each party fits its encoders, as the run itself does."""
+    method = method_named(plan.method)
+    lead, seed = method.leader_of(plan), derive_seed(plan.seed, "alignment")
+    if not method.is_pairwise:
+        aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
+        shared = len(next(iter(aligned.values())))
+        train = agreed_split(plan, shared).train
+        return shared, {party: rows.positions[train] for party, rows in aligned.items()}
+    counts, held = [0], dict.fromkeys(plan.parties, np.empty(0, np.int64))
+    for party in plan.parties:
+        if party == lead:
+            continue
+        pair = {one: tables[one] for one in (lead, party)}
+        aligned = align_in_one_place(pair, lead, plan.alignment, seed)
+        counts.append(len(aligned[lead]))
+        split = agreed_split(plan, counts[-1])
+        for one, rows in aligned.items():
+            held[one] = np.concatenate([held[one], rows.positions[np.concatenate([split.validation, split.test])]])
+    return max(counts), {party: np.setdiff1d(np.arange(tables[party].rows), rows) for party, rows in held.items()}
 
 
 def measure_machines(
@@ -182,7 +202,7 @@ def measure_machines(
 def key_of(plan: RunPlan) -> str | None:
     """Return the named size of a run's keys; None if nothing is encrypted."""
     method = method_named(plan.method)
-    return _forecaster(method).key(config_from_json(method, plan.config))
+    return _forecaster(method, plan).key(config_from_json(method, plan.config))
 
 
 def without_costs(key: str | None) -> Machines:
@@ -196,7 +216,7 @@ def without_costs(key: str | None) -> Machines:
 def forecast_run(plan: RunPlan, known: Known, machines: Machines) -> RunForecast:
     """Forecast a run from what is known; nothing is sent and nothing is written."""
     method = method_named(plan.method)
-    forecaster, config = _forecaster(method), config_from_json(method, plan.config)
+    forecaster, config = _forecaster(method, plan), config_from_json(method, plan.config)
     split = agreed_split(plan, known.shared)
     facts = Facts(
         rows=known.rows,
@@ -239,7 +259,9 @@ def measure_message_seconds() -> float:
         thread.join(timeout=5)
 
 
-def _forecaster(method: Method) -> Forecaster:
+def _forecaster(method: Method, plan: RunPlan) -> Forecaster:
+    if plan.stage != "train":
+        raise ConfigError(f"Only trainings are forecast; the stage {plan.stage} is not. Take stage out of run.toml.")
     if method.forecast is None:
         raise ConfigError(f"The method {method.name} does not forecast its runs yet.")
     return method.forecast

@@ -169,8 +169,8 @@ def build_encoder(config: FTL, party: str, inputs: int, seed: int, module: nn.Mo
     if not encoder.widths and config.is_sealed and config.reveal == "gradients":
         raise ConfigError(
             f"The encoder of '{party}' must be an nn.Sequential that ends with nn.Linear (with a bias) and nn.Sigmoid "
-            "or nn.Tanh, so that gradients can be computed on ciphertexts. Layers of nn.Linear with nn.Sigmoid, nn.Tanh, "
-            "nn.ReLU or nn.Identity right before them learn too; whatever comes earlier stays as it is."
+            "or nn.Tanh, so that gradients can be computed on ciphertexts. Layers of nn.Linear with nn.Sigmoid, "
+            "nn.Tanh, nn.ReLU or nn.Identity right before them learn too; whatever comes earlier stays as it is."
         )
     try:
         with torch.no_grad():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -194,8 +194,8 @@ class _Forecast:
                 verdict,
             ]
         found = [
-            crossing(source.name, target.name, (SourceSignals(*map(self._array, self._signals("source"))), 1)),
-            crossing(target.name, source.name, (TargetSignals(*map(self._array, self._signals("target"))), 1)),
+            self._signal(source, target, SourceSignals),
+            self._signal(target, source, TargetSignals),
             verdict,
         ]
         for one, other in ((source, target), (target, source)):
@@ -294,6 +294,13 @@ class _Forecast:
             self._plan(entries, sealed.moment_format(rows)),
             self._plan((1,), sealed.REMAINDER),
         ]
+
+    def _signal(self, sender: _Side, receiver: _Side, message: type[Any]) -> Crossing:
+        """Weigh signals; not with all their ciphertexts, which may be hundreds of megabytes."""
+        layouts = self._signals(sender.role)
+        empty = [self._array(replace(layout, shape=(0,) * len(layout.shape))) for layout in layouts]
+        one = crossing(sender.name, receiver.name, (message(*empty), 1))
+        return replace(one, bytes=one.bytes + self._count(layouts) * 2 * self._key.width)
 
     def _asked(self, side: _Side, more: int) -> list[Layout]:
         """Return the form of what a party has opened in one iteration."""
