@@ -91,7 +91,7 @@ SETTINGS = {
         "pretrain_epochs": "Epochs of the auto-encoder that prepares each encoder on its party's own rows.",
         "reconstruction": "The weight of the auto-encoder's loss while training together.",
         "protection": "`none` sends codes and signals in the clear, for research; it marks the run's report.",
-        "reveal": "`rows` is cheaper, but shows the source all codes and the target all labels; it marks the report.",
+        "reveal": "`rows` takes any module, but shows the source all codes and the target all labels.",
         "key_size": "Bits of both parties' keys. `insecure_test` has 1024 and marks the run and its report.",
         "guard": "How many times more unknowns than equations a step must have.",
         "allow_leak": "Train although the guard objects; all ledgers and the report say so.",

@@ -129,7 +129,7 @@ COMMAND_LINE = [
     typed("audit of a file that is none", "audit", "verify", "run.toml", says=("not a ledger line",), code=LEDGER),
     typed("audit of two folders", "audit", "verify", "bank", "shop", says=("is a folder", "ledger files")),
     typed("predict with nothing", "predict", says=("Missing argument", "FOLDER")),
-    typed("predict without tables", "predict", "runs/churn", says=("Missing option", "--table")),
+    typed("predict without tables", "predict", "runs/churn", says=("no run folder runs/churn",)),
     typed("predict from nothing", *PREDICT, says=("no run folder runs/churn",)),
 ]
 

@@ -223,9 +223,11 @@ def difference(run: cn.Run, expected: dict[str, np.ndarray]) -> float:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_every_parameter_matches_autograd_after_20_iterations(name: str) -> None:
+def test_every_parameter_matches_autograd(name: str) -> None:
     """In exact integers, which equal what is encrypted bit for bit, and in the clear."""
     world, changes = CASES[name]
+    if name != "as it is":
+        changes = {**changes, "iterations": 6}
     found, config = frames(**world), settings(**changes)
     central = Central(found, config, {})
     expected = central.train()
@@ -246,7 +248,7 @@ ENCRYPTED = ("as it is", "dot, squared, batches, two layers", "three classes", "
 @pytest.mark.parametrize("name", ENCRYPTED)
 def test_encrypted_training_equals_its_integer_twin_bit_for_bit(name: str) -> None:
     world, changes = CASES[name]
-    found, config = frames(**world), settings(**{**changes, "iterations": 3})
+    found, config = frames(**world), settings(**{**changes, "iterations": 2, "width": 4})
     run = run_of(found, config)
     with integers_for_ciphertexts():
         twin = run_of(found, config)
@@ -280,7 +282,8 @@ def test_a_module_of_ones_own_matches_autograd() -> None:
 
     def module() -> nn.Sequential:
         torch.manual_seed(3)
-        return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, WIDTH), nn.Tanh())
+        last = (nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, WIDTH), nn.Tanh())
+        return nn.Sequential(nn.Linear(4, 5), nn.LayerNorm(5), *last)
 
     config = settings(reconstruction=0.0, hidden=(3,), trained_layers=2)
     with integers_for_ciphertexts():
@@ -303,4 +306,4 @@ def test_a_user_module_without_the_layers_we_need_is_refused() -> None:
         nn.Linear(4, WIDTH),
     ):
         with pytest.raises(cn.errors.ConfigError, match="module|encoder"):
-            run_of(found, settings(protection="none", iterations=1), modules={"shop0": module})
+            run_of(found, settings(iterations=1), modules={"shop0": module})

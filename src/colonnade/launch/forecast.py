@@ -132,7 +132,7 @@ def gather_knowledge(
             "party; or name the homes with --home PARTY=FOLDER."
         )
     for party, table in tables.items():
-        if shared > table.rows:
+        if shared_rows is not None and shared_rows > table.rows:
             raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
     known = {party: _width(table, positions[party]) for party, table in tables.items()} | dict(columns or {})
     rows = {party: tables[party].rows if party in tables else shared for party in plan.parties}

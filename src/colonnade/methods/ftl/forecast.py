@@ -35,7 +35,7 @@ from colonnade.methods.ftl.messages import (
 from colonnade.methods.ftl.scoring import chunks, code_layout, score_layout
 from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, crossing
 
-__all__ = ["FORECASTER"]
+__all__ = ["FORECASTER", "key", "stages"]
 
 # The factors of a product are derivatives of an activation times columns of a few standard deviations. The work goes
 # by their size, in binary places below one: how far on average a slope, a column and a code lie below it.
@@ -133,7 +133,7 @@ class _Forecast:
         return (
             self._setting_up(),
             *iterations,
-            *([self._evaluating()] if self._held else []),
+            self._evaluating(),
             *([self._self_learning()] if config.safeguard else []),
         )
 
@@ -210,7 +210,7 @@ class _Forecast:
         sent, work = [], _Work(self._facts)
         for source, target in self._links:
             codes, masked, opened, clear = scoring("target", "source")
-            parts = [len(rows) for rows in chunks(sum(self._held))]
+            parts = [len(rows) for rows in chunks(self._labelled + sum(self._held))]
             width = self._config.width
             if not self._config.is_sealed:
                 messages = [(clear(np.zeros((rows, width))), 1) for rows in parts]
@@ -235,7 +235,7 @@ class _Forecast:
                     [(source.name, sent_codes.count * costs.check + product + self._masking(source.name, [scores]))]
                 )
                 work.phase([(target.name, self._opening(target.name, [scores]))])
-        hops = 3 * len(list(chunks(sum(self._held)))) * len(self._links)
+        hops = 3 * len(list(chunks(self._labelled + sum(self._held)))) * len(self._links)
         return self._stage("evaluation", work, sent, hops)
 
     def _self_learning(self) -> StageForecast:

@@ -24,7 +24,7 @@ from colonnade.methods.ftl.messages import (
 from colonnade.methods.ftl.steps import add_answers
 from colonnade.session import Channel
 
-__all__ = ["LossSide", "TranslatorSide"]
+__all__ = ["LossSide", "TranslatorSide", "finish", "sums_format"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

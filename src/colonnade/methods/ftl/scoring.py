@@ -16,7 +16,19 @@ from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import scoring
 from colonnade.session import Channel
 
-__all__ = ["OFFSET", "Scorer", "ask_for_scores", "chunks", "give_scores", "mask_scores", "open_scores", "probabilities"]
+__all__ = [
+    "OFFSET",
+    "Scorer",
+    "ask_for_scores",
+    "chunks",
+    "code_layout",
+    "give_scores",
+    "mask_scores",
+    "open_scores",
+    "probabilities",
+    "score_layout",
+    "send_codes",
+]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]

@@ -21,7 +21,15 @@ from colonnade.methods.ftl.messages import LINEAR, ClearLogits, ClearSlopes, Own
 from colonnade.methods.ftl.scoring import chunks
 from colonnade.session import Channel
 
-__all__ = ["Regression", "give_up", "learn_as_source", "learn_as_target", "take_over"]
+__all__ = [
+    "Regression",
+    "give_up",
+    "learn_as_source",
+    "learn_as_target",
+    "linear_format",
+    "regression_scores",
+    "take_over",
+]
 
 Numbers = npt.NDArray[np.float64]
 

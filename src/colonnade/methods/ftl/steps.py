@@ -25,7 +25,18 @@ from colonnade.methods.ftl.messages import (
 from colonnade.nn import Learner
 from colonnade.session import Channel, Session
 
-__all__ = ["SourceLink", "SourceTrainer", "StopRule", "TargetTrainer", "apply_verdict", "objective_for"]
+__all__ = [
+    "Batch",
+    "SourceLink",
+    "SourceTrainer",
+    "StopRule",
+    "TargetTrainer",
+    "add_answers",
+    "apply_verdict",
+    "batch_for",
+    "looks_at_loss",
+    "objective_for",
+]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
