@@ -371,3 +371,40 @@ def test_parties_that_name_different_stages_are_told(paired: Market, colonnade: 
     assert "(validate)" in outcome.message
     assert "(train)" in outcome.message
     assert "(validate)" in str(ended[0])
+
+
+def test_a_validation_that_was_interrupted_is_taken_up_by_the_same_command(
+    market: Market, colonnade: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("run", "--simulate", "run.toml", "--stage", "validate", "--quiet")
+    with monkeypatch.context() as patched:
+
+        def interrupted(*_: Any, **__: Any) -> None:
+            raise KeyboardInterrupt
+
+        patched.setattr("colonnade.launch.simulation.play_in_threads", interrupted)
+        stopped = colonnade(*words)
+    assert stopped.code == 130
+    assert "run the same command again" in stopped.message
+    market.edit("run.toml", "seed = 7", "seed = 8")
+    other = colonnade(*words)
+    assert other.code == USAGE
+    assert "an interrupted run with other settings (run.seed)" in other.message
+    market.edit("run.toml", "seed = 8", "seed = 7")
+    assert colonnade(*words).code == 0
+    done = colonnade(*words)
+    assert done.code == USAGE
+    assert "holds a finished run already" in done.message
+    assert colonnade(*words, "--overwrite").code == 0
+
+
+def test_policies_hold_for_a_validation_as_for_a_training(trained: Market, colonnade: Any) -> None:
+    words = ("run", "--simulate", "run.toml", "--stage", "validate", "--quiet")
+    for rule in ('methods = ["secure_lr"]', 'never_send = ["PLAIN"]', "minimum_shared_rows = 5000", "maximum_runs = 1"):
+        trained.edit("bank/party.toml", "[policy]\n", f"[policy]\n{rule}\n")
+        refused = colonnade(*words)
+        assert refused.code == POLICY, rule
+        assert f"policy.{rule.split()[0]}" in refused.message
+        assert not (trained.folder / "runs" / "credit-validate").exists()
+        trained.edit("bank/party.toml", f"{rule}\n", "")
+    assert colonnade(*words).code == 0

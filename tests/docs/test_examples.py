@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,3 +23,42 @@ def test_example_runs(script: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert not list(tmp_path.iterdir()), "an example leaves files behind"
+
+
+@pytest.mark.parametrize(
+    "is_real", [pytest.param(False, id="made up"), pytest.param(True, id="real", marks=pytest.mark.slow)]
+)
+def test_the_homes_of_the_credit_example_train_and_score(tmp_path: Path, is_real: bool) -> None:
+    """With small keys and few steps; `colonnade run --local run.toml` in the folder itself takes about two minutes."""
+    folder, example = tmp_path / "ftl_credit", ROOT / "examples" / "ftl_credit"
+    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("runs", "*.csv", "alignments"))
+    settings = (folder / "run.toml").read_text()
+    for name, value in (("width", '2\nkey_size = "insecure_test"'), ("iterations", "2"), ("labelled_rows", "40")):
+        settings, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", settings, flags=re.MULTILINE)
+        assert count == 1
+    (folder / "run.toml").write_text(settings)
+    elsewhere = {} if is_real else {"COLONNADE_DATA": str(tmp_path / "nowhere")}
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", *words],
+            cwd=folder,
+            env={**os.environ, **elsewhere},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    said = command("make_tables.py")
+    assert ("made-up" in said) != ("real clients" in said.replace("the real ones", ""))
+    if is_real and "made-up" in said:
+        pytest.skip("the data is not on this machine")
+    assert "Transfer against learning alone" in command("-m", "colonnade", "run", "--simulate", "run.toml", "--quiet")
+    predict = ("predict", "runs/credit", "--table", "shop=shop/new.csv", "--output", "scores.csv")
+    command("-m", "colonnade", *predict)
+    scores = pd.read_csv(folder / "scores.csv")
+    assert list(scores.columns) == ["client", "prediction"]
+    assert len(scores) == len(pd.read_csv(folder / "shop" / "new.csv"))
+    command("-m", "colonnade", "audit", "verify", "runs/credit")

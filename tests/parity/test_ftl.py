@@ -307,3 +307,26 @@ def test_a_user_module_without_the_layers_we_need_is_refused() -> None:
     ):
         with pytest.raises(cn.errors.ConfigError, match="module|encoder"):
             run_of(found, settings(iterations=1), modules={"shop0": module})
+
+
+@pytest.mark.slow
+def test_encrypted_validation_finds_what_its_integer_twin_finds() -> None:
+    found, config = frames(), settings(width=3, iterations=3, folds=3, hidden=(2,))
+    run = run_of(found, config, stage="validate")
+    with integers_for_ciphertexts():
+        twin = run_of(found, config, stage="validate")
+    ours, theirs = (dict(one.findings["validation of shop0"].values["folds"]) for one in (run, twin))
+    # The regression's secret shares are rounded at random.
+    assert np.allclose(ours.pop("self-learning"), theirs.pop("self-learning"), atol=0.1)
+    assert ours == theirs
+
+
+def test_inputs_far_out_are_cut_off_at_ten_deviations_and_still_match_autograd() -> None:
+    found = frames()
+    for party in found:
+        found[party].iloc[::9, 0] = 1e6
+        found[party].iloc[1, 1] = -1e9
+    config = settings(iterations=4, hidden=(3,))
+    with integers_for_ciphertexts():
+        run = run_of(found, config)
+    assert difference(run, Central(found, config, {}).train()) < 1e-6

@@ -69,6 +69,8 @@ def check_guard(session: Session, peer: Channel, config: FTL, rows: int, *sizes:
     """
     if not config.is_sealed or config.reveal == "rows":
         return
+    if not all(one.widths for one in sizes):
+        raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
     equations = max(sum(parameter_counts(one.widths, config.width)) for one in sizes)
     unknowns = rows * config.width
     if unknowns >= config.guard * equations:

@@ -159,7 +159,7 @@ def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequen
 def _allow(session: Session, config: FTL, partner: str, count: int) -> None:
     """Refuse more rows than the settings or this party's policy allow within a day, and write down the others."""
     if not 1 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{partner}' announces {count} rows to score; 1 to {_MOST_ROWS} are accepted.")
+        raise WrongContent(f"'{partner}' announces rows to score, but not 1 to {_MOST_ROWS} of them.")
     log, now = EventLog(session.queries), datetime.now(UTC)
     limits = [config.predictions_per_day, session.policy.predictions_per_day]
     limit = min(one for one in limits if one is not None)
@@ -236,7 +236,7 @@ def told(answer: Any, peer: Channel) -> Scores:
     try:
         about = json.loads(answer.labels)
         task, classes = about["task"], tuple(about["classes"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
     if task not in ("binary", "multiclass", "regression"):
         raise WrongContent(f"'{peer.peer}' sent predictions of a kind no version of colonnade knows.")
@@ -260,4 +260,4 @@ def _one(channels: Sequence[Channel], name: str) -> Channel:
     for channel in channels:
         if channel.peer == name:
             return channel
-    raise WrongContent(f"A target has '{name}' add up the scores, which is no source of this prediction.")
+    raise WrongContent("A target has the scores added up by a party that is no source of this prediction.")

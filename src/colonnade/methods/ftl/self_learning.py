@@ -137,7 +137,7 @@ def take_over(peer: Channel, learned: LinearOwner | Numbers, outputs: int) -> tu
     message = peer.receive(OwnModel, intercept=(outputs,))
     try:
         LabelEncoder.from_json(json.loads(message.labels))
-    except (ValueError, TypeError, AttributeError, CheckpointBroken, TableError):
+    except (ValueError, TypeError, AttributeError, RecursionError, CheckpointBroken, TableError):
         raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
     if isinstance(learned, LinearOwner):
         return learned.weights(message.shares), message.intercept, message.labels

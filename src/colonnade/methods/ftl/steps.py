@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, concatenate
-from colonnade.errors import TrainingFailed
+from colonnade.errors import TrainingFailed, WrongContent
 from colonnade.methods.ftl import maths, sealed
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice, Encoder, Layers
@@ -198,6 +198,8 @@ class SourceTrainer:
         """Steps 2 to 6 in the clear: the target's codes give everything."""
         link, width = turn.link, self._config.width
         signals = link.peer.receive(ClearTargetSignals, codes=(len(turn.shared), width))
+        if not np.isfinite(signals.remainder):
+            raise WrongContent(f"'{link.peer.peer}' sent a loss that is no number. Its training has diverged.")
         return self._learn_from_codes(turn, translator, every, signals.codes, signals.remainder)
 
     def _learn_from_codes(

@@ -170,7 +170,7 @@ def _target_fold(
     if labelled.dtype != np.bool_ or not labelled.any() or (labelled & ~every).any():
         raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
     if not 1 <= fold.count <= _MOST_ROWS:
-        raise WrongContent(f"'{peer.peer}' describes a fold of {fold.count} rows.")
+        raise WrongContent(f"'{peer.peer}' describes a fold of an impossible size.")
     apprentice.pretrain()
     objective = objective_for(config, "", len(shared), int(labelled.sum()))
     trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective, fold=number)
@@ -187,6 +187,8 @@ def _target_fold(
     ask_for_scores(peer, keys, codes, scores)
     given = told(peer.receive(answers("source", "target"), values=(len(own),)), peer)
     task = given.task
+    if (len(given.classes) if task == "multiclass" else 1) != scores:
+        raise WrongContent(f"'{peer.peer}' gives labels of another kind than it announced.")
     targets = targets_of(task, given.values.astype(np.float64), len(given.classes))
     swapped = objective_for(config, task, len(shared), fold.count)
     apprentice = apprentice.anew(config)
@@ -202,7 +204,7 @@ def _target_fold(
 def _count(peer: Channel) -> int:
     count: int = peer.receive(row_count(peer.peer_role, peer.role)).count
     if not 1 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{peer.peer}' announces {count} rows to score.")
+        raise WrongContent(f"'{peer.peer}' announces an impossible number of rows to score.")
     return count
 
 

@@ -1,0 +1,490 @@
+"""A party that lies in federated transfer learning: each case is refused by name, at once, without much memory.
+
+The liar plays its role with the product's own code, but for one message that a test replaces on its way out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import gmpy2
+import numpy as np
+import pytest
+from tests.unit.methods.ftl.worlds import SEED, frames, integers_for_ciphertexts, name_of, roles_of, settings, tables_of
+
+import colonnade as cn
+from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
+from colonnade.errors import (
+    CiphertextRefused,
+    ColonnadeError,
+    KeyRefused,
+    KeyTooSmall,
+    OutOfStep,
+    PolicyRefused,
+    RoleFailed,
+    WrongContent,
+)
+from colonnade.messages import declaration_of
+from colonnade.methods.ftl.messages import ClearSourceSignals, ClearTargetSignals, Verdict
+from colonnade.session import Channel
+
+WORLD: dict[str, Any] = {"shared": 43, "own": 6}
+"""30 shared rows to train on."""
+ROWS, WIDTH = 30, 3
+Change = Callable[[Any], Any]
+
+
+class Lie:
+    """Replace one message of a party: the first of its kind, or a later one."""
+
+    def __init__(self, party: str, name: str, change: Change, place: int = 0) -> None:
+        self.party, self.name, self.change, self.left = party, name, change, place
+        self.was_told = False
+
+    def send(self, channel: Channel, message: Any) -> Any:
+        if channel.party == self.party and name_of(message) == self.name and not self.was_told:
+            self.left -= 1
+            if self.left < 0:
+                self.was_told = True
+                return self.change(message)
+        return message
+
+
+@functools.cache
+def trained(sources: int, task: str) -> cn.Run:
+    with integers_for_ciphertexts():
+        return simulated(frames(task, sources=sources, **WORLD), settings())
+
+
+def simulated(found: Any, config: cn.FTL, **options: Any) -> cn.Run:
+    return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), seed=SEED, **options)
+
+
+def refused(
+    lie: Lie,
+    kind: type[ColonnadeError],
+    words: str = "",
+    *,
+    stage: str = "train",
+    sources: int = 1,
+    task: str = "binary",
+    is_encrypted: bool = False,
+    is_measured: bool = False,
+    **changes: Any,
+) -> None:
+    """Let one party lie, and check what the honest one says about it."""
+    found = frames(task, sources=sources, **WORLD)
+    config = settings(**{"iterations": 2, "folds": 2, **changes})
+    run = trained(sources, task) if stage == "predict" else None
+    send = Channel.send
+
+    def lying(channel: Channel, message: Any) -> None:
+        said = lie.send(channel, message)
+        if said is not message:
+            channel._may_send.add(declaration_of(said).schema)
+        send(channel, said)
+
+    began = time.monotonic()
+    with pytest.MonkeyPatch.context() as patch, nullcontext() if is_encrypted else integers_for_ciphertexts():
+        patch.setattr(Channel, "send", lying)
+        if is_measured:
+            tracemalloc.start()
+        try:
+            with pytest.raises(ColonnadeError) as error:
+                if run is not None:
+                    run.predict({"shop0": tables_of(found)["shop0"]})
+                else:
+                    simulated(found, config, stage=stage)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert lie.was_told
+    assert time.monotonic() - began < 30
+    assert peak < 100e6, f"{peak / 1e6:.0f} MB"
+    said = error.value
+    assert type(said) is kind, repr(said)
+    assert not isinstance(said, RoleFailed)
+    assert words in str(said), str(said)
+    assert str(said).isprintable()
+    assert len(str(said)) < 1000
+
+
+def with_field(**fields: Any) -> Change:
+    def change(honest: Any) -> Any:
+        made = {name: value(getattr(honest, name)) if callable(value) else value for name, value in fields.items()}
+        return dataclasses.replace(honest, **made)
+
+    return change
+
+
+# Sizes and labelled rows
+
+SIZES: dict[str, dict[str, Any]] = {
+    "a billion inputs": {"widths": (10**9,)},
+    "a billion columns": {"columns": 10**9},
+    "no layer": {"widths": ()},
+    "many layers": {"widths": (2,) * 65},
+    "no input": {"widths": (0,)},
+    "fewer than none": {"widths": (-4,)},
+    "no column": {"columns": 0},
+    "more than any machine has": {"columns": 2**62},
+}
+
+
+@pytest.mark.parametrize("party", ["bank0", "shop0"])
+@pytest.mark.parametrize("case", SIZES)
+def test_encoders_of_impossible_size_are_refused(case: str, party: str) -> None:
+    refused(Lie(party, "LayerInputs", with_field(**SIZES[case])), WrongContent, "impossible size", is_measured=True)
+
+
+def test_an_encoder_with_more_layers_than_the_settings_have_is_refused() -> None:
+    for party in ("bank0", "shop0"):
+        refused(Lie(party, "LayerInputs", with_field(widths=(1, 1, 1))), CiphertextRefused)
+
+
+LABELLED: dict[str, dict[str, Any]] = {
+    "none": {"rows": np.zeros_like},
+    "floats": {"rows": lambda rows: rows.astype(np.float64)},
+    "integers": {"rows": lambda rows: rows.astype(np.int64)},
+    "bytes": {"rows": lambda rows: rows.astype(np.uint8)},
+    "too few": {"rows": lambda rows: rows[1:]},
+    "too many": {"rows": lambda rows: np.repeat(rows, 2)},
+    "a matrix": {"rows": lambda rows: rows[:, None]},
+    "no scores": {"scores": 0},
+    "negative scores": {"scores": -1},
+    "a billion scores": {"scores": 10**9},
+    "more scores than any machine has": {"scores": 2**62},
+}
+
+
+@pytest.mark.parametrize("stage", ["train", "validate"])
+@pytest.mark.parametrize("case", LABELLED)
+def test_labelled_rows_of_another_form_are_refused(case: str, stage: str) -> None:
+    refused(Lie("bank0", "LabelledRows", with_field(**LABELLED[case])), WrongContent, stage=stage, is_measured=True)
+
+
+# Ciphertexts
+
+
+def other_key(array: CipherArray) -> CipherArray:
+    return encrypt(PrivateKey.generate("insecure_test"), np.zeros(array.shape), Format(32, 0))
+
+
+def same_key(array: CipherArray, **changes: Any) -> CipherArray:
+    layout = dataclasses.replace(array.layout, **changes)
+    made = CipherArray.__new__(CipherArray)
+    count = layout.count
+    made._set(layout, (array.ciphertexts * count)[:count], array._fingerprint, array._width, array._checked_key)
+    return made
+
+
+def numbers(of: Callable[[CipherArray], Any]) -> Change:
+    def change(array: CipherArray) -> CipherArray:
+        made = CipherArray.__new__(CipherArray)
+        entries = [gmpy2.mpz(of(array)), *array.ciphertexts[1:]]
+        made._set(array.layout, entries, array._fingerprint, array._width, array._checked_key)
+        return made
+
+    return change
+
+
+LAYOUTS: dict[str, Change] = {
+    "another key": other_key,
+    "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
+    "one row less": lambda array: same_key(array, shape=(array.shape[0] - 1, *array.shape[1:])),
+    "turned": lambda array: same_key(array, shape=(array.shape[0] * 2, *array.shape[1:])),
+    "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
+    "another bound": lambda array: same_key(array, bound=array.layout.bound - 1),
+    "shares": lambda array: same_key(array, is_share=True),
+    "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
+}
+ENTRIES: dict[str, Change] = {
+    "zero": numbers(lambda array: 0),
+    "one": numbers(lambda array: 1),
+    "no randomness": numbers(lambda array: 1 + 5 * array.key.n),
+    "the modulus": numbers(lambda array: array.key.n),
+    "beyond the group": numbers(lambda array: array.key.square),
+    "largest": numbers(lambda array: 2 ** (16 * array._width) - 1),
+}
+ARRAYS = [
+    ("shop0", "TargetSignals", "codes"),
+    ("shop0", "TargetSignals", "moment"),
+    ("shop0", "TargetSignals", "remainder"),
+    ("bank0", "SourceSignals", "rows"),
+    ("bank0", "SourceSignals", "moment"),
+    ("bank0", "MaskedGradient", "values"),
+    ("shop0", "MaskedGradient", "values"),
+    ("shop0", "SealedCodes", "values"),
+    ("bank0", "MaskedScores", "values"),
+]
+
+
+@pytest.mark.parametrize(("party", "name", "field"), ARRAYS)
+def test_ciphertexts_of_another_layout_or_key_are_refused(party: str, name: str, field: str) -> None:
+    for case, change in LAYOUTS.items():
+        if field == "remainder" and case == "one row less":
+            continue
+        if field not in ("codes", "values") and case not in ("another key", "another scale"):
+            continue
+        refused(Lie(party, name, with_field(**{field: change})), CiphertextRefused, iterations=1)
+
+
+@pytest.mark.parametrize(
+    ("case", "party", "name", "field"),
+    [*[(case, *ARRAYS[0]) for case in ENTRIES], *[("no randomness", *ARRAYS[place]) for place in (3, 5, 8)]],
+)
+def test_what_is_no_ciphertext_is_refused(case: str, party: str, name: str, field: str) -> None:
+    lie = Lie(party, name, with_field(**{field: ENTRIES[case]}))
+    refused(lie, CiphertextRefused, "It was refused", iterations=1, is_encrypted=True, labelled_rows=4, width=1)
+
+
+@pytest.mark.parametrize("name", ["MirroredLossSignals", "MirroredTranslatorSignals"])
+def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(name: str) -> None:
+    party, fields = ("bank0", "codes moment sums") if name == "MirroredLossSignals" else ("shop0", "rows moment translator")
+    for field in fields.split():
+        for case in ("another key", "one row more"):
+            change = with_field(**{field: LAYOUTS[case]})
+            refused(Lie(party, name, change), CiphertextRefused, stage="validate", iterations=1)
+
+
+@pytest.mark.parametrize("party", ["bank0", "shop0"])
+def test_keys_that_protect_nothing_are_refused(party: str) -> None:
+    for modulus, kind in ((0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused), (2**4000 + 1, KeyRefused)):
+        refused(Lie(party, "PublicModulus", with_field(modulus=modulus)), kind)
+        refused(Lie(party, "PublicModulus", with_field(modulus=modulus)), kind, stage="predict")
+
+
+# What is opened
+
+
+def ring(change: Callable[[np.ndarray], np.ndarray]) -> Change:
+    return with_field(values=change)
+
+
+OPENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "one more": lambda values: np.vstack([values, values[:1]]),
+    "none": lambda values: values[:0],
+    "narrow": lambda values: np.ascontiguousarray(values[:, 1:]),
+    "flat": lambda values: values.reshape(-1),
+    "floats": lambda values: values.astype(np.float64),
+    "signed": lambda values: values.view(np.int8),
+    "larger than the key": lambda values: np.full_like(values, 255),
+    "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),
+    "nothing opened": np.zeros_like,
+}
+
+
+@pytest.mark.parametrize("case", OPENED)
+@pytest.mark.parametrize(
+    ("party", "name"), [("shop0", "OpenedGradient"), ("bank0", "OpenedGradient"), ("shop0", "OpenedScores")]
+)
+def test_opened_values_of_another_form_are_refused(case: str, party: str, name: str) -> None:
+    refused(Lie(party, name, ring(OPENED[case])), WrongContent, iterations=1)
+
+
+# Order
+
+
+def test_a_verdict_that_comes_too_early_is_out_of_step() -> None:
+    lie = Lie("bank0", "SourceSignals", lambda honest: Verdict(True, True, False))
+    refused(lie, OutOfStep, "expected SourceSignals from 'bank0' at step 1 but got Verdict")
+
+
+def test_codes_in_the_clear_are_out_of_step_in_an_encrypted_run() -> None:
+    """Also where the liar's own channel would let it."""
+    clear = ClearTargetSignals(np.zeros((ROWS, WIDTH)), 0.0)
+    refused(Lie("shop0", "TargetSignals", lambda honest: clear), OutOfStep, "may not send here")
+    back = ClearSourceSignals(np.zeros((ROWS, WIDTH)), np.zeros((WIDTH, WIDTH)))
+    refused(Lie("bank0", "SourceSignals", lambda honest: back), OutOfStep, "may not send here")
+
+
+CLEAR: list[tuple[str, str, dict[str, Any]]] = [
+    ("shop0", "ClearTargetSignals", {"codes": np.zeros((ROWS + 1, WIDTH))}),
+    ("shop0", "ClearTargetSignals", {"codes": np.full((ROWS, WIDTH), np.nan)}),
+    ("bank0", "ClearSourceSignals", {"rows": np.zeros((ROWS, WIDTH + 1))}),
+    ("bank0", "ClearSourceSignals", {"moment": np.full((WIDTH, WIDTH), np.inf)}),
+    ("shop0", "ClearCodes", {"values": np.zeros((1, WIDTH))}),
+    ("shop0", "ClearLogits", {"values": np.zeros((3, 2))}),
+    ("bank0", "ClearSlopes", {"values": np.zeros((3, 2))}),
+]
+
+
+@pytest.mark.parametrize(("party", "name", "fields"), CLEAR)
+def test_wrong_shapes_are_refused_in_the_clear_too(party: str, name: str, fields: dict[str, Any]) -> None:
+    refused(Lie(party, name, with_field(**fields)), WrongContent, protection="none", safeguard=True)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_remainder_that_is_no_number_is_refused_in_the_clear(value: float) -> None:
+    lie = Lie("shop0", "ClearTargetSignals", with_field(remainder=value))
+    refused(lie, WrongContent, protection="none")
+
+
+# The regression that takes over
+
+DEEP = "[" * 100_000
+MODELS: dict[str, dict[str, Any]] = {
+    "no JSON": {"labels": "{"},
+    "nothing": {"labels": ""},
+    "a number": {"labels": "3"},
+    "a list": {"labels": "[1, 2]"},
+    "null": {"labels": "null"},
+    "another version": {"labels": '{"version": 99}'},
+    "nested": {"labels": DEEP},
+    "nested inside": {"labels": '{"version":' * 50_000},
+    "one class": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [1]})},
+    "an unknown task": {"labels": lambda text: json.dumps({**json.loads(text), "task": "survival"})},
+    "classes that are lists": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [[1], [2]]})},
+    "a wide intercept": {"intercept": np.zeros(7)},
+    "an intercept that is no number": {"intercept": np.array([np.nan])},
+    "too few shares": {"shares": (1,)},
+    "no shares": {"shares": ()},
+    "huge shares": {"shares": lambda shares: tuple(2**4000 for _ in shares)},
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_a_model_that_makes_no_sense_is_refused(case: str) -> None:
+    lie = Lie("bank0", "OwnModel", with_field(**MODELS[case]))
+    refused(lie, WrongContent, safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
+
+
+# Prediction
+
+ASKED: dict[str, tuple[dict[str, Any], type[ColonnadeError]]] = {
+    "none": ({"count": 0}, WrongContent),
+    "fewer than none": ({"count": -1}, WrongContent),
+    "2^60": ({"count": 2**60}, WrongContent),
+    "a number of 3600 digits": ({"count": 2**12000}, WrongContent),
+    "a number of 3600 digits below nothing": ({"count": -(2**12000)}, WrongContent),
+    "more than a day allows": ({"count": 2**30}, PolicyRefused),
+    "more than are sent": ({"count": 100}, CiphertextRefused),
+    "fewer than are sent": ({"count": 5}, CiphertextRefused),
+    "a collector nobody knows": ({"collector": "mallory"}, WrongContent),
+    "a collector of many letters": ({"collector": "m" * 10**6}, WrongContent),
+    "others nobody knows": ({"others": ("mallory",)}, WrongContent),
+    "itself among the others": ({"others": ("bank0",)}, WrongContent),
+    "a sum of one": ({"is_summed": True}, OutOfStep),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_questions_that_make_no_sense_are_refused(case: str) -> None:
+    fields, kind = ASKED[case]
+    refused(Lie("shop0", "RowsToScore", with_field(**fields)), kind, stage="predict", is_measured=True)
+
+
+SEVERAL: dict[str, dict[str, Any]] = {
+    "named twice": {"others": ("bank1", "bank1")},
+    "one nobody knows": {"others": ("bank1", "mallory")},
+    "a collector that is not asked": {"collector": "bank1", "others": ()},
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_questions_to_several_sources_that_make_no_sense_are_refused(case: str) -> None:
+    refused(Lie("shop0", "RowsToScore", with_field(**SEVERAL[case])), WrongContent, stage="predict", sources=2)
+
+
+@pytest.mark.parametrize("case", OPENED)
+@pytest.mark.parametrize(("party", "name"), [("bank1", "ScoreMasks"), ("shop0", "AnswerParts")])
+def test_parts_of_a_sum_of_another_form_are_refused(case: str, party: str, name: str) -> None:
+    refused(Lie(party, name, ring(OPENED[case])), WrongContent, stage="predict", sources=2)
+
+
+def classes(**changes: Any) -> dict[str, Any]:
+    return {"labels": lambda text: json.dumps({**json.loads(text), **changes})}
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    "beyond the classes": {"values": lambda values: values + 2},
+    "below the classes": {"values": lambda values: values - 5},
+    "floats": {"values": lambda values: values.astype(np.float64)},
+    "small integers": {"values": lambda values: values.astype(np.int8)},
+    "truths": {"values": lambda values: values > 0},
+    "one too few": {"values": lambda values: values[1:]},
+    "a matrix": {"values": lambda values: values[:, None]},
+    "no JSON": {"labels": "{"},
+    "an empty text": {"labels": ""},
+    "a list": {"labels": "[]"},
+    "a number": {"labels": "17"},
+    "null": {"labels": "null"},
+    "nested": {"labels": DEEP},
+    "nested inside": {"labels": '{"task":' * 50_000},
+    "no classes": {"labels": '{"task": "binary"}'},
+    "classes that are a number": classes(classes=5),
+    "classes that are null": classes(classes=None),
+    "an unknown task": classes(task="survival"),
+    "a task that is a list": classes(task=["binary"]),
+    "another task": classes(task="regression"),
+    "empty classes": classes(classes=[]),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_answers_that_make_no_sense_are_refused(case: str) -> None:
+    refused(Lie("bank0", "PredictedLabels", with_field(**ANSWERS[case])), WrongContent, stage="predict")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_predicted_numbers_that_are_none_are_refused(value: float) -> None:
+    lie = Lie("bank0", "PredictedLabels", with_field(values=lambda values: np.full_like(values, value)))
+    refused(lie, WrongContent, stage="predict", task="regression")
+
+
+# Validation
+
+FOLDS: dict[str, dict[str, Any]] = {
+    "none": {"rows": np.zeros_like},
+    "floats": {"rows": lambda rows: rows.astype(np.float64)},
+    "too few": {"rows": lambda rows: rows[1:]},
+    "no rows": {"count": 0},
+    "fewer than none": {"count": -3},
+    "2^60": {"count": 2**60},
+    "a number of 3600 digits": {"count": 2**12000},
+}
+
+
+@pytest.mark.parametrize("case", FOLDS)
+def test_folds_of_another_form_are_refused(case: str) -> None:
+    refused(Lie("bank0", "FoldRows", with_field(**FOLDS[case])), WrongContent, stage="validate")
+
+
+def test_folds_of_rows_that_have_no_label_are_refused() -> None:
+    lie = Lie("bank0", "FoldRows", with_field(rows=np.ones_like))
+    refused(lie, WrongContent, stage="validate", labelled_rows=12)
+
+
+@pytest.mark.parametrize("party", ["bank0", "shop0"])
+@pytest.mark.parametrize("count", [0, -1, 2**60, 2**12000], ids=lambda count: f"{count.bit_length()} bits")
+def test_counts_of_rows_to_score_that_no_table_has_are_refused(count: int, party: str) -> None:
+    lie = Lie(party, "RowCount", with_field(count=count))
+    refused(lie, WrongContent, stage="validate", iterations=1, is_measured=True)
+
+
+@pytest.mark.parametrize("count", [5, 100, 2**39])
+def test_other_counts_than_are_sent_are_refused_without_memory_for_them(count: int) -> None:
+    lie = Lie("shop0", "RowCount", with_field(count=count))
+    refused(lie, CiphertextRefused, stage="validate", iterations=1, is_measured=True)
+
+
+@pytest.mark.parametrize("case", [*ANSWERS, "three classes", "many classes"])
+def test_labels_given_in_validation_that_make_no_sense_are_refused(case: str) -> None:
+    more = {"three classes": {"task": "multiclass", "classes": [0, 1, 2]}}
+    more["many classes"] = {"task": "multiclass", "classes": list(range(100_000))}
+    fields = classes(**more[case]) if case in more else ANSWERS[case]
+    lie = Lie("bank0", "PredictedLabels", with_field(**fields))
+    refused(lie, WrongContent, stage="validate", iterations=1, is_measured=case in more)
+
+
+@pytest.mark.parametrize("case", ["beyond the classes", "below the classes", "floats", "truths", "one too few"])
+def test_labels_that_come_back_in_validation_and_make_no_sense_are_refused(case: str) -> None:
+    lie = Lie("shop0", "PredictedLabels", with_field(**ANSWERS[case]))
+    refused(lie, WrongContent, stage="validate", iterations=1)
