@@ -580,7 +580,10 @@ def running_time(width: int, columns: int, rows: int, key_size: Any) -> float:
     run = cn.simulate(config, parties, evaluate=whole)
     # Between one iteration's end and the next: keys and alignment, which vary more than this, are left out. The
     # fastest of three, because other work on the machine can only make an iteration longer.
-    ends = [datetime.fromisoformat(line["time"]) for line in run.history["source"]]
+    # Only iterations have an epoch; a line about the scores follows the last one at once.
+    ends = [datetime.fromisoformat(line["time"]) for line in run.history["source"] if "epoch" in line]
+    if len(ends) != config.iterations:
+        raise ValueError(f"{len(ends)} iterations were recorded, and {config.iterations} were run")
     return min((later - earlier).total_seconds() for earlier, later in pairwise(ends))
 
 
@@ -658,6 +661,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
     for what, values in sizes.timed.items():
         say(f"Timing encrypted iterations against {what} …")
         times[what] = [running_time(**{**sizes.timed_base, what: value}, key_size=sizes.key_size) for value in values]
+    findings.figures["load_average_while_timing"] = os.getloadavg()[0]
     findings.figures |= figures_of(found, sizes, times)
     if sizes.has_bars:
         hold_bars(findings, found)
@@ -1066,7 +1070,10 @@ The AUC is the mean over categories against the rest. {REVEALS.capitalize()}.
         return f"""## Time of an encrypted iteration
 
 The product, {self.sizes.key_size}-bit keys, both parties in one process on one core, source with 18 columns, all rows
-shared and labelled; the fastest of three iterations. What does not vary: width {base["width"]}, {base["columns"]} target columns, {base["rows"]} rows.
+shared and labelled; the fastest of three iterations. What does not vary: width {base["width"]},
+{base["columns"]} target columns, {base["rows"]} rows.
+The machine has {os.cpu_count()} cores, and its load average after the timing was
+{self.findings.figures["load_average_while_timing"]:.1f}: above 1, other work made these times longer and uneven.
 Columns are made up, so there is no control here. How fast this is against the paper's own schedule:
 `python -m benchmarks.ftl_speed`.
 

@@ -164,7 +164,7 @@ LABELLED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("stage", ["train", "validate"])
+@pytest.mark.parametrize("stage", ["train", pytest.param("validate", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", LABELLED)
 def test_labelled_rows_of_another_form_are_refused(case: str, stage: str) -> None:
     refused(Lie("bank0", "LabelledRows", with_field(**LABELLED[case])), WrongContent, stage=stage, is_measured=True)
@@ -245,9 +245,12 @@ def test_what_is_no_ciphertext_is_refused(case: str, party: str, name: str, fiel
     refused(lie, CiphertextRefused, "It was refused", iterations=1, is_encrypted=True, labelled_rows=4, width=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["MirroredLossSignals", "MirroredTranslatorSignals"])
 def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(name: str) -> None:
-    party, fields = ("bank0", "codes moment sums") if name == "MirroredLossSignals" else ("shop0", "rows moment translator")
+    party, fields = (
+        ("bank0", "codes moment sums") if name == "MirroredLossSignals" else ("shop0", "rows moment translator")
+    )
     for field in fields.split():
         for case in ("another key", "one row more"):
             change = with_field(**{field: LAYOUTS[case]})
@@ -283,7 +286,12 @@ OPENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @pytest.mark.parametrize("case", OPENED)
 @pytest.mark.parametrize(
-    ("party", "name"), [("shop0", "OpenedGradient"), ("bank0", "OpenedGradient"), ("shop0", "OpenedScores")]
+    ("party", "name"),
+    [
+        ("shop0", "OpenedGradient"),
+        pytest.param("bank0", "OpenedGradient", marks=pytest.mark.slow),
+        pytest.param("shop0", "OpenedScores", marks=pytest.mark.slow),
+    ],
 )
 def test_opened_values_of_another_form_are_refused(case: str, party: str, name: str) -> None:
     refused(Lie(party, name, ring(OPENED[case])), WrongContent, iterations=1)
@@ -394,7 +402,9 @@ def test_questions_to_several_sources_that_make_no_sense_are_refused(case: str) 
 
 
 @pytest.mark.parametrize("case", OPENED)
-@pytest.mark.parametrize(("party", "name"), [("bank1", "ScoreMasks"), ("shop0", "AnswerParts")])
+@pytest.mark.parametrize(
+    ("party", "name"), [("shop0", "AnswerParts"), pytest.param("bank1", "ScoreMasks", marks=pytest.mark.slow)]
+)
 def test_parts_of_a_sum_of_another_form_are_refused(case: str, party: str, name: str) -> None:
     refused(Lie(party, name, ring(OPENED[case])), WrongContent, stage="predict", sources=2)
 
@@ -475,7 +485,9 @@ def test_other_counts_than_are_sent_are_refused_without_memory_for_them(count: i
     refused(lie, CiphertextRefused, stage="validate", iterations=1, is_measured=True)
 
 
-@pytest.mark.parametrize("case", [*ANSWERS, "three classes", "many classes"])
+@pytest.mark.parametrize(
+    "case", ["three classes", "many classes", "nested", *[pytest.param(one, marks=pytest.mark.slow) for one in ANSWERS]]
+)
 def test_labels_given_in_validation_that_make_no_sense_are_refused(case: str) -> None:
     more = {"three classes": {"task": "multiclass", "classes": [0, 1, 2]}}
     more["many classes"] = {"task": "multiclass", "classes": list(range(100_000))}

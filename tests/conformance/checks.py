@@ -23,7 +23,6 @@ from colonnade.messages import HEADER_BYTES, Protection, declaration_of
 from colonnade.session import CONTROL, Policy, Session
 from tests.conformance.cases import Case, parties_of, toy_tables, train
 
-
 _KNOWN: dict[tuple[str, str], cn.Run] = {}
 
 

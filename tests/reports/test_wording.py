@@ -9,7 +9,7 @@ from tests.reports.conftest import content
 
 from colonnade.errors import RunFolderError
 from colonnade.metrics import Evaluation
-from colonnade.reports import PartyNote, RunRecord
+from colonnade.reports import FindingNote, PartyNote, RunRecord
 from colonnade.reports.wording import bytes_text, duration_text, listed, number, uncertainty_note, verdict
 
 
@@ -55,6 +55,23 @@ def test_alone_missing(binary):
     first, second = said(binary, together=scored(auc=0.9))
     assert first == "Together, hospital and laboratory reach AUC 0.900 on 70 held-out rows."
     assert "cannot say whether federating helped" in second
+
+
+def test_findings_stand_where_there_is_no_model_alone(binary):
+    found = replace(binary, findings=(FindingNote(name="x", title="Transfer against learning alone"),))
+    _, second = said(found, together=scored(auc=0.9))
+    assert second == "What it is held against stands below: Transfer against learning alone."
+    _, second = said(found, together=scored(auc=0.9), alone=scored(auc=0.8))
+    assert "alone by 0.100" in second
+
+
+def test_a_stage_that_makes_no_model_says_what_it_found(binary):
+    staged = replace(binary, stage="validate", findings=(FindingNote(name="x", title="Validation of transfer"),))
+    assert said(staged) == (
+        "This run was the stage validate, which makes no model.",
+        "It found out: Validation of transfer.",
+    )
+    assert said(replace(staged, findings=(), alone_party="bank"))[1] == "What it finds out, bank has."
 
 
 def test_nothing_evaluated(binary):

@@ -179,6 +179,8 @@ def verdict(record: RunRecord) -> tuple[str, str]:
 def _judgement(record: RunRecord, together: Evaluation, name: str) -> str:
     alone = record.evaluations.get("alone")
     who = alone_name(record)
+    if alone is None and record.findings:
+        return f"What it is held against stands below: {listed([finding.title for finding in record.findings])}."
     if alone is None or name not in alone.metrics:
         return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
     gap = difference(name, together.metrics[name], alone.metrics[name])

@@ -46,7 +46,10 @@ class Source:
             pulls = objective.gamma * objective.kappa * slopes[shared, entry, None] * inputs[shared]
             by_mean = (slopes[:count, entry, None] * inputs[:count]).mean(0)
             by_score = np.stack(
-                [(centred[:, None] * slopes[:count, entry, None] * inputs[:count]).mean(0) for centred in translator.centred.T]
+                [
+                    (centred[:, None] * slopes[:count, entry, None] * inputs[:count]).mean(0)
+                    for centred in translator.centred.T
+                ]
             )
             along = by_score * translator.mean[entry] + translator.phi[:, entry, None] * by_mean
             system = np.vstack([pulls, by_score, along]).T

@@ -49,7 +49,9 @@ class World:
         total = torch.zeros((), dtype=torch.float64)
         for place in np.flatnonzero(self.labelled):
             for c in range(y.shape[1]):
-                total = total + loss_of_one(self.objective.loss, y[self.shared[place], c], phi[c] @ theirs[place] - beta[c])
+                total = total + loss_of_one(
+                    self.objective.loss, y[self.shared[place], c], phi[c] @ theirs[place] - beta[c]
+                )
         if self.objective.alignment == "distance":
             return total + self.objective.gamma * ((shared - theirs) ** 2).sum()
         return total - self.objective.gamma * (shared * theirs).sum()
@@ -77,7 +79,9 @@ def world(
     loss: str, alignment: str, scores: int, hidden: tuple[int, ...], *, width: int = 3, rows: int = 6, seed: int = 0
 ) -> World:
     generator = np.random.default_rng(seed)
-    config = cn.FTL(width=width, hidden=hidden, loss=loss, alignment=alignment, activation="tanh" if seed % 2 else "sigmoid")
+    config = cn.FTL(
+        width=width, hidden=hidden, loss=loss, alignment=alignment, activation="tanh" if seed % 2 else "sigmoid"
+    )
     inputs = (int(generator.integers(1, 5)), int(generator.integers(1, 5)))
     encoders = [build_encoder(config, "party", one, seed + place, None) for place, one in enumerate(inputs)]
     more = int(generator.integers(1, 5))
@@ -426,9 +430,7 @@ def test_reduced_messages_give_the_gradient_of_the_papers_own(alignment: str, se
     at_source[: one.used] = (centred[:, None] * at_phi + at_mean) / one.used
     for i, place in enumerate(one.shared):
         at_source[place] += objective.gamma * objective.kappa * theirs[i]
-    found = maths.source_row_gradients(
-        objective, translator, theirs, y[:, None], one.labelled, one.shared, len(codes)
-    )
+    found = maths.source_row_gradients(objective, translator, theirs, y[:, None], one.labelled, one.shared, len(codes))
     assert np.abs(found - at_source).max() <= CLOSE
 
 

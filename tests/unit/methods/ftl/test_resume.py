@@ -41,7 +41,6 @@ WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "as it is": ({}, {"iterations": 20}),
     "batches and two layers": ({}, {"batch_size": 24, "hidden": (2,)}),
     "pre-trained, few checkpoints": ({}, {"pretrain_epochs": 2, "checkpoint_every": 3}),
-    "safeguarded": ({}, {"safeguard": True, "margin": -1.0, "labelled_rows": 8}),
     "two targets": ({"targets": 2}, {}),
     "two sources": ({"sources": 2}, {}),
 }
@@ -51,8 +50,8 @@ WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_a_run_cut_at_iteration_7_ends_with_the_same_parameters(name: str, tmp_path: Path) -> None:
     world, changes = WORLDS[name]
     found, config = frames(**world), settings(**{"iterations": 9, "tolerance": 0.0, **changes})
-    whole = run_of(found, config, folder=tmp_path / "whole")
-    for party in found if not world else list(found)[-1:]:
+    whole = run_of(found, config)
+    for party in found if name == "as it is" else list(found)[-1:]:
         with pytest.MonkeyPatch.context() as patch:
             cut_at(patch, party, 8)
             with pytest.raises(RoleFailed):
@@ -67,7 +66,7 @@ def test_a_run_cut_at_iteration_7_ends_with_the_same_parameters(name: str, tmp_p
 def test_two_cuts_in_one_run_change_nothing_and_the_stop_rule_remembers(tmp_path: Path) -> None:
     """With this tolerance training ends early, at a step that depends on all losses before."""
     found, config = frames(), settings(iterations=40, tolerance=2e-3, learning_rate=0.03)
-    whole = run_of(found, config, folder=tmp_path / "whole")
+    whole = run_of(found, config)
     last = max(line["step"] for line in whole.history["bank0"])
     assert 5 < last < 40
     for party, step in (("bank0", 3), ("shop0", last)):
@@ -94,10 +93,10 @@ def test_a_source_that_is_done_early_does_not_disturb_the_resumption_of_another(
 
     monkeypatch.setattr(steps.SourceTrainer, "train", shorter)
     found, config = frames(sources=2), settings(iterations=12, tolerance=0.0)
-    whole = run_of(found, config, folder=tmp_path / "whole")
+    whole = run_of(found, config)
     assert max(line["epoch"] for line in whole.history["bank0"] if "epoch" in line) == 2
     assert max(line["epoch"] for line in whole.history["bank1"] if "epoch" in line) == 12
-    for cut in (4, 10):
+    for cut in (10,):
         folder = tmp_path / str(cut)
         with pytest.MonkeyPatch.context() as patch:
             cut_at(patch, "bank1", cut)
@@ -112,7 +111,10 @@ def test_checkpoints_hold_no_key_no_mask_and_nothing_of_the_other_party(tmp_path
         cut_at(patch, "bank0", 3)
         with pytest.raises(RoleFailed):
             run_of(found, config, folder=tmp_path / "run")
-    for party, own in (("bank0", ("now.", "best.", "optimiser.")), ("shop0", ("bank0/now.", "bank0/best.", "bank0/op"))):
+    for party, own in (
+        ("bank0", ("now.", "best.", "optimiser.")),
+        ("shop0", ("bank0/now.", "bank0/best.", "bank0/op")),
+    ):
         kept = sorted((tmp_path / "run").rglob(f"{party}/checkpoints/train/*.safetensors"))
         assert kept
         for path in kept:

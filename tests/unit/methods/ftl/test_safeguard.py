@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.unit.methods.ftl.worlds import frames, integers_for_ciphertexts, name_of, received, run_of, settings, tables_of
+from tests.unit.methods.ftl.worlds import (
+    frames,
+    integers_for_ciphertexts,
+    name_of,
+    received,
+    run_of,
+    settings,
+    tables_of,
+)
 
 import colonnade as cn
 from colonnade.methods.ftl import train

@@ -154,7 +154,9 @@ def integers_for_ciphertexts() -> Iterator[None]:
         }.items():
             patch.setattr(PublicKey, name, function)
         patch.setattr(PrivateKey, "decrypt_integers", lambda key, ciphertexts: [int(one) for one in ciphertexts])
-        patch.setattr(cipher_array, "batch_inverse", lambda values, square: [-one % gmpy2.isqrt(square) for one in values])
+        patch.setattr(
+            cipher_array, "batch_inverse", lambda values, square: [-one % gmpy2.isqrt(square) for one in values]
+        )
         patch.setattr(cipher_array, "gmpy2", Powers)
         yield
 
