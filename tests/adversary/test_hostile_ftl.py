@@ -462,16 +462,20 @@ FOLDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", FOLDS)
+@pytest.mark.parametrize(
+    "case", ["2^60", *[pytest.param(one, marks=pytest.mark.slow) for one in FOLDS if one != "2^60"]]
+)
 def test_folds_of_another_form_are_refused(case: str) -> None:
     refused(Lie("bank0", "FoldRows", with_field(**FOLDS[case])), WrongContent, stage="validate")
 
 
+@pytest.mark.slow
 def test_folds_of_rows_that_have_no_label_are_refused() -> None:
     lie = Lie("bank0", "FoldRows", with_field(rows=np.ones_like))
     refused(lie, WrongContent, stage="validate", labelled_rows=12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("party", ["bank0", "shop0"])
 @pytest.mark.parametrize("count", [0, -1, 2**60, 2**12000], ids=lambda count: f"{count.bit_length()} bits")
 def test_counts_of_rows_to_score_that_no_table_has_are_refused(count: int, party: str) -> None:
@@ -479,7 +483,9 @@ def test_counts_of_rows_to_score_that_no_table_has_are_refused(count: int, party
     refused(lie, WrongContent, stage="validate", iterations=1, is_measured=True)
 
 
-@pytest.mark.parametrize("count", [5, 100, 2**39])
+@pytest.mark.parametrize(
+    "count", [2**39, pytest.param(5, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)]
+)
 def test_other_counts_than_are_sent_are_refused_without_memory_for_them(count: int) -> None:
     lie = Lie("shop0", "RowCount", with_field(count=count))
     refused(lie, CiphertextRefused, stage="validate", iterations=1, is_measured=True)
@@ -496,6 +502,7 @@ def test_labels_given_in_validation_that_make_no_sense_are_refused(case: str) ->
     refused(lie, WrongContent, stage="validate", iterations=1, is_measured=case in more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["beyond the classes", "below the classes", "floats", "truths", "one too few"])
 def test_labels_that_come_back_in_validation_and_make_no_sense_are_refused(case: str) -> None:
     lie = Lie("shop0", "PredictedLabels", with_field(**ANSWERS[case]))

@@ -81,8 +81,8 @@ class Market:
         path.write_text(text.replace(old, new))
         return self
 
-    def queries(self, folder: str = FOLDER) -> list[dict[str, Any]]:
-        lines = (self.folder / folder / "predictions" / "queries.jsonl").read_text().splitlines()
+    def queries(self, folder: str) -> list[dict[str, Any]]:
+        lines = (self.folder / folder / "queries.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
 
@@ -216,7 +216,7 @@ def test_a_source_scores_no_more_rows_a_day_than_its_policy_allows(trained: Mark
     assert refused.code == POLICY
     assert "'bank' scores at most 20 rows for 'shop' within 24 hours; 12 were scored" in refused.message
     assert "policy.predictions_per_day" in refused.message
-    found = trained.queries(f"{FOLDER}/bank")
+    found = trained.queries(f"{FOLDER}/bank/predictions")
     assert [(one["event"], one["partner"], one["rows"]) for one in found] == [
         ("scored", "shop", 12),
         ("refused", "shop", 12),
@@ -226,7 +226,7 @@ def test_a_source_scores_no_more_rows_a_day_than_its_policy_allows(trained: Mark
     trained.frames["shop"].tail(1).to_csv(trained.folder / "shop" / "new.csv", index=False)
     assert colonnade(*words).code == POLICY
     log = trained.folder / FOLDER / "bank" / "predictions" / "queries.jsonl"
-    old = [{**one, "time": "2001-01-01T00:00:00+00:00"} for one in trained.queries(f"{FOLDER}/bank")]
+    old = [{**one, "time": "2001-01-01T00:00:00+00:00"} for one in trained.queries(f"{FOLDER}/bank/predictions")]
     log.write_text("".join(json.dumps(one) + "\n" for one in old))
     assert colonnade(*words).code == 0, "yesterday's do not count"
 
@@ -326,7 +326,7 @@ def test_joined_homes_train_and_score_rows_of_the_target(
     assert outcome.out == ""
     assert "Done; the predictions went to shop." in outcome.err
     assert len(ended[0]) == 12
-    assert [one["rows"] for one in paired.queries(f"bank/{FOLDER}")] == [12, 12]
+    assert [one["rows"] for one in paired.queries("bank")] == [12, 12]
 
     paired.edit("bank/party.toml", "[policy]\n", "[policy]\npredictions_per_day = 30\n")
     with partner(lambda: score(paired, "shop", str(paired.folder / "shop" / "new.csv"))) as ended:
@@ -338,7 +338,7 @@ def test_joined_homes_train_and_score_rows_of_the_target(
     with partner(lambda: score(paired, "bank", None)):
         outcome = colonnade("predict", FOLDER, "--table", "new.csv", "--yes")
     assert outcome.code == PEER
-    assert [one["event"] for one in paired.queries(f"bank/{FOLDER}")] == ["scored", "scored", "refused", "refused"]
+    assert [one["event"] for one in paired.queries("bank")] == ["scored", "scored", "refused", "refused"]
 
 
 def test_joined_homes_validate_and_only_the_source_learns_how_good_it_is(paired: Market, colonnade: Any) -> None:

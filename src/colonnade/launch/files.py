@@ -95,6 +95,11 @@ class PartyHome:
         return self.alignments / "history.jsonl"
 
     @property
+    def queries(self) -> Path:
+        """Return the file that says how many rows this party scored for whom, in all its runs."""
+        return self.folder / "queries.jsonl"
+
+    @property
     def names_matches(self) -> bool:
         """Tell whether this home has a list of rows that another tool matched."""
         return self._table.matches is not None

@@ -169,8 +169,7 @@ class Joining:
         else:
             table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        queries = self._folder.path / "predictions" / "queries.jsonl"
-        seat = self._seat(table, folder, part=end.record.part, queries=queries)
+        seat = self._seat(table, folder, part=end.record.part, queries=self.home.queries)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

@@ -21,7 +21,7 @@ class EventLog:
         self._path = path
 
     def lines(self) -> list[dict[str, Any] | None]:
-        """Return all events; None for a line that cannot be read, which a limit must count."""
+        """Return all events; None for a line that cannot be read, such as one that a crash cut off."""
         if self._path is None or not self._path.exists():
             return []
         return [_event(line) for line in self._path.read_bytes().splitlines() if line.strip()]

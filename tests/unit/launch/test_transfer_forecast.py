@@ -10,23 +10,15 @@ import pytest
 from tests.unit.launch.test_forecast import MACHINES, crossed, expected, forecast_of, seconds_of, tables
 
 from colonnade.errors import ConfigError
-from colonnade.launch import forecast
 from colonnade.launch.forecast import RunForecast, forecast_run, gather_knowledge, key_of
 from colonnade.launch.settings import config_to_json
 from colonnade.launch.simulation import simulate
 from colonnade.methods.ftl import FTL, METHOD
-from colonnade.methods.ftl.forecast import FORECASTER
 from colonnade.session import Evaluate, Machines, RunPlan
 
 QUICK: dict[str, Any] = {"width": 2, "iterations": 2, "key_size": "insecure_test", "allow_leak": True, "margin": -1.0}
 THREE = ("bank", "shop", "club")
 BY_CHANCE = {"OpeningShare"}
-
-
-@pytest.fixture(autouse=True)
-def _forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    if METHOD.forecast is None:
-        monkeypatch.setattr(forecast, "_forecaster", lambda method, plan: FORECASTER)
 
 
 @pytest.mark.parametrize(
@@ -120,8 +112,9 @@ def test_in_the_clear_only_bytes_are_forecast() -> None:
     open_ = forecast_for(protection="none")
     assert open_.seconds is None
     assert open_.bytes_sent("shop") < forecast_for().bytes_sent("shop")
-    assert FORECASTER.key(FTL(protection="none")) is None
-    assert FORECASTER.key(FTL()) == "2048"
+    assert METHOD.forecast is not None
+    assert METHOD.forecast.key(FTL(protection="none")) is None
+    assert METHOD.forecast.key(FTL()) == "2048"
 
 
 def test_only_a_training_is_forecast(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,18 +18,24 @@ Numbers = npt.NDArray[np.float64]
 # With fewer rows of a class the slope would be an accident.
 _FEWEST = 20
 _STEPS = 50
+# Where a threshold divides the labelled rows without a fault, the best slope would be infinite.
+_PENALTY = 1e-3
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A slope and an intercept that make scores of labelled rows fit their labels."""
+    """A slope and an intercept that turn scores into the logarithms of odds, or into numbers of the label's scale."""
 
     slope: float = 1.0
     intercept: float = 0.0
 
     @classmethod
-    def fit(cls, task: str, scores: Numbers, targets: Numbers) -> Calibration:
-        """Fit by Platt's method for two classes, by least squares for numbers; several classes stay as they are."""
+    def fit(cls, task: str, scores: Numbers, targets: Numbers, share: float) -> Calibration:
+        """Fit a slope; several classes stay as they are.
+
+        For two classes a score of zero stands for even chances where both are as frequent. It stays there, as few
+        labelled rows know little about it; ``share`` of the second class among all the source's rows then shifts it.
+        """
         if task == "multiclass":
             return cls()
         x, y = scores[:, 0], targets[:, 0]
@@ -38,12 +44,11 @@ class Calibration:
                 return cls()
             slope = float(((x - x.mean()) * (y - y.mean())).mean() / x.var())
             return cls(slope, float(y.mean() - slope * x.mean())) if slope > 0.0 else cls()
-        if min(int((y > 0).sum()), int((y < 0).sum())) < _FEWEST or x.std() == 0.0:
+        if min(int((y > 0).sum()), int((y < 0).sum())) < _FEWEST or not x.any():
             return cls()
-        slope, intercept = _platt((x - x.mean()) / x.std(), (y > 0).astype(np.float64))
-        slope, intercept = slope / x.std(), intercept - slope * x.mean() / x.std()
+        slope = _slope(x, y > 0)
         # A falling curve would turn every score round; then the scores say nothing, and are left alone.
-        return cls(float(slope), float(intercept)) if slope > 0.0 else cls()
+        return cls(slope, float(np.log(share / (1.0 - share)))) if slope > 0.0 else cls()
 
     def apply(self, scores: Numbers) -> Numbers:
         """Return scores on the new scale."""
@@ -127,18 +132,17 @@ def weighted_f1(truth: npt.NDArray[np.int64], found: npt.NDArray[np.int64]) -> f
     return float(total / len(truth))
 
 
-def _platt(x: Numbers, y: Numbers) -> tuple[float, float]:
-    """Fit a logistic curve by Newton's method, towards targets a little inside 0 and 1, as Platt does."""
-    positive, negative = y.sum(), len(y) - y.sum()
-    aim = np.where(y > 0, (positive + 1.0) / (positive + 2.0), 1.0 / (negative + 2.0))
-    design = np.column_stack([x, np.ones_like(x)])
-    weights = np.array([0.0, np.log((positive + 1.0) / (negative + 1.0))])
+def _slope(x: Numbers, is_second: npt.NDArray[np.bool_]) -> float:
+    """Fit a logistic curve through the origin by Newton's method, both classes of equal weight."""
+    weights = np.where(is_second, 0.5 / is_second.sum(), 0.5 / (~is_second).sum())
+    scale = float(np.abs(x).max())
+    scaled, slope = x / scale, 0.0
     for _ in range(_STEPS):
-        likely = 1.0 / (1.0 + np.exp(-np.clip(design @ weights, -30.0, 30.0)))
-        slope = design.T @ (likely - aim)
-        curvature = (design * (likely * (1.0 - likely))[:, None]).T @ design + 1e-9 * np.eye(2)
-        step = np.linalg.solve(curvature, slope)
-        weights = weights - step
-        if np.abs(step).max() < 1e-10:
+        likely = 1.0 / (1.0 + np.exp(-np.clip(slope * scaled, -30.0, 30.0)))
+        gradient = float((weights * (likely - is_second) * scaled).sum()) + _PENALTY * slope
+        curvature = float((weights * likely * (1.0 - likely) * scaled**2).sum()) + _PENALTY
+        step = gradient / curvature
+        slope -= step
+        if abs(step) < 1e-10:
             break
-    return float(weights[0]), float(weights[1])
+    return slope / scale

@@ -240,7 +240,7 @@ class _Forecast:
 
     def _self_learning(self) -> StageForecast:
         sent, work, hops = [], _Work(self._facts), 0
-        steps, rate = self_learning._STEPS, self_learning._RATE
+        steps, rate = self_learning.STEPS, self_learning.RATE
         for source, target in self._links:
             choice = crossing(source.name, target.name, (Choice(True), 1))
             shape = (self._labelled, self._scores)

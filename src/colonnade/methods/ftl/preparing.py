@@ -51,6 +51,10 @@ class SourceRows:
     targets: Numbers
     used: int
 
+    def share(self) -> float:
+        """Return how many of two classes' rows are of the second, among those that make the translator."""
+        return float((self.targets[: self.used, 0] > 0).mean())
+
     def places_of(self, positions: Places) -> Places:
         """Return where rows of the table stand among these."""
         order = np.argsort(self.positions)

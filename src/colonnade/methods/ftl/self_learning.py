@@ -22,6 +22,10 @@ from colonnade.methods.ftl.scoring import chunks
 from colonnade.session import Channel
 
 __all__ = [
+    "L2",
+    "MOMENTUM",
+    "RATE",
+    "STEPS",
     "Regression",
     "give_up",
     "learn_as_source",
@@ -33,7 +37,7 @@ __all__ = [
 
 Numbers = npt.NDArray[np.float64]
 
-_STEPS, _RATE, _MOMENTUM, _L2 = 80, 0.3, 0.9, 0.03
+STEPS, RATE, MOMENTUM, L2 = 80, 0.3, 0.9, 0.03
 _LARGEST_VALUE = 64.0
 
 
@@ -67,23 +71,23 @@ def learn_as_target(
     if keys is None:
         weights = np.zeros((rows.shape[1], outputs))
         velocity = np.zeros_like(weights)
-        for _ in range(_STEPS):
+        for _ in range(STEPS):
             peer.send(ClearLogits(rows @ weights))
             slopes = peer.receive(ClearSlopes, values=(len(rows), outputs)).values
-            velocity = _MOMENTUM * velocity + rows.T @ slopes + _RATE * _L2 * weights
+            velocity = MOMENTUM * velocity + rows.T @ slopes + RATE * L2 * weights
             weights = weights - velocity
         for part in scored:
             peer.send(ClearLogits(np.clip(part, -_LARGEST_VALUE, _LARGEST_VALUE) @ weights))
         return weights
     layer = LinearOwner(
-        peer, LINEAR, linear_format(rows.shape[1], outputs, len(rows), keys), keys.own, momentum=_MOMENTUM
+        peer, LINEAR, linear_format(rows.shape[1], outputs, len(rows), keys), keys.own, momentum=MOMENTUM
     )
     layer.open()
     inputs = layer.encode(rows)
     layer.send_inputs(inputs)
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         layer.answer(inputs)
-        layer.learn(_RATE * _L2)
+        layer.learn(RATE * L2)
     for part in scored:
         for chosen in chunks(len(part)):
             sent = layer.encode(np.clip(part[chosen], -_LARGEST_VALUE, _LARGEST_VALUE))
@@ -106,21 +110,21 @@ def learn_as_source(
     layer = None
     if keys is not None:
         format = linear_format(inputs, outputs, count, keys)
-        layer = LinearPartner(peer, LINEAR, format, keys.theirs, momentum=_MOMENTUM)
+        layer = LinearPartner(peer, LINEAR, format, keys.theirs, momentum=MOMENTUM)
         layer.open()
         batch = layer.receive_inputs(count)
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         if layer is None:
             logits = peer.receive(ClearLogits, values=(count, outputs)).values + intercept
         else:
             logits = layer.logits(layer.ask(batch)) + intercept
-        steps = _RATE * _slopes(task, logits, targets)
+        steps = RATE * _slopes(task, logits, targets)
         if layer is None:
             peer.send(ClearSlopes(steps))
         else:
             layer.teach(batch, steps)
-            layer.receive_update(_RATE * _L2)
-        velocity = _MOMENTUM * velocity + steps.sum(axis=0)
+            layer.receive_update(RATE * L2)
+        velocity = MOMENTUM * velocity + steps.sum(axis=0)
         intercept = intercept - velocity
     scores = [_scores(peer, layer, rows, outputs) + intercept for rows in scored]
     return Regression(intercept, scores, layer)

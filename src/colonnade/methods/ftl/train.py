@@ -190,7 +190,7 @@ def _serve(
     ends = np.cumsum([len(targets), len(split.validation), len(split.test)])
     scored = give_scores(peer, meeting.keys, Scorer(translator.phi, -translator.beta), int(ends[-1]))
     own_rows, *held = np.split(scored, ends[:-1])
-    calibration = Calibration.fit(labels.task, own_rows, targets)
+    calibration = Calibration.fit(labels.task, own_rows, targets, rows.share())
     found = {part: calibration.apply(values) for part, values in zip(parts, held, strict=True)}
     is_transfer, judged = True, dict[str, Any]()
     if config.safeguard:

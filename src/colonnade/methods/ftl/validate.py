@@ -136,7 +136,7 @@ def _source_fold(
     scores = give_scores(peer, keys, scorer, int(every.sum()))
     is_left = ~labelled[every]
     truth = targets[shared[every]]
-    calibration = Calibration.fit(task, scores[~is_left], truth[~is_left])
+    calibration = Calibration.fit(task, scores[~is_left], truth[~is_left], float((targets[: len(kept), 0] > 0).mean()))
     plain = quality(task, truth[is_left], calibration.apply(scores[is_left]))
     regression = learn_as_source(peer, keys, task, truth[~is_left], [int(is_left.sum())], sizes.columns)
     alone = quality(task, truth[is_left], regression.scores[0])
