@@ -434,15 +434,31 @@ def tuning(name: str, seed: int) -> Numbers:
 
 
 def safeguard(name: str, labelled: int, seed: int, is_shuffled: bool = False) -> dict[str, float]:
-    """Hold transfer against a regression by five folds of the labelled rows; labels of a fold are used by neither."""
-    task = credit_task(name, labelled, seed)
+    """Let the product's stage validate hold transfer against a regression by five folds, in the clear.
+
+    Where labels are mixed up, all shared rows are labelled, and the labels of all other rows of the source are wrong.
+    """
+    import colonnade as cn
+
+    tables, labels = _credit()
+    rows = {"pairs": labelled} if is_shuffled else {}
+    part = credit_partition(labelled, seed, **rows)
+    task = credit_task(name, labelled, seed, **rows)
+    wrong = labels[part.source_only]
     if is_shuffled:
-        others = np.setdiff1d(np.arange(len(task.source)), task.labelled)
-        labels = task.labels.copy()
-        labels[others] = np.random.default_rng(seed).permutation(labels[others])
-        task = replace(task, labels=labels)
-    validated = cross_validation(task, task.settings, 5)
-    own = _regression_validation(task, 5)
+        wrong = np.random.default_rng(seed).permutation(wrong)
+        task = replace(task, labels=np.concatenate([task.labels[: len(part.shared)], wrong]))
+    training = np.concatenate([part.shared, part.source_only])
+    source = tables[SIDES[name]].iloc[training].assign(default=np.concatenate([labels[part.shared], wrong]))
+    parties = {
+        "source": cn.PartyTable(source, id="id", label="default"),
+        "target": cn.PartyTable(tables[name].iloc[part.shared], id="id"),
+    }
+    config = _product_settings(task.settings, labelled_rows=labelled, folds=5)
+    whole = cn.Evaluate(test_fraction=0.0, validation_fraction=0.0)
+    run = cn.simulate(config, parties, seed=seed, evaluate=whole, stage="validate")
+    (finding,) = run.findings.values()
+    validated, own = finding.values["means"]["cross-validation"], finding.values["means"]["self-learning"]
     tested = {
         "transfer": transfer(task).scores(task.test),
         "regression": _decision(_regression(task, task.labelled).decision_function(task.test)),
@@ -452,7 +468,7 @@ def safeguard(name: str, labelled: int, seed: int, is_shuffled: bool = False) ->
         "validated regression": own,
         "tested transfer": judged(task.test_labels, tested["transfer"]).f1,
         "tested regression": judged(task.test_labels, tested["regression"]).f1,
-        "chooses transfer": float(validated >= own),
+        "chooses transfer": float(finding.values["chosen"] == "transfer"),
     }
 
 
@@ -520,15 +536,11 @@ def validation(name: str, folds: int, seed: int) -> dict[str, float]:
     return found
 
 
-def product_difference(labelled: int = 500, source_only: int = 1000) -> float:
-    """Train one cell with the product in plaintext, and return how far any parameter is from the reference's."""
+def _product_settings(settings: Settings, **more: Any) -> Any:
+    """Return the reference's settings as the product has them, in the clear."""
     import colonnade as cn
 
-    tables, labels = _credit()
-    part = credit_partition(labelled, SEEDS[0], pairs=labelled)
-    training = np.concatenate([part.shared, part.source_only[:source_only]])
-    settings = replace(CREDIT, seed=SEEDS[0])
-    config = cn.FTL(
+    return cn.FTL(
         protection="none",
         width=settings.widths[-1],
         gamma=settings.alignment_weight,
@@ -537,8 +549,19 @@ def product_difference(labelled: int = 500, source_only: int = 1000) -> float:
         learning_rate=settings.learning_rate,
         iterations=settings.iterations,
         tolerance=0.0,
-        safeguard=False,
+        **more,
     )
+
+
+def product_difference(labelled: int = 500, source_only: int = 1000) -> float:
+    """Train one cell with the product in plaintext, and return how far any parameter is from the reference's."""
+    import colonnade as cn
+
+    tables, labels = _credit()
+    part = credit_partition(labelled, SEEDS[0], pairs=labelled)
+    training = np.concatenate([part.shared, part.source_only[:source_only]])
+    settings = replace(CREDIT, seed=SEEDS[0])
+    config = _product_settings(settings, safeguard=False)
     source = tables["payment"].iloc[training].assign(default=labels[training])
     parties = {
         "source": cn.PartyTable(source, id="id", label="default"),
@@ -1040,9 +1063,10 @@ TrCV's estimate is about the source's columns, so it cannot be compared with an 
         head = ("target", "labels", "source's labels", *kinds, "chooses self-learning", "distillation")
         return f"""## The safeguard against negative transfer
 
-Five folds of the labelled rows judge transfer and a regression on the same rows; the better one serves. The
-regression's penalty is fixed ({L2:g}/2 times the squared coefficients beside the mean loss). *Shuffled*: the labels of
-all source rows but the labelled shared ones are mixed up. {REVEALS.capitalize()}.
+The product's stage `validate`, in the clear: five folds of the labelled rows judge transfer and a regression on the
+same rows, and the better one serves. The regression's penalty is fixed ({L2:g}/2 times the squared coefficients beside
+the mean loss). *Shuffled*: all shared rows are labelled, and the labels of all other rows of the source are mixed up.
+{REVEALS.capitalize()}.
 
 {table(head, rows)}"""
 

@@ -85,6 +85,12 @@ def refused(
     run = trained(sources, task) if stage == "predict" else None
     send = Channel.send
 
+    def play() -> None:
+        if run is not None:
+            run.predict({"shop0": tables_of(found)["shop0"]})
+        else:
+            simulated(found, config, stage=stage)
+
     def lying(channel: Channel, message: Any) -> None:
         said = lie.send(channel, message)
         if said is not message:
@@ -98,10 +104,7 @@ def refused(
             tracemalloc.start()
         try:
             with pytest.raises(ColonnadeError) as error:
-                if run is not None:
-                    run.predict({"shop0": tables_of(found)["shop0"]})
-                else:
-                    simulated(found, config, stage=stage)
+                play()
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()

@@ -321,7 +321,7 @@ def test_a_user_module_without_the_layers_we_need_is_refused() -> None:
         nn.Sequential(nn.Linear(5, WIDTH), nn.Sigmoid()),
         nn.Linear(4, WIDTH),
     ):
-        with pytest.raises(cn.errors.ConfigError, match="module|encoder"):
+        with pytest.raises(cn.errors.ConfigError, match=r"module|encoder"):
             run_of(found, settings(iterations=1), modules={"shop0": module})
 
 

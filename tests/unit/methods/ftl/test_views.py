@@ -69,7 +69,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_shape_and_number(hidden: 
                 sent = sum(len(each.ciphertexts) for each in (one.codes, one.moment, one.remainder))
                 assert sent == rows * width + triangle + 1
             if kind == "MaskedGradient":
-                # The sender's parameters, last layer first; the source's first one carries the loss, if it is looked at.
+                # The sender's parameters, last layer first; the source's first carry the loss, if it is looked at.
                 inputs = 3 if party == "shop0" else 4
                 numbers = parameter_counts((inputs, *hidden), width)[layer]
                 numbers += party == "shop0" and layer == 0 and iteration % 2 == 0
