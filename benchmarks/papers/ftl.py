@@ -441,7 +441,7 @@ def safeguard(name: str, labelled: int, seed: int, is_shuffled: bool = False) ->
     import colonnade as cn
 
     tables, labels = _credit()
-    rows = {"pairs": labelled} if is_shuffled else {}
+    rows: dict[str, Any] = {"pairs": labelled} if is_shuffled else {}
     part = credit_partition(labelled, seed, **rows)
     task = credit_task(name, labelled, seed, **rows)
     wrong = labels[part.source_only]

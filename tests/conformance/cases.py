@@ -28,6 +28,8 @@ class Case:
     """The AUC the federated model must reach on the toy data's held-out rows."""
     repeats_within: float = 0.0
     """How far two runs of one seed may be apart. Above 0 only where secret shares are rounded, and the page says so."""
+    is_slow: bool = False
+    """Whether only `make test-slow` runs it, because a quicker case is much like it."""
     may_be_missing: tuple[str, ...] = ()
     """Messages that a run sends or not, depending on what it finds in the data."""
 
@@ -37,7 +39,9 @@ class Case:
         return method_for(self.config)
 
     def __str__(self) -> str:
-        return "-".join([type(self.config).__name__, *[f"{count}{role}" for role, count in self.roles.items()]])
+        name = type(self.config).__name__
+        kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
+        return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
 
 
 _FTL: dict[str, Any] = {
@@ -77,8 +81,11 @@ CASES = (
         rows=80,
         may_be_missing=("OwnModel",),
     ),
-    Case(cn.FTL(**_FTL), {"source": 1, "target": 2}, rows=64),
-    Case(cn.FTL(**_FTL), {"source": 2, "target": 1}, rows=64),
+    *[
+        Case(cn.FTL(**{**_FTL, "protection": protection}), roles, rows=64, is_slow=protection == "paillier")
+        for roles in ({"source": 1, "target": 2}, {"source": 2, "target": 1})
+        for protection in ("none", "paillier")
+    ],
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
