@@ -222,8 +222,8 @@ ARRAYS = [
     ("shop0", "TargetSignals", "remainder"),
     ("bank0", "SourceSignals", "rows"),
     ("bank0", "SourceSignals", "moment"),
-    ("bank0", "MaskedGradient", "values"),
-    ("shop0", "MaskedGradient", "values"),
+    ("bank0", "MaskedEncoderGradient", "values"),
+    ("shop0", "MaskedEncoderGradient", "values"),
     ("shop0", "SealedCodes", "values"),
     ("bank0", "MaskedScores", "values"),
 ]
@@ -291,8 +291,8 @@ OPENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.mark.parametrize(
     ("party", "name"),
     [
-        ("shop0", "OpenedGradient"),
-        pytest.param("bank0", "OpenedGradient", marks=pytest.mark.slow),
+        ("shop0", "OpenedEncoderGradient"),
+        pytest.param("bank0", "OpenedEncoderGradient", marks=pytest.mark.slow),
         pytest.param("shop0", "OpenedScores", marks=pytest.mark.slow),
     ],
 )

@@ -141,6 +141,11 @@ class Method:
         for declaration in self.declarations:
             if not {declaration.sender, declaration.receiver} <= names:
                 raise DeclarationError(f"{declaration.name} names a role that the method {self.name} does not have.")
+        known = [(one.name, one.sender, one.receiver) for one in self.declarations]
+        for name, sender, receiver in known:
+            if known.count((name, sender, receiver)) > 1:
+                # Ledgers and reports know messages by these three.
+                raise DeclarationError(f"{self.name} has two messages {name} from {sender} to {receiver}.")
         for stage, functions in self.stages.items():
             if set(functions) != names:
                 raise DeclarationError(f"The stage {stage} of {self.name} does not have one function per role.")

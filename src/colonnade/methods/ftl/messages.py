@@ -123,13 +123,13 @@ def opening(asker: str, opener: str) -> tuple[type[Any], type[Any]]:
     step, back = ("3", "5") if asker == "source" else ("4", "6")
 
     @message(sender=asker, receiver=opener, protection=MASKED, step=f"Algorithm 1, step {step}")
-    class MaskedGradient:
+    class MaskedEncoderGradient:
         """The sender's gradient, under the receiver's key and behind a uniform mask. Reveals: nothing."""
 
         values: CipherArray
 
     @message(sender=opener, receiver=asker, protection=PLAIN, step=f"Algorithm 1, step {back}")
-    class OpenedGradient:
+    class OpenedEncoderGradient:
         """The receiver's gradient, behind the receiver's own mask.
 
         Reveals: the receiver's own gradient: one linear equation per parameter about the sender's codes, or with reveal
@@ -138,7 +138,7 @@ def opening(asker: str, opener: str) -> tuple[type[Any], type[Any]]:
 
         values: Array
 
-    return MaskedGradient, OpenedGradient
+    return MaskedEncoderGradient, OpenedEncoderGradient
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 1, step 6")

@@ -45,8 +45,12 @@ WORLDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "two sources": ({"sources": 2}, {}),
 }
 
+QUICK = ("as it is", "batches and two layers")
 
-@pytest.mark.parametrize("name", WORLDS)
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *[pytest.param(name, marks=pytest.mark.slow) for name in WORLDS if name not in QUICK]]
+)
 def test_a_run_cut_at_iteration_7_ends_with_the_same_parameters(name: str, tmp_path: Path) -> None:
     world, changes = WORLDS[name]
     found, config = frames(**world), settings(**{"iterations": 9, "tolerance": 0.0, **changes})

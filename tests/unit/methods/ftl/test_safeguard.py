@@ -135,11 +135,16 @@ def test_weighted_f1_is_that_of_scikit_learn() -> None:
 def test_calibration_fits_a_rising_curve_or_leaves_scores_alone() -> None:
     generator = np.random.default_rng(2)
     scores = generator.normal(size=(4000, 1)) * 0.01
-    likely = 1 / (1 + np.exp(-(200 * scores[:, 0] - 1)))
+    likely = 1 / (1 + np.exp(-200 * scores[:, 0]))
     targets = np.where(generator.random(4000) < likely, 1.0, -1.0)[:, None]
-    found = Calibration.fit("binary", scores, targets)
-    assert abs(found.slope - 200) < 20
-    assert abs(found.intercept + 1) < 0.15
-    assert Calibration.fit("binary", scores, -targets) == Calibration()
-    assert Calibration.fit("binary", np.zeros((100, 1)), targets[:100]).slope == 1.0
-    assert Calibration.fit("multiclass", scores, targets) == Calibration()
+    for share in (0.5, 0.2):
+        found = Calibration.fit("binary", scores, targets, share)
+        # A penalty pulls it towards zero a little.
+        assert 130 < found.slope < 215
+        assert abs(found.intercept - np.log(share / (1 - share))) < 1e-12
+    assert Calibration.fit("binary", scores, -targets, 0.5) == Calibration()
+    assert Calibration.fit("binary", np.zeros((100, 1)), targets[:100], 0.5).slope == 1.0
+    assert Calibration.fit("multiclass", scores, targets, 0.5) == Calibration()
+    numbers = 3 * scores + 0.5
+    found = Calibration.fit("regression", scores, numbers, 0.5)
+    assert np.abs(found.apply(scores) - numbers).max() < 1e-9

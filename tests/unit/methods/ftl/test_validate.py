@@ -43,11 +43,11 @@ def about(run: cn.Run, target: str = "shop0") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("world", "changes"),
     [
-        ({}, {}),
+        pytest.param({}, {}, marks=pytest.mark.slow),
         ({}, {"hidden": (3,), "alignment": "dot", "loss": "squared"}),
         ({"task": "multiclass"}, {"hidden": (2,)}),
         ({"task": "regression"}, {"labelled_rows": 30}),
-        ({}, {"batch_size": 24}),
+        pytest.param({}, {"batch_size": 24}, marks=pytest.mark.slow),
     ],
 )
 def test_encrypted_validation_finds_what_the_plain_one_finds(world: dict[str, Any], changes: dict[str, Any]) -> None:

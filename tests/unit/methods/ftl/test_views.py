@@ -40,8 +40,13 @@ def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
     at_source = ["PublicModulus", "LayerInputs"]
     at_target = ["PublicModulus", "LayerInputs", "LabelledRows"]
     for _ in range(iterations):
-        at_source += ["TargetSignals", *["MaskedGradient"] * layers, *["OpenedGradient"] * layers]
-        at_target += ["SourceSignals", *["MaskedGradient"] * layers, *["OpenedGradient"] * layers, "Verdict"]
+        at_source += ["TargetSignals", *["MaskedEncoderGradient"] * layers, *["OpenedEncoderGradient"] * layers]
+        at_target += [
+            "SourceSignals",
+            *["MaskedEncoderGradient"] * layers,
+            *["OpenedEncoderGradient"] * layers,
+            "Verdict",
+        ]
     return [*at_source, "SealedCodes", "OpenedScores"], [*at_target, "MaskedScores"]
 
 
@@ -68,7 +73,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_shape_and_number(hidden: 
                 assert (one.codes.shape, one.moment.shape, one.remainder.shape) == ((rows, width), (triangle,), (1,))
                 sent = sum(len(each.ciphertexts) for each in (one.codes, one.moment, one.remainder))
                 assert sent == rows * width + triangle + 1
-            if kind == "MaskedGradient":
+            if kind == "MaskedEncoderGradient":
                 # The sender's parameters, last layer first; the source's first carry the loss, if it is looked at.
                 inputs = 3 if party == "shop0" else 4
                 numbers = parameter_counts((inputs, *hidden), width)[layer]
@@ -79,7 +84,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_shape_and_number(hidden: 
                 layer += 1
                 layer %= layers
     for party, other in (("bank0", "shop0"), ("shop0", "bank0")):
-        opened = [len(one.values) for one in received(run, party, "OpenedGradient")]
+        opened = [len(one.values) for one in received(run, party, "OpenedEncoderGradient")]
         assert opened == [count for (asker, _, _), count in slots.items() if asker == other]
     run.verify()
 
@@ -130,7 +135,7 @@ def test_what_is_opened_for_the_other_is_uniform() -> None:
             )
         for party, other in (("bank0", "shop0"), ("shop0", "bank0")):
             modulus = modulus_of(run, other)
-            for one in received(run, party, "OpenedGradient"):
+            for one in received(run, party, "OpenedEncoderGradient"):
                 tops.extend(element * 256 // modulus for element in opened_integers(one, modulus))
         assert len(tops) >= 10_000
         return bool(stats.chisquare(np.bincount(tops, minlength=256)).pvalue > 0.001)
@@ -222,7 +227,7 @@ def test_the_owner_cannot_read_factors_from_the_randomness_it_knows(
 def test_identical_steps_give_different_ciphertexts_of_the_same_content(key: PrivateKey) -> None:
     """Steps 1 to 4 of two attempts that begin alike: nothing repeats on the wire, but the models are equal."""
     runs = [run_of(frames(), settings(iterations=1), keep_views=True) for _ in range(2)]
-    for party, name in (("shop0", "SourceSignals"), ("bank0", "TargetSignals"), ("shop0", "MaskedGradient")):
+    for party, name in (("shop0", "SourceSignals"), ("bank0", "TargetSignals"), ("shop0", "MaskedEncoderGradient")):
         one, two = (received(run, party, name)[0] for run in runs)
         for field in dataclasses.fields(one):
             first, second = getattr(one, field.name), getattr(two, field.name)
