@@ -34,6 +34,7 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.crypto
 	$(BIN)/python -m benchmarks.forecast
+	$(BIN)/python -m benchmarks.ftl_speed
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .
