@@ -30,8 +30,8 @@ Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 
-class LossSide:
-    """The source, with labels and codes of its own rows."""
+class _Side:
+    """What both parties of these steps have: an encoder, rows with targets, and those rows that both know."""
 
     def __init__(
         self,
@@ -45,10 +45,14 @@ class LossSide:
         loss_rows: int,
         shared: Places,
     ) -> None:
-        """Take the source's rows, the first of which make the loss; ``shared`` are places of those both know."""
+        """Take a party's rows; ``loss_rows`` of the source's make the loss, ``shared`` are places of shared rows."""
         self._config, self._apprentice, self._peer, self._link = config, apprentice, peer, link
-        self._objective, self._rows, self._shared, self._count = objective, rows, shared, loss_rows
-        self._targets = targets[:loss_rows]
+        self._objective, self._rows, self._targets = objective, rows, targets
+        self._count, self._shared = loss_rows, shared
+
+
+class LossSide(_Side):
+    """The source, with labels and codes of its own rows; as many targets as rows make the loss, the first ones."""
 
     def step(self) -> None:
         """Play one iteration."""
@@ -119,25 +123,8 @@ class LossSide:
         finish(link, self._config, asked, self._apprentice, self._count)
 
 
-class TranslatorSide:
-    """The target, with a translator made from labels it was given."""
-
-    def __init__(
-        self,
-        config: FTL,
-        apprentice: Apprentice,
-        peer: Channel,
-        link: Link | None,
-        objective: Objective,
-        rows: Numbers,
-        targets: Numbers,
-        loss_rows: int,
-        shared: Places,
-    ) -> None:
-        """Take the target's rows with their given labels; ``loss_rows`` is how many the source's loss has."""
-        self._config, self._apprentice, self._peer, self._link = config, apprentice, peer, link
-        self._objective, self._rows, self._targets = objective, rows, targets
-        self._count, self._shared = loss_rows, shared
+class TranslatorSide(_Side):
+    """The target, with a translator made from labels it was given for all its rows."""
 
     def translator(self) -> Translator:
         """Return what turns the source's codes into scores now."""

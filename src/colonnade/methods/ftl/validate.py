@@ -145,7 +145,7 @@ def _source_fold(
     peer.send(answers("source", "target")(decided_by(task, found), described(labels)))
     swapped = objective_for(config, task, len(shared), len(kept))
     apprentice = apprentice.anew(config)
-    side = LossSide(config, apprentice, peer, link, swapped, columns, targets, len(kept), shared)
+    side = LossSide(config, apprentice, peer, link, swapped, columns, targets[: len(kept)], len(kept), shared)
     for _ in range(config.iterations):
         session.next_step()
         side.step()
