@@ -125,7 +125,7 @@ class Joining:
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
         earlier = self._run_folder.earlier_runs()
-        seat = self._seat(table, self._folder, earlier_runs=earlier)
+        seat = self._seat(table, self._folder, earlier_runs=earlier, queries=self.home.queries)
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(

@@ -106,6 +106,15 @@ class FTL:
             )
         if self.gamma > _MOST_GAMMA:
             raise ConfigError(f"config.gamma must be at most {_MOST_GAMMA}. Got {self.gamma} instead.")
+        if self.guard < 1.0:
+            raise ConfigError(
+                "config.guard must be at least 1. To go without it, set allow_leak = true, which is noted."
+            )
+        if not self.gamma and self.is_sealed and not self.allow_leak:
+            raise ConfigError(
+                "config.gamma = 0 leaves nothing but labels in the target's gradients, so that it could work them out. "
+                "Set it above 0, or allow_leak = true, which is noted."
+            )
         if self.noise and (self.protection == "none" or self.reveal == "rows"):
             raise ConfigError("config.noise belongs to protection = 'paillier' and reveal = 'gradients'. Set it to 0.")
         if self.protection == "none" and self.reveal == "rows":

@@ -6,25 +6,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from gmpy2 import mpz
 
-from colonnade.crypto import CipherArray, Format, Layout, PrivateKey, PublicKey, ring_elements
+from colonnade.crypto import CipherArray, Format, Layout, PublicKey, ring_elements
 from colonnade.exchanges.public_keys import public_modulus
-from colonnade.exchanges.secure_linear_forecast import LayerForecast
 from colonnade.methods.ftl import sealed, self_learning
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.link import Keys, parameter_counts
+from colonnade.methods.ftl.link import parameter_counts
 from colonnade.methods.ftl.messages import (
-    LINEAR,
     Choice,
-    ClearLogits,
-    ClearSlopes,
+    ClearLabels,
+    ClearScoresAlone,
     ClearSourceSignals,
     ClearTargetSignals,
     LabelledRows,
+    ScoresAlone,
+    SealedLabels,
     SourceSignals,
     TargetSignals,
     Verdict,
@@ -240,45 +240,38 @@ class _Forecast:
 
     def _self_learning(self) -> StageForecast:
         sent, work, hops = [], _Work(self._facts), 0
-        steps, rate = self_learning.STEPS, self_learning.RATE
+        shape = (self._labelled, self._scores)
         for source, target in self._links:
             choice = crossing(source.name, target.name, (Choice(True), 1))
-            shape = (self._labelled, self._scores)
             if not self._config.is_sealed:
-                scored = [(ClearLogits(np.zeros((rows, self._scores))), 1) for rows in self._held]
+                scored = [(ClearScoresAlone(np.zeros((rows, self._scores))), 1) for rows in self._held]
                 sent += [
-                    crossing(target.name, source.name, (ClearLogits(np.zeros(shape)), steps), *scored),
-                    crossing(source.name, target.name, (ClearSlopes(np.zeros(shape)), steps)),
+                    crossing(source.name, target.name, (ClearLabels(np.zeros(shape)), 1)),
+                    *([crossing(target.name, source.name, *scored)] if scored else []),
                     choice,
                 ]
                 continue
-            # Only the key's size matters here.
-            keys = Keys(cast(PrivateKey, self._key), self._key)
-            format = self_learning.linear_format(target.columns, self._scores, self._labelled, keys)
-            layer = LayerForecast(target.name, source.name, format, LINEAR, self._machines)
+            costs, labels = self._machines.crypto, self._plan(shape, self_learning.LABELS)
             held = [len(rows) for part in self._held for rows in chunks(part)]
-            inputs = [(layer.sealed_inputs(self._labelled), 1)]
-            inputs += [(layer.sealed_inputs(rows, trains=False), 1) for rows in held]
-            asked = [(layer.masked_logits(self._labelled), steps), *[(layer.masked_logits(rows), 1) for rows in held]]
-            told = [(layer.opened_logits(self._labelled), steps), *[(layer.opened_logits(rows), 1) for rows in held]]
+            scale = 3 * sealed.FRACTION_BITS
+            layouts = [sealed.gradient_layouts([rows * self._scores], [scale], self._key)[0] for rows in held]
+            answers = [(ScoresAlone(self._array(layout)), 1) for layout in layouts]
             sent += [
-                crossing(target.name, source.name, (layer.opening_share(), 1)),
-                crossing(target.name, source.name, *inputs),
-                crossing(source.name, target.name, *asked),
-                crossing(target.name, source.name, *told),
-                crossing(source.name, target.name, (layer.masked_gradient(), steps)),
-                crossing(target.name, source.name, (layer.share_update(), steps)),
+                crossing(source.name, target.name, (SealedLabels(self._array(labels)), 1)),
+                *([crossing(target.name, source.name, *answers)] if answers else []),
                 choice,
             ]
-            for rows, trains in ((self._labelled, True), *((rows, False) for rows in held)):
-                work.phase([(target.name, layer.sealing(rows, trains=trains))])
-                work.phase([(source.name, layer.receiving(rows, trains=trains))])
-            for rows, times in ((self._labelled, steps), *((rows, 1) for rows in held)):
-                work.phase([(source.name, layer.asking(rows))], times)
-                work.phase([(target.name, layer.answering(rows))], times)
-            work.phase([(source.name, layer.teaching(self._labelled, rate / self._labelled))], steps)
-            work.phase([(target.name, layer.learning())], steps)
-            hops += 4 * steps + 3 * len(held) + 3
+            # Entries of the fit are about one over the number of labelled rows; rows to be scored are of order one.
+            inputs, bits = target.columns + 1, round(sealed.FRACTION_BITS - math.log2(self._labelled))
+            fitting = self._products(target.name, self._scores, self._labelled, inputs, bits)
+            scoring_rows = [
+                self._products(target.name, self._scores, inputs, rows, sealed.FRACTION_BITS) for rows in held
+            ]
+            work.phase([(source.name, self._machines.divided(source.name, labels.count, costs.owner_encryption))])
+            masking = [self._masking(target.name, [layout]) for layout in layouts]
+            work.phase([(target.name, labels.count * costs.check + fitting + sum(scoring_rows) + sum(masking))])
+            work.phase([(source.name, self._opening(source.name, layouts))])
+            hops += 3
         return self._stage("learning alone", work, sent, hops)
 
     # --- what one step's products cost ----------------------------------------------------------------------------

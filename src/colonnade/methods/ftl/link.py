@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def exchange_sizes(peer: Channel, own: Sizes) -> Sizes:
     return Sizes(theirs.widths, theirs.columns)
 
 
-def check_guard(session: Session, peer: Channel, config: FTL, rows: int, *sizes: Sizes) -> None:
+def check_guard(session: Session, peer: Channel, config: FTL, rows: int, scores: int, *sizes: Sizes) -> None:
     """Refuse a step from whose gradients a party could solve for the other's codes, unless both agreed to it.
 
     A party knows the derivatives of its own codes, so that its gradient is a system of linear equations: one per
@@ -71,21 +72,42 @@ def check_guard(session: Session, peer: Channel, config: FTL, rows: int, *sizes:
         return
     if not all(one.widths for one in sizes):
         raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
+    if scores > config.width:
+        _refuse(
+            session,
+            peer,
+            config,
+            f"A row has {scores} scores and a code only {config.width} numbers, so that the source could work out codes "
+            f"from scores. Set config.width to {scores} or more.",
+            guard="scores",
+            scores=scores,
+            width=config.width,
+        )
     equations = max(sum(parameter_counts(one.widths, config.width)) for one in sizes)
     unknowns = rows * config.width
     if unknowns >= config.guard * equations:
         return
-    facts = {"rows": rows, "unknowns": unknowns, "equations": equations, "needed": config.guard}
-    if config.allow_leak:
-        session.ledger.mark("override", guard="linear system", partner=peer.peer, **facts)
-        return
     fewest = -(-config.guard * equations // config.width)
-    raise LeakRefused(
+    _refuse(
+        session,
+        peer,
+        config,
         f"A step over {rows} shared rows has {unknowns} unknown code entries, and an encoder of this run has "
         f"{equations} parameters: a party could work out the other's codes from the gradients it gets. At least "
         f"{int(fewest)} rows per step are needed. Use more shared rows, a larger batch_size, fewer columns or hidden "
-        "units, or trained_layers = 1. With allow_leak = true all parties accept it, and every ledger says so."
+        "units, or trained_layers = 1.",
+        guard="linear system",
+        rows=rows,
+        unknowns=unknowns,
+        equations=equations,
+        needed=config.guard,
     )
+
+
+def _refuse(session: Session, peer: Channel, config: FTL, why: str, **facts: Any) -> None:
+    if not config.allow_leak:
+        raise LeakRefused(f"{why} With allow_leak = true all parties accept it, and every ledger says so.")
+    session.ledger.mark("override", partner=peer.peer, **facts)
 
 
 def parameter_counts(widths: tuple[int, ...], width: int) -> list[int]:

@@ -9,30 +9,32 @@ import numpy as np
 
 from colonnade.crypto import CipherArray
 from colonnade.exchanges.public_keys import public_modulus
-from colonnade.exchanges.secure_linear import linear_messages
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import RunPlan
 
 __all__ = [
-    "LINEAR",
     "MESSAGES",
     "AnswerParts",
     "Choice",
-    "ClearLogits",
+    "ClearLabels",
     "ClearLossSignals",
     "ClearOwnScores",
     "ClearScores",
-    "ClearSlopes",
+    "ClearScoresAlone",
     "ClearSourceSignals",
     "ClearTargetSignals",
     "ClearTranslatorSignals",
     "FoldRows",
     "LabelledRows",
+    "MaskedFit",
     "MirroredLossSignals",
     "MirroredTranslatorSignals",
-    "OwnModel",
+    "OpenedFit",
+    "OwnLabels",
     "RowsToScore",
     "ScoreMasks",
+    "ScoresAlone",
+    "SealedLabels",
     "SourceSignals",
     "TargetSignals",
     "Verdict",
@@ -45,9 +47,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-LINEAR = linear_messages("target", "source")
-"""The messages of the regression on the target's columns."""
 
 
 @functools.cache
@@ -239,31 +238,59 @@ class AnswerParts:
     values: Array
 
 
-@message(sender="target", receiver="source", protection=PLAIN, step="self-learning, protection = none")
-class ClearLogits:
-    """What the sender's columns add to the scores of rows. Reveals: these contributions."""
+@message(sender="source", receiver="target", protection=ENCRYPTED, step="self-learning")
+class SealedLabels:
+    """The labels of labelled shared rows, under the sender's key. Reveals: nothing but their number."""
 
-    values: Array
+    values: CipherArray
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="self-learning, protection = none")
-class ClearSlopes:
-    """The loss's slope of every labelled row. Reveals: the labels of these rows."""
+@message(sender="target", receiver="source", protection=PLAIN, step="self-learning")
+class ScoresAlone:
+    """Scores of held-out rows by a fit to the labelled rows, under the receiver's key.
+
+    Reveals: these scores, in the order of the shared rows.
+    """
+
+    values: CipherArray
+
+
+@message(sender="target", receiver="source", protection=MASKED, step="self-learning")
+class MaskedFit:
+    """The fit's coefficients, under the receiver's key and behind a uniform mask. Reveals: nothing."""
+
+    values: CipherArray
+
+
+@message(sender="source", receiver="target", protection=PLAIN, step="self-learning")
+class OpenedFit:
+    """The fit's coefficients behind the receiver's own mask, where transfer does harm and the fit takes its place.
+
+    Reveals: coefficients of the receiver's own columns: as many linear equations about the labels of labelled rows.
+    """
 
     values: Array
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="self-learning")
-class OwnModel:
-    """The regression on the target's columns, where transfer does harm and it takes its place.
+class OwnLabels:
+    """What the labels are, for a target that scores by its own fit. Reveals: names of classes, or mean and scale."""
 
-    Reveals: the coefficients of the receiver's own columns and the intercept, learnt from the labels of labelled rows,
-    and what the labels are called.
-    """
-
-    shares: tuple[int, ...]
-    intercept: Array
     labels: str
+
+
+@message(sender="source", receiver="target", protection=PLAIN, step="self-learning, protection = none")
+class ClearLabels:
+    """The labels of labelled shared rows, in the clear, for research. Reveals: these labels."""
+
+    values: Array
+
+
+@message(sender="target", receiver="source", protection=PLAIN, step="self-learning, protection = none")
+class ClearScoresAlone:
+    """The same as ScoresAlone, in the clear, for research. Reveals: these scores."""
+
+    values: Array
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="end of training")
@@ -344,8 +371,8 @@ _SIZES = (layer_inputs("source", "target"), layer_inputs("target", "source"), La
 _OPENING = (*opening("source", "target"), *opening("target", "source"))
 _SEALED_SCORES, _CLEAR_SCORES = scoring("target", "source")[:3], scoring("target", "source")[3:]
 _SUMMED, _CLEAR_SUMMED = (ScoreMasks, AnswerParts), (ClearScores, ClearOwnScores)
-_SELF = (*LINEAR.for_fixed_inputs, Choice, OwnModel)
-_CLEAR_SELF = (ClearLogits, ClearSlopes, Choice, OwnModel)
+_SELF = (SealedLabels, ScoresAlone, MaskedFit, OpenedFit, Choice, OwnLabels)
+_CLEAR_SELF = (ClearLabels, ClearScoresAlone, Choice, OwnLabels)
 
 _MIRRORED_SCORES = (*scoring("source", "target")[:3], answers("target", "source"))
 _CLEAR_MIRRORED_SCORES = (*scoring("source", "target")[3:], answers("target", "source"))
@@ -370,8 +397,8 @@ MESSAGES = (
     ClearTargetSignals,
     *_CLEAR_SCORES,
     *_CLEAR_SUMMED,
-    ClearLogits,
-    ClearSlopes,
+    ClearLabels,
+    ClearScoresAlone,
     ClearLossSignals,
     ClearTranslatorSignals,
     *scoring("source", "target")[3:],

@@ -37,7 +37,7 @@ from colonnade.methods.ftl.scoring import (
     score_layout,
     send_codes,
 )
-from colonnade.methods.ftl.self_learning import regression_scores
+from colonnade.methods.ftl.self_learning import odds, regression_scores
 from colonnade.session import Channel, EventLog, Holding, ModelPart, Result, Scores, Session
 
 __all__ = ["checked_answer", "decided_by", "described", "source", "target", "told"]
@@ -82,13 +82,13 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
     encoder = TableEncoder.from_json(part.document["table_encoder"])
     rows = encoder.transform(holding.table, holding.aligned.positions, dtype=np.float64)
     every = part.document["sources"]
-    own = [_weight(session, config, name) * _regression(part, name, rows) for name in every if _is_alone(every, name)]
+    cut = np.clip(rows, -LARGEST_INPUT, LARGEST_INPUT)
+    own = [_weight(session, config, name) * _regression(part, name, cut) for name in every if _is_alone(every, name)]
     peers = [peer for peer in session.channels("source") if not _is_alone(every, peer.peer)]
     if not peers:
-        labels = LabelEncoder.from_json(json.loads(next(iter(every.values()))["labels"]))
+        labels = _labels(part, next(iter(every)))
         return Result(scores=_predictions(labels.task, _decided(labels, np.sum(own, axis=0)), labels.classes))
     keys = exchange_keys(session, peers, config)
-    cut = np.clip(rows, -LARGEST_INPUT, LARGEST_INPUT)
     codes = [_codes(session, holding, config, part, peer.peer, cut) for peer in peers]
     scores = every[peers[0].peer]["scores"]
     is_summed = len(peers) > 1 or bool(own)
@@ -197,9 +197,12 @@ def _is_alone(every: dict[str, Any], name: str) -> bool:
 
 
 def _regression(part: ModelPart, name: str, rows: Numbers) -> Numbers:
-    return regression_scores(
-        rows, part.tensors[f"{name}/coefficients"].numpy(), part.tensors[f"{name}/intercept"].numpy()
-    )
+    scores = regression_scores(rows, part.tensors[f"{name}/coefficients"].numpy())
+    return odds(_labels(part, name).task, scores)
+
+
+def _labels(part: ModelPart, name: str) -> LabelEncoder:
+    return LabelEncoder.from_json(json.loads(part.document["sources"][name]["labels"]))
 
 
 def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, name: str, rows: Numbers) -> Numbers:

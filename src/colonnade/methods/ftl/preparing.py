@@ -133,7 +133,7 @@ def agree_as_source(
     own = sizes_of(apprentice)
     theirs = exchange_sizes(peer, own)
     peer.send(LabelledRows(labelled, scores))
-    return _link(session, config, peer, keys, len(labelled), own, theirs), theirs
+    return _link(session, config, peer, keys, len(labelled), scores, own, theirs), theirs
 
 
 def agree_as_target(
@@ -145,7 +145,7 @@ def agree_as_target(
     said = peer.receive(LabelledRows, rows=(rows,))
     if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= MOST_SCORES:
         raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
-    return _link(session, config, peer, keys, rows, own, theirs), said.rows, said.scores
+    return _link(session, config, peer, keys, rows, said.scores, own, theirs), said.rows, said.scores
 
 
 def sizes_of(apprentice: Apprentice) -> Sizes:
@@ -169,10 +169,10 @@ def _fit(session: Session, holding: Holding, positions: Places) -> TableEncoder:
 
 
 def _link(
-    session: Session, config: FTL, peer: Channel, keys: Keys | None, rows: int, own: Sizes, theirs: Sizes
+    session: Session, config: FTL, peer: Channel, keys: Keys | None, rows: int, scores: int, own: Sizes, theirs: Sizes
 ) -> Link | None:
     in_step = min(config.batch_size or rows, rows)
     if session.stage == "validate" and config.is_sealed and not own.widths:
         raise ConfigError("Validation needs encoders whose last layers are nn.Linear and nn.Sigmoid or nn.Tanh.")
-    check_guard(session, peer, config, in_step, own, theirs)
+    check_guard(session, peer, config, in_step, scores, own, theirs)
     return None if keys is None else Link(peer, keys, config, theirs)

@@ -47,10 +47,10 @@ ROWS = Format(FRACTION_BITS, 8)
 """Row signals, the translator and its moment; larger ones mean that training diverges."""
 REMAINDER = Format(FRACTION_BITS, 24)
 """The target's own part of the loss, a sum over rows."""
-_FACTOR_BITS = 14
+_FACTOR_BITS = 22
 _FACTORS = Format(FRACTION_BITS, _FACTOR_BITS)
-# Beyond the scale, what sums over all rows may reach: enough for a hundred thousand rows and codes of 128 numbers.
-_REPLY_BITS = 64
+# Beyond the scale, what sums over all rows may reach: enough for some hundred thousand rows and codes of 128 numbers.
+_REPLY_BITS = 72
 
 
 @dataclass(frozen=True)

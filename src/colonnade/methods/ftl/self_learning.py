@@ -1,171 +1,153 @@
-"""What the target's columns give without transfer: a regression on the labelled shared rows alone.
+"""What the target's columns give without transfer: a least-squares fit to the labelled shared rows alone.
 
-Labels lie at the source, columns at the target, so that this is itself a small federated model, by the secure linear
-layer. It judges transfer, and takes its place where transfer does harm.
+Its coefficients are a matrix that the target knows times the labels, and so can be had from encrypted labels at once.
+The source learns the scores of held-out rows and nothing else; the target learns nothing, unless the fit takes the
+place of a transfer that does harm: then it gets the coefficients, opened behind its mask.
+
+(A logistic regression would show the source the scores of all labelled rows at every step, and by them how alike any
+two rows of the target are.)
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import Format
+from colonnade.crypto import CipherArray, FixedPoint, Format, decrypt, encrypt
 from colonnade.data import LabelEncoder
-from colonnade.errors import CheckpointBroken, TableError, WrongContent
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
+from colonnade.errors import SlotOverflow, TableError, WrongContent
+from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
-from colonnade.methods.ftl.messages import LINEAR, ClearLogits, ClearSlopes, OwnModel
+from colonnade.methods.ftl.messages import (
+    ClearLabels,
+    ClearScoresAlone,
+    MaskedFit,
+    OpenedFit,
+    OwnLabels,
+    ScoresAlone,
+    SealedLabels,
+)
 from colonnade.methods.ftl.scoring import chunks
 from colonnade.session import Channel
 
 __all__ = [
-    "L2",
-    "MOMENTUM",
-    "RATE",
-    "STEPS",
-    "Regression",
+    "LABELS",
+    "PENALTY",
+    "Fit",
+    "coefficients_from",
     "give_up",
     "learn_as_source",
     "learn_as_target",
-    "linear_format",
+    "odds",
     "regression_scores",
     "take_over",
 ]
 
 Numbers = npt.NDArray[np.float64]
 
-STEPS, RATE, MOMENTUM, L2 = 80, 0.3, 0.9, 0.03
-_LARGEST_VALUE = 64.0
+PENALTY = 0.03
+"""What is added to the mean of the squared columns, so that few rows do not decide too much."""
+LABELS = Format(sealed.FRACTION_BITS, 8)
+_MAP = Format(sealed.FRACTION_BITS, 16)
+_ROWS = Format(sealed.FRACTION_BITS, 4)
+# A least-squares score is an expected label between -1 and 1, and now and then a little beyond.
+_SUREST = 0.995
 
 
-@dataclass(frozen=True)
-class Regression:
-    """What the source knows of the model: its intercept, and scores of rows that it asked for."""
+class Fit:
+    """The target's fit: coefficients that it can use, or only carry, because they are encrypted."""
 
-    intercept: Numbers
-    scores: list[Numbers]
-    layer: LinearPartner | None
+    def __init__(self, hidden: CipherArray | None, plain: Numbers | None) -> None:
+        self.hidden, self.plain = hidden, plain
 
 
-def linear_format(inputs: int, outputs: int, rows: int, keys: Keys) -> LinearFormat:
-    """Return the ranges and scales of the layer."""
-    return LinearFormat(
-        inputs=inputs,
-        outputs=outputs,
-        most_rows=max(rows, 1),
-        key_bits=keys.own.bits,
-        input_format=Format(fraction_bits=20, magnitude_bits=6),
-        step_format=Format(fraction_bits=28, magnitude_bits=0),
-        forward_bits=None,
-    )
-
-
-def learn_as_target(
-    peer: Channel, keys: Keys | None, rows: Numbers, scored: list[Numbers], outputs: int
-) -> LinearOwner | Numbers:
-    """Play the party that brings columns: of the labelled rows, and of rows to be scored afterwards."""
-    rows = np.clip(rows, -_LARGEST_VALUE, _LARGEST_VALUE)
+def learn_as_target(peer: Channel, keys: Keys | None, rows: Numbers, scored: list[Numbers], outputs: int) -> Fit:
+    """Play the party that brings columns: of the labelled rows, and of rows to be scored."""
+    fitting = coefficients_from(rows)
     if keys is None:
-        weights = np.zeros((rows.shape[1], outputs))
-        velocity = np.zeros_like(weights)
-        for _ in range(STEPS):
-            peer.send(ClearLogits(rows @ weights))
-            slopes = peer.receive(ClearSlopes, values=(len(rows), outputs)).values
-            velocity = MOMENTUM * velocity + rows.T @ slopes + RATE * L2 * weights
-            weights = weights - velocity
+        plain = fitting @ peer.receive(ClearLabels, values=(len(rows), outputs)).values
         for part in scored:
-            peer.send(ClearLogits(np.clip(part, -_LARGEST_VALUE, _LARGEST_VALUE) @ weights))
-        return weights
-    layer = LinearOwner(
-        peer, LINEAR, linear_format(rows.shape[1], outputs, len(rows), keys), keys.own, momentum=MOMENTUM
-    )
-    layer.open()
-    inputs = layer.encode(rows)
-    layer.send_inputs(inputs)
-    for _ in range(STEPS):
-        layer.answer(inputs)
-        layer.learn(RATE * L2)
+            peer.send(ClearScoresAlone(_with_ones(part) @ plain))
+        return Fit(None, plain)
+    layout = sealed.plan((len(rows), outputs), LABELS, keys.theirs)
+    labels = peer.receive(SealedLabels).values.under(keys.theirs, layout)
+    hidden = labels.left_product(FixedPoint.encode(fitting, _MAP))
     for part in scored:
         for chosen in chunks(len(part)):
-            sent = layer.encode(np.clip(part[chosen], -_LARGEST_VALUE, _LARGEST_VALUE))
-            layer.send_inputs(sent, trains=False)
-            layer.answer(sent)
-    return layer
+            scores = hidden.left_product(FixedPoint.encode(_with_ones(part[chosen]), _ROWS))
+            # Under the receiver's own key: without fresh randomness it could read this party's columns from it.
+            peer.send(ScoresAlone(sealed.ready(scores).rerandomise()))
+    return Fit(hidden, None)
 
 
-def learn_as_source(
-    peer: Channel,
-    keys: Keys | None,
-    task: str,
-    targets: Numbers,
-    scored: list[int],
-    inputs: int,
-) -> Regression:
+def learn_as_source(peer: Channel, keys: Keys | None, targets: Numbers, scored: list[int]) -> list[Numbers]:
     """Play the party that brings labels, and return the scores of rows the target was to bring: so many per part."""
-    count, outputs = targets.shape
-    intercept, velocity = np.zeros(outputs), np.zeros(outputs)
-    layer = None
+    outputs = targets.shape[1]
+    if keys is None:
+        peer.send(ClearLabels(targets))
+        return [peer.receive(ClearScoresAlone, values=(rows, outputs)).values for rows in scored]
+    peer.send(SealedLabels(encrypt(keys.own, targets, LABELS)))
+    found = []
+    for rows in scored:
+        parts = [np.empty((0, outputs))]
+        for chosen in chunks(rows):
+            scale = 3 * sealed.FRACTION_BITS
+            (layout,) = sealed.gradient_layouts([len(chosen) * outputs], [scale], keys.own)
+            try:
+                opened = decrypt(keys.own, peer.receive(ScoresAlone).values.under(keys.own, layout))
+            except SlotOverflow as overflow:
+                raise WrongContent(str(overflow)) from None
+            parts.append(opened.reshape(len(chosen), outputs))
+        found.append(np.concatenate(parts))
+    return found
+
+
+def give_up(peer: Channel, keys: Keys | None, labels: LabelEncoder, columns: int, outputs: int) -> None:
+    """Let the target have the whole model: open its coefficients, which it masks, and name the labels."""
     if keys is not None:
-        format = linear_format(inputs, outputs, count, keys)
-        layer = LinearPartner(peer, LINEAR, format, keys.theirs, momentum=MOMENTUM)
-        layer.open()
-        batch = layer.receive_inputs(count)
-    for _ in range(STEPS):
-        if layer is None:
-            logits = peer.receive(ClearLogits, values=(count, outputs)).values + intercept
-        else:
-            logits = layer.logits(layer.ask(batch)) + intercept
-        steps = RATE * _slopes(task, logits, targets)
-        if layer is None:
-            peer.send(ClearSlopes(steps))
-        else:
-            layer.teach(batch, steps)
-            layer.receive_update(RATE * L2)
-        velocity = MOMENTUM * velocity + steps.sum(axis=0)
-        intercept = intercept - velocity
-    scores = [_scores(peer, layer, rows, outputs) + intercept for rows in scored]
-    return Regression(intercept, scores, layer)
+        count, scale = (columns + 1) * outputs, 2 * sealed.FRACTION_BITS
+        (layout,) = sealed.gradient_layouts([count], [scale], keys.own)
+        open_for(peer, MaskedFit, OpenedFit, keys.own, layout)
+    peer.send(OwnLabels(json.dumps(labels.to_json())))
 
 
-def give_up(peer: Channel, regression: Regression, labels: str) -> None:
-    """Let the target have the whole model: the source's shares of its coefficients, and the intercept."""
-    shares = () if regression.layer is None else regression.layer.give_up_share()
-    peer.send(OwnModel(shares, regression.intercept, labels))
-
-
-def take_over(peer: Channel, learned: LinearOwner | Numbers, outputs: int) -> tuple[Numbers, Numbers, str]:
-    """Return coefficients, intercept, and the labels' encoder as JSON."""
-    message = peer.receive(OwnModel, intercept=(outputs,))
+def take_over(peer: Channel, fit: Fit, columns: int, outputs: int) -> tuple[Numbers, str]:
+    """Return the coefficients, the last row for the intercept, and the labels' encoder as JSON."""
+    if fit.hidden is not None:
+        mask = ask_to_open(peer, MaskedFit, sealed.ready(fit.hidden))
+        plain = take_opened(peer, OpenedFit, mask).decode().reshape(columns + 1, outputs)
+    else:
+        plain = np.asarray(fit.plain)
+    said = peer.receive(OwnLabels).labels
     try:
-        LabelEncoder.from_json(json.loads(message.labels))
-    except (ValueError, TypeError, AttributeError, RecursionError, CheckpointBroken, TableError):
+        LabelEncoder.from_json(json.loads(said))
+    except (ValueError, TypeError, AttributeError, RecursionError, TableError):
         raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
-    if isinstance(learned, LinearOwner):
-        return learned.weights(message.shares), message.intercept, message.labels
-    return learned, message.intercept, message.labels
+    return plain, said
 
 
-def regression_scores(rows: Numbers, coefficients: Numbers, intercept: Numbers) -> Numbers:
+def coefficients_from(rows: Numbers) -> Numbers:
+    """Return the matrix that turns labels into coefficients; the intercept is not penalised."""
+    design = _with_ones(rows)
+    penalty = PENALTY * len(rows) * np.eye(design.shape[1])
+    penalty[-1, -1] = 0.0
+    return np.asarray(np.linalg.solve(design.T @ design + penalty, design.T))
+
+
+def regression_scores(rows: Numbers, coefficients: Numbers) -> Numbers:
     """Return rows by scores."""
-    return np.clip(rows, -_LARGEST_VALUE, _LARGEST_VALUE) @ coefficients + intercept
+    return _with_ones(rows) @ coefficients
 
 
-def _scores(peer: Channel, layer: LinearPartner | None, rows: int, outputs: int) -> Numbers:
-    if layer is None:
-        values: Numbers = peer.receive(ClearLogits, values=(rows, outputs)).values
-        return values
-    found = [np.empty((0, outputs))]
-    for chosen in chunks(rows):
-        batch = layer.receive_inputs(len(chosen), trains=False)
-        found.append(layer.logits(layer.ask(batch)))
-    return np.concatenate(found)
-
-
-def _slopes(task: str, logits: Numbers, targets: Numbers) -> Numbers:
-    """Return the mean loss's slopes; targets are -1 and +1, each class by itself, or standardised numbers."""
+def odds(task: str, scores: Numbers) -> Numbers:
+    """Return expected labels between -1 and 1 as logarithms of odds; numbers stay as they are."""
     if task == "regression":
-        return (logits - targets) / len(targets)
-    return (1.0 / (1.0 + np.exp(-np.clip(logits, -500.0, 500.0))) - (targets + 1.0) / 2.0) / len(targets)
+        return scores
+    return np.asarray(2.0 * np.arctanh(np.clip(scores, -_SUREST, _SUREST)))
+
+
+def _with_ones(rows: Numbers) -> Numbers:
+    return np.hstack([rows, np.ones((len(rows), 1))])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +32,7 @@ from colonnade.methods.ftl.preparing import (
     target_rows,
 )
 from colonnade.methods.ftl.scoring import Scorer, ask_for_scores, give_scores, probabilities
-from colonnade.methods.ftl.self_learning import give_up, learn_as_source, learn_as_target, take_over
+from colonnade.methods.ftl.self_learning import give_up, learn_as_source, learn_as_target, odds, take_over
 from colonnade.methods.ftl.steps import (
     SourceLink,
     SourceTrainer,
@@ -195,12 +194,12 @@ def _serve(
     is_transfer, judged = True, dict[str, Any]()
     if config.safeguard:
         counts = [len(values) for values in truth.values()]
-        own = learn_as_source(peer, meeting.keys, labels.task, targets, counts, meeting.sizes.columns)
-        alone = dict(zip(truth, own.scores, strict=True))
+        scored_alone = learn_as_source(peer, meeting.keys, targets, counts)
+        alone = {part: odds(labels.task, one) for part, one in zip(truth, scored_alone, strict=True)}
         is_transfer, judged = judge(labels.task, truth, found, alone, config.margin)
         peer.send(Choice(is_transfer))
         if not is_transfer:
-            give_up(peer, own, json.dumps(labels.to_json()))
+            give_up(peer, meeting.keys, labels, meeting.sizes.columns, targets.shape[1])
             found |= alone
     chosen = "transfer" if is_transfer else "self-learning"
     return _Served(peer.peer, calibration, chosen, judged, split.test, found["test"], known["test"])
@@ -233,7 +232,7 @@ class _TargetSide:
         objective = objective_for(config, "", len(shared), int(labelled.sum()))
         self._trainer = TargetTrainer(session, config, self.apprentice, peer, link, shared, labelled, objective)
         self.is_over = False
-        self._regression: tuple[Numbers, Numbers, str] | None = None
+        self._regression: tuple[Numbers, str] | None = None
 
     def step(self, iteration: int) -> None:
         """Play one iteration."""
@@ -246,9 +245,9 @@ class _TargetSide:
         codes = self.apprentice.encoder.codes(np.concatenate([self._labelled, *self._held]))
         ask_for_scores(self.peer, self._keys, codes, self._scores)
         if self._config.safeguard:
-            learned = learn_as_target(self.peer, self._keys, self._labelled, self._held, self._scores)
+            fit = learn_as_target(self.peer, self._keys, self._labelled, self._held, self._scores)
             if not self.peer.receive(Choice).is_transfer:
-                self._regression = take_over(self.peer, learned, self._scores)
+                self._regression = take_over(self.peer, fit, self._labelled.shape[1], self._scores)
 
     def named(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Put the source's name before tensors' names."""
@@ -265,14 +264,13 @@ class _TargetSide:
         """Return what scores this party's rows: an encoder, or the regression."""
         found = self.apprentice.weights()
         if self._regression is not None:
-            coefficients, intercept, _ = self._regression
-            found |= {"coefficients": torch.from_numpy(coefficients), "intercept": torch.from_numpy(intercept)}
+            found["coefficients"] = torch.from_numpy(self._regression[0])
         return found
 
     def document(self) -> dict[str, Any]:
         """Return what else there is to know."""
         found: dict[str, Any] = {"chosen": "transfer", "scores": self._scores}
-        return found if self._regression is None else found | {"chosen": "self-learning", "labels": self._regression[2]}
+        return found if self._regression is None else found | {"chosen": "self-learning", "labels": self._regression[1]}
 
 
 def _state_of(sides: Sequence[_TargetSide], iteration: int) -> ModelPart:

@@ -7,6 +7,7 @@ all its own rows; swap roles, train on from there with the target's translator, 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,7 +41,7 @@ from colonnade.methods.ftl.steps import (
     apply_verdict,
     objective_for,
 )
-from colonnade.session import Channel, Finding, Holding, Pair, Result, Session
+from colonnade.session import Channel, EventLog, Finding, Holding, Pair, Result, Session
 
 __all__ = ["source", "target"]
 
@@ -114,7 +115,7 @@ def _source_fold(
             "or raise config.labelled_rows."
         )
     apprentice = apprentice_for(session, holding, config, columns, counter=number)
-    link, sizes = agree_as_source(session, config, peer, keys, apprentice, every, targets.shape[1])
+    link, _ = agree_as_source(session, config, peer, keys, apprentice, every, targets.shape[1])
     peer.send(FoldRows(labelled, len(kept)))
     objective = objective_for(config, task, len(shared), int(labelled.sum()))
     apprentice.pretrain()
@@ -138,10 +139,14 @@ def _source_fold(
     truth = targets[shared[every]]
     calibration = Calibration.fit(task, scores[~is_left], truth[~is_left], float((targets[: len(kept), 0] > 0).mean()))
     plain = quality(task, truth[is_left], calibration.apply(scores[is_left]))
-    regression = learn_as_source(peer, keys, task, truth[~is_left], [int(is_left.sum())], sizes.columns)
-    alone = quality(task, truth[is_left], regression.scores[0])
+    (scored_alone,) = learn_as_source(peer, keys, truth[~is_left], [int(is_left.sum())])
+    alone = quality(task, truth[is_left], scored_alone)
 
-    found = calibration.apply(give_scores(peer, keys, scorer, _count(peer)))
+    count = _count(peer)
+    log = EventLog(session.queries)
+    with log.held():
+        log.add("validated", partner=peer.peer, rows=count)
+    found = calibration.apply(give_scores(peer, keys, scorer, count))
     peer.send(answers("source", "target")(decided_by(task, found), described(labels)))
     swapped = objective_for(config, task, len(shared), len(kept))
     apprentice = apprentice.anew(config)
@@ -214,7 +219,9 @@ def _ignore(iteration: int, is_over: bool) -> None:
 
 def _folds(rows: SourceRows, folds: int, seed: int) -> Places:
     """Return every row's fold, with each class spread evenly; rows that lend no label belong to none."""
-    generator = np.random.default_rng(seed)
+    # The target sees which shared rows a fold leaves out. A seed that it knows would then tell it who is of one class.
+    secret = hashlib.sha256(b"folds %d" % seed + rows.targets.tobytes()).digest()
+    generator = np.random.default_rng(int.from_bytes(secret, "little"))
     found = np.full(len(rows.positions), -1, dtype=np.int64)
     task, targets = rows.label_encoder.task, rows.targets[: rows.used]
     if task == "regression":
