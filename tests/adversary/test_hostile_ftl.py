@@ -322,8 +322,8 @@ CLEAR: list[tuple[str, str, dict[str, Any]]] = [
     ("bank0", "ClearSourceSignals", {"rows": np.zeros((ROWS, WIDTH + 1))}),
     ("bank0", "ClearSourceSignals", {"moment": np.full((WIDTH, WIDTH), np.inf)}),
     ("shop0", "ClearCodes", {"values": np.zeros((1, WIDTH))}),
-    ("shop0", "ClearLogits", {"values": np.zeros((3, 2))}),
-    ("bank0", "ClearSlopes", {"values": np.zeros((3, 2))}),
+    ("shop0", "ClearScoresAlone", {"values": np.zeros((3, 2))}),
+    ("bank0", "ClearLabels", {"values": np.zeros((3, 2))}),
 ]
 
 
@@ -353,18 +353,28 @@ MODELS: dict[str, dict[str, Any]] = {
     "one class": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [1]})},
     "an unknown task": {"labels": lambda text: json.dumps({**json.loads(text), "task": "survival"})},
     "classes that are lists": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [[1], [2]]})},
-    "a wide intercept": {"intercept": np.zeros(7)},
-    "an intercept that is no number": {"intercept": np.array([np.nan])},
-    "too few shares": {"shares": (1,)},
-    "no shares": {"shares": ()},
-    "huge shares": {"shares": lambda shares: tuple(2**4000 for _ in shares)},
 }
 
 
 @pytest.mark.parametrize("case", MODELS)
 def test_a_model_that_makes_no_sense_is_refused(case: str) -> None:
-    lie = Lie("bank0", "OwnModel", with_field(**MODELS[case]))
+    lie = Lie("bank0", "OwnLabels", with_field(**MODELS[case]))
     refused(lie, WrongContent, safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
+
+
+@pytest.mark.parametrize("case", OPENED)
+def test_coefficients_of_another_form_are_refused(case: str) -> None:
+    lie = Lie("bank0", "OpenedFit", ring(OPENED[case]))
+    refused(lie, WrongContent, safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
+
+
+@pytest.mark.parametrize(
+    ("party", "name"), [("bank0", "SealedLabels"), ("shop0", "ScoresAlone"), ("shop0", "MaskedFit")]
+)
+def test_labels_and_scores_of_another_layout_or_key_are_refused(party: str, name: str) -> None:
+    for change in LAYOUTS.values():
+        lie = Lie(party, name, with_field(values=change))
+        refused(lie, CiphertextRefused, safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
 
 
 # Prediction

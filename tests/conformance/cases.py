@@ -79,7 +79,7 @@ CASES = (
         cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 30, "margin": -1.0}),
         {"source": 1, "target": 1},
         rows=80,
-        may_be_missing=("OwnModel",),
+        may_be_missing=("MaskedFit", "OpenedFit", "OwnLabels"),
     ),
     *[
         Case(cn.FTL(**{**_FTL, "protection": protection}), roles, rows=64, is_slow=protection == "paillier")

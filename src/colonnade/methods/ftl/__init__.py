@@ -14,9 +14,9 @@ other's codes; a guard refuses runs in which there are more equations than half 
 steps about slowly moving codes add up. The target's gradients depend on the labels of labelled rows, and only the
 source's codes beside them hide these: with a small gamma or many steps a target may work labels out. The source learns
 the loss of every step, scores of labelled and held-out shared rows by transfer and of held-out ones by learning alone,
-and scores of rows that it is asked for later, of these without an id. The target learns labels of such rows and, by very
-many, the direction of the source's translator. Both learn which rows they share, and how many rows and parameters there
-are. All this assumes that both follow the protocol: who deviates can have single numbers opened.
+and scores of rows that it is asked for later, of these without an id. The target learns labels of such rows and, by
+very many, the direction of the source's translator. Both learn which rows they share, and how many rows and parameters
+there are. All this assumes that both follow the protocol: who deviates can have single numbers opened.
 
 Differs from the paper: the sign and the scale of the loss's derivatives are corrected; scores have an offset and labels
 are centred, without which scores of unbalanced or shifted rows are useless; one second moment replaces a matrix for

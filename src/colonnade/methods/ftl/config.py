@@ -108,7 +108,7 @@ class FTL:
             raise ConfigError(f"config.gamma must be at most {_MOST_GAMMA}. Got {self.gamma} instead.")
         if self.guard < 1.0:
             raise ConfigError(
-                "config.guard must be at least 1. To go without it, set allow_leak = true, which is noted."
+                "config.guard must be at least 1. To go without it, set allow_leak = true; that is noted."
             )
         if not self.gamma and self.is_sealed and not self.allow_leak:
             raise ConfigError(

@@ -77,8 +77,8 @@ def check_guard(session: Session, peer: Channel, config: FTL, rows: int, scores:
             session,
             peer,
             config,
-            f"A row has {scores} scores and a code only {config.width} numbers, so that the source could work out codes "
-            f"from scores. Set config.width to {scores} or more.",
+            f"A row has {scores} scores and a code only {config.width} numbers, so that the source could work out "
+            f"codes from scores. Set config.width to {scores} or more.",
             guard="scores",
             scores=scores,
             width=config.width,

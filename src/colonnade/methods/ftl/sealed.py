@@ -49,8 +49,13 @@ REMAINDER = Format(FRACTION_BITS, 24)
 """The target's own part of the loss, a sum over rows."""
 _FACTOR_BITS = 22
 _FACTORS = Format(FRACTION_BITS, _FACTOR_BITS)
+"""Sums over rows of derivatives."""
+_LOSS = Format(FRACTION_BITS, 14)
+_CHAIN = Format(FRACTION_BITS, 6)
+"""Weights times slopes, on the way back through the layers."""
+_INPUTS = Format(FRACTION_BITS, 4)
 # Beyond the scale, what sums over all rows may reach: enough for some hundred thousand rows and codes of 128 numbers.
-_REPLY_BITS = 72
+_REPLY_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -102,10 +107,10 @@ def hidden_layers(
     if len(weights) == 1:
         return found
     factors = layers.slopes[-1][:, :, None] * weights[-1][None] * layers.slopes[-2][:, None, :]
-    signal = rows.each_product(FixedPoint.encode(coefficient * factors, _FACTORS))
+    signal = rows.each_product(FixedPoint.encode(coefficient * factors, _CHAIN))
     for layer in range(len(weights) - 2, -1, -1):
         turned = signal.gather(by_entry(*signal.shape))
-        gradient = _flat(turned @ FixedPoint.encode(layers.inputs[layer], _FACTORS))
+        gradient = _flat(turned @ FixedPoint.encode(layers.inputs[layer], _INPUTS))
         scale = gradient.layout.fraction_bits
         for one in small:
             format = Format(scale - one.values.layout.fraction_bits, _FACTOR_BITS)
@@ -113,7 +118,7 @@ def hidden_layers(
         found.append(gradient)
         if layer:
             back = weights[layer][None] * layers.slopes[layer - 1][:, None, :]
-            signal = signal.each_product(FixedPoint.encode(back, _FACTORS))
+            signal = signal.each_product(FixedPoint.encode(back, _CHAIN))
     return found
 
 
@@ -127,7 +132,7 @@ def weighted_sums(codes: CipherArray, weights: Numbers) -> CipherArray:
     """Return sums of codes, weighted by rows-by-scores numbers: scores by code entries, as a vector."""
     width, scores = codes.shape[1], weights.shape[1]
     factors = np.broadcast_to(weights[None], (width, *weights.shape))
-    sums = codes.gather(by_entry(*codes.shape)).each_product(FixedPoint.encode(factors, _FACTORS))
+    sums = codes.gather(by_entry(*codes.shape)).each_product(FixedPoint.encode(factors, ROWS))
     return sums.gather(np.arange(width * scores).reshape(width, scores).T.reshape(-1))
 
 
@@ -138,7 +143,7 @@ def loss_on_codes(
     on_codes, on_moment = factors
     joined = concatenate([codes, moment, remainder])
     every = np.concatenate([on_codes.reshape(-1), on_moment, np.ones(1)])
-    return joined @ FixedPoint.encode(every[:, None], _FACTORS)
+    return joined @ FixedPoint.encode(every[:, None], _LOSS)
 
 
 def row_gradients(

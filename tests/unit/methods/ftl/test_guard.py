@@ -179,7 +179,7 @@ def test_noise_has_the_stated_deviation_in_the_gradient_and_leaves_the_loss_alon
         assert abs(added.mean()) < 0.003
 
 
-def guarded(rows: int, *sizes: Sizes, **changes: Any) -> list[Any]:
+def guarded(rows: int, *sizes: Sizes, scores: int = 1, **changes: Any) -> list[Any]:
     """Return the marks that the guard leaves."""
 
     class Session:
@@ -188,7 +188,7 @@ def guarded(rows: int, *sizes: Sizes, **changes: Any) -> list[Any]:
     class Peer:
         peer = "shop"
 
-    check_guard(Session(), Peer(), settings(**changes), rows, *sizes)  # type: ignore[arg-type]
+    check_guard(Session(), Peer(), settings(**changes), rows, scores, *sizes)  # type: ignore[arg-type]
     return [entry.kind for entry in Session.ledger.read().entries]
 
 
@@ -205,6 +205,11 @@ def test_the_guard_counts_parameters_that_learn_and_rows_of_a_step() -> None:
     with pytest.raises(LeakRefused, match="At least 46 rows"):
         guarded(45, two_layers, one_layer)
     assert guarded(46, two_layers, one_layer) == []
+    # More scores than a code has numbers tell the code.
+    with pytest.raises(LeakRefused, match=r"Set config\.width to 4 or more"):
+        guarded(46, one_layer, one_layer, scores=4)
+    assert guarded(46, one_layer, one_layer, scores=4, allow_leak=True) == ["override"]
+    assert guarded(46, one_layer, one_layer, scores=3) == []
     # What is revealed anyway, or not encrypted, needs no guard.
     for changes in ({"reveal": "rows"}, {"protection": "none"}):
         assert guarded(1, two_layers, one_layer, **changes) == []

@@ -246,11 +246,11 @@ def test_numbers_at_the_declared_bounds_come_back_and_none_beyond_is_encrypted(
     # As large as all of it can be at once: codes of one, inputs of ten deviations, slopes of one.
     rows, width = 200, 2
     codes = link.seal(np.ones((rows, width)), sealed.CODES)
-    factors = np.full((width, rows, 3), 2.0**14)
+    factors = np.full((width, rows, 3), 2.0**22)
     gradient = sealed.last_layer([(codes, sealed.by_entry(rows, width))], factors)
     ready = sealed.ready(gradient)
     assert ready.layout == sealed.gradient_layouts([width * 3], [64], key)[0]
-    assert decrypt(key, ready).tolist() == [rows * 2.0**14] * 6
+    assert decrypt(key, ready).tolist() == [rows * 2.0**22] * 6
 
     monkeypatch.setattr(PrivateKey, "encrypt_integers", lambda *_: pytest.fail("encrypted"))
     for format, bound in formats.items():
