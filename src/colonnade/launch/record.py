@@ -170,11 +170,12 @@ def _marks(run: Run) -> tuple[str, ...]:
     keys = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "key"]
     if any(key["insecure_test"] for key in keys):
         marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
-    if _overrides(run, "linear system"):
-        marks.append(
-            "A guard was overridden: all parties accepted settings under which a party can work out the other's codes "
-            "of shared rows from the gradients it gets (allow_leak = true). See the method's page on its guard."
-        )
+    marks += [
+        f"A guard was overridden: all parties accepted settings under which {what} (allow_leak = true). See the "
+        "method's page on its guard."
+        for guard, what in _GUARDS.items()
+        if _overrides(run, guard)
+    ]
     if run.plan.config.get("protection") == "none":
         marks.append(
             "Not encrypted: the parties read each other's codes and signals (protection = 'none'). For research only."
@@ -182,7 +183,7 @@ def _marks(run: Run) -> tuple[str, ...]:
     if run.plan.config.get("reveal") == "rows":
         marks.append(
             "Rows revealed: the source sees the target's codes, and the target can tell every label used (reveal = "
-            "'rows'). Cheaper, and not what the paper protects."
+            "'rows'). This is not what the paper protects."
         )
     if run.launch.startswith("simulation"):
         marks.append("Simulation: all parties ran as threads of one process, exchanging the same recorded messages.")
@@ -191,6 +192,13 @@ def _marks(run: Run) -> tuple[str, ...]:
             "The model with all columns in one place uses the configured encoder: a custom one fits one party."
         )
     return tuple(marks)
+
+
+_GUARDS = {
+    "linear system": "a party can work out the other's codes of shared rows from the gradients it gets",
+    "scores": "the source can work out the target's codes from their scores",
+    "labels": "the target can work out the labels of labelled rows from its gradients",
+}
 
 
 def _overrides(run: Run, guard: str) -> bool:

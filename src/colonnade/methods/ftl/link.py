@@ -72,6 +72,9 @@ def check_guard(session: Session, peer: Channel, config: FTL, rows: int, scores:
         return
     if not all(one.widths for one in sizes):
         raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
+    if not config.gamma:
+        # The settings have refused this already, unless all parties accept it.
+        _refuse(session, peer, config, "config.gamma = 0 hides no label from the target.", guard="labels")
     if scores > config.width:
         _refuse(
             session,

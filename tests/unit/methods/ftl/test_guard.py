@@ -210,6 +210,7 @@ def test_the_guard_counts_parameters_that_learn_and_rows_of_a_step() -> None:
         guarded(46, one_layer, one_layer, scores=4)
     assert guarded(46, one_layer, one_layer, scores=4, allow_leak=True) == ["override"]
     assert guarded(46, one_layer, one_layer, scores=3) == []
+    assert guarded(46, one_layer, one_layer, gamma=0.0, allow_leak=True) == ["override"]
     # What is revealed anyway, or not encrypted, needs no guard.
     for changes in ({"reveal": "rows"}, {"protection": "none"}):
         assert guarded(1, two_layers, one_layer, **changes) == []
