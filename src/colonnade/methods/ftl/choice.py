@@ -11,7 +11,16 @@ import numpy.typing as npt
 
 from colonnade.session import Finding
 
-__all__ = ["Calibration", "judge", "quality", "quality_name", "quality_of_decided", "safeguard_finding", "weighted_f1"]
+__all__ = [
+    "Calibration",
+    "judge",
+    "quality",
+    "quality_name",
+    "quality_of_decided",
+    "safeguard_finding",
+    "weighted_f1",
+    "word_for",
+]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -88,7 +97,7 @@ def safeguard_finding(found: Mapping[str, Mapping[str, Any]]) -> Finding:
             if part in one:
                 numbers = [f"{one[part][name]:.4f}" for name in ("transfer", "self-learning")]
                 rows.append((target, part, str(one[part]["rows"]), *numbers, one["chosen"]))
-    metric = next(iter(found.values()))["metric"].replace("_", " ")
+    metric = word_for(next(iter(found.values()))["metric"])
     return Finding(
         name="safeguard",
         title="Transfer against learning alone",
@@ -100,9 +109,15 @@ def safeguard_finding(found: Mapping[str, Mapping[str, Any]]) -> Finding:
     )
 
 
+def word_for(metric: str) -> str:
+    """Return a metric's name for people."""
+    return {"auc": "AUC", "weighted_f1": "weighted F1", "r2": "R²"}[metric]
+
+
 def quality_name(task: str) -> str:
     """Return the name of the metric that decides."""
-    return "r2" if task == "regression" else "weighted_f1"
+    # By rank where there are two classes: a threshold would be a second thing to get wrong with few rows.
+    return {"regression": "r2", "multiclass": "weighted_f1"}.get(task, "auc")
 
 
 def quality(task: str, targets: Numbers, scores: Numbers) -> float:
@@ -112,7 +127,8 @@ def quality(task: str, targets: Numbers, scores: Numbers) -> float:
         return float(1.0 - residual / spread) if spread else 0.0
     if task == "multiclass":
         return weighted_f1(targets.argmax(axis=1), scores.argmax(axis=1))
-    return weighted_f1((targets[:, 0] > 0).astype(np.int64), (scores[:, 0] >= 0).astype(np.int64))
+    is_second = targets[:, 0] > 0
+    return _area(is_second, scores[:, 0]) if is_second.any() and not is_second.all() else 0.5
 
 
 def quality_of_decided(task: str, targets: Numbers, decided: npt.NDArray[Any]) -> float:
@@ -121,6 +137,13 @@ def quality_of_decided(task: str, targets: Numbers, decided: npt.NDArray[Any]) -
         return quality(task, targets[:, 0], decided)
     truth = targets.argmax(axis=1) if task == "multiclass" else (targets[:, 0] > 0).astype(np.int64)
     return weighted_f1(truth, decided)
+
+
+def _area(is_second: npt.NDArray[np.bool_], scores: Numbers) -> float:
+    """Return the chance that a row of the second class scores above one of the first; ties count half."""
+    first, second = np.sort(scores[~is_second]), scores[is_second]
+    below, up_to = np.searchsorted(first, second, "left"), np.searchsorted(first, second, "right")
+    return float((below + up_to).mean() / 2.0 / len(first))
 
 
 def weighted_f1(truth: npt.NDArray[np.int64], found: npt.NDArray[np.int64]) -> float:

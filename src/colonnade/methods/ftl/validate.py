@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided
+from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided, word_for
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.link import Keys, exchange_keys
 from colonnade.methods.ftl.maths import targets_of
@@ -238,7 +238,7 @@ def _folds(rows: SourceRows, folds: int, seed: int) -> Places:
 
 def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequence[_Fold]) -> Finding:
     """Return all folds, their means and spreads, and the verdict."""
-    metric = quality_name(task)
+    metric, back = quality_name(task), "r2" if task == "regression" else "weighted_f1"
     numbers: dict[str, list[float]] = {
         "transfer cross-validation": [one.transfer for one in folds],
         "cross-validation": [one.plain for one in folds],
@@ -256,10 +256,10 @@ def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequenc
     return Finding(
         name=f"validation of {peer}",
         title=f"Validation of transfer to {peer}",
-        text=f"The {metric.replace('_', ' ')} of each fold. Transfer cross-validation scores the source's left-out "
-        "rows with labels that came back from the target; cross-validation and self-learning score the target's "
-        f"columns of left-out labelled shared rows, so that these two decide: {chosen}. As config.source_weights take "
-        "the first column's means.",
+        text="Transfer cross-validation judges the source's left-out rows by labels that came back from the target "
+        f"({word_for(back)}); cross-validation and self-learning judge the target's columns of left-out labelled "
+        f"shared rows by scores ({word_for(metric)}), so that these two decide: {chosen}. As config.source_weights take the "
+        "first column's means.",
         columns=("fold", *numbers),
         rows=tuple(rows),
         values={"metric": metric, "folds": numbers, "means": means, "deviations": spreads, "chosen": chosen},
