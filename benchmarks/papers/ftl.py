@@ -1066,8 +1066,9 @@ TrCV's estimate is about the source's columns, so it cannot be compared with an 
         return f"""## The safeguard against negative transfer
 
 The product's stage `validate`, in the clear: five folds of the labelled rows judge transfer and a regression on the
-same rows (*validated*: AUC; *test*: F1), and the better one serves. The regression's penalty is fixed ({L2:g}/2 times the squared coefficients beside
-the mean loss). *Shuffled*: all shared rows are labelled, and the labels of all other rows of the source are mixed up.
+same rows (*validated*: AUC; *test*: F1), and the better one serves. The regression's penalty is fixed
+({L2:g}/2 times the squared coefficients beside the mean loss). *Shuffled*: all shared rows are labelled, and the labels
+of all other rows of the source are mixed up.
 {REVEALS.capitalize()}.
 
 {table(head, rows)}"""

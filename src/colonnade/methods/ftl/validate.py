@@ -258,8 +258,8 @@ def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequenc
         title=f"Validation of transfer to {peer}",
         text="Transfer cross-validation judges the source's left-out rows by labels that came back from the target "
         f"({word_for(back)}); cross-validation and self-learning judge the target's columns of left-out labelled "
-        f"shared rows by scores ({word_for(metric)}), so that these two decide: {chosen}. As config.source_weights take the "
-        "first column's means.",
+        f"shared rows by scores ({word_for(metric)}), so that these two decide: {chosen}. As config.source_weights "
+        "take the first column's means.",
         columns=("fold", *numbers),
         rows=tuple(rows),
         values={"metric": metric, "folds": numbers, "means": means, "deviations": spreads, "chosen": chosen},
