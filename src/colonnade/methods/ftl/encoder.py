@@ -63,9 +63,12 @@ class Encoder(nn.Module):
         super().__init__()
         self.body = body if body is not None else nn.Identity()
         self.linears = nn.ModuleList(linears)
-        self._stack = tuple(linears)
         self.kinds = tuple(kinds)
         self.freeze()
+
+    @property
+    def _stack(self) -> tuple[nn.Linear, ...]:
+        return tuple(cast(nn.Linear, linear) for linear in self.linears)
 
     def freeze(self) -> None:
         """Leave the body out of training, if there are layers after it."""

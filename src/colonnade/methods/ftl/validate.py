@@ -64,7 +64,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
         folds = [
             _source_fold(session, holding, config, peer, pair, key, rows, number) for number in range(config.folds)
         ]
-        findings.append(_finding(session, config, peer.peer, rows.label_encoder.task, folds))
+        findings.append(_finding(config, peer.peer, rows.label_encoder.task, folds))
     return Result(findings=tuple(findings))
 
 
@@ -236,7 +236,7 @@ def _folds(rows: SourceRows, folds: int, seed: int) -> Places:
     return found
 
 
-def _finding(session: Session, config: FTL, peer: str, task: str, folds: Sequence[_Fold]) -> Finding:
+def _finding(config: FTL, peer: str, task: str, folds: Sequence[_Fold]) -> Finding:
     """Return all folds, their means and spreads, and the verdict."""
     metric, back = quality_name(task), "r2" if task == "regression" else "weighted_f1"
     numbers: dict[str, list[float]] = {
