@@ -18,12 +18,14 @@ _HOMES = {
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
+    "PrADA": "colonnade.methods.prada",
     "Run": "colonnade.launch.run",
     "SecureLR": "colonnade.methods.secure_lr",
     "SplitNN": "colonnade.methods.splitnn",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
     "load_run": "colonnade.launch.load",
+    "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
 }
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
     from colonnade.methods.ftl import FTL
+    from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
     from colonnade.session import Alignment, Evaluate, Policy
@@ -47,6 +50,7 @@ __all__ = [
     "PartyEncoder",
     "PartyTable",
     "Policy",
+    "PrADA",
     "Run",
     "SecureLR",
     "SplitNN",
@@ -54,6 +58,7 @@ __all__ = [
     "VerticalRegressor",
     "__version__",
     "load_run",
+    "propose_groups",
     "simulate",
 ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,7 +126,7 @@ def _predict_with_partners(
     if is_bringing and len(table) != 1:
         others = "the partners give their own" if run.method.scores_alone is None else "the source gives none"
         raise ConfigError(f"Give one --table with this party's columns of the new rows; {others}.")
-    joining = Joining(replace(run.plan, stage="predict"), where, RunFolder(folder))
+    joining = Joining(run.method.in_stage(run.plan, "predict"), where, RunFolder(folder))
     ask_consent(joining, yes)
     with resumable(folder):
         scores = joining.predict(table[0] if is_bringing else None, watcher=Waiting(where, quiet))

@@ -127,7 +127,7 @@ def run_all(
     _warn_of_test_keys(plan)
     homes = find_homes(plan.parties, file.parent, home)
     note_unused_matches(plan, *homes.values())
-    run_folder = RunFolder(folder or file.parent / "runs" / _folder_name(plan), file.read_bytes())
+    run_folder = RunFolder(folder or file.parent / "runs" / plan.folder_name, file.read_bytes())
     with (
         resumable(run_folder.path, overwrite),
         run_folder.held(overwrite=overwrite),
@@ -149,11 +149,6 @@ def run_all(
             return simulate_plan(
                 plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
             )
-
-
-def _folder_name(plan: RunPlan) -> str:
-    # A training and its validation have one run.toml, and so one name; neither may cost the other.
-    return plan.name if plan.stage == "train" else f"{plan.name}-{plan.stage}"
 
 
 def _warn_of_test_keys(plan: RunPlan) -> None:
@@ -196,7 +191,7 @@ def run_one(
     where = find_home(home, file)
     plan.role_of(where.name)
     note_unused_matches(plan, where)
-    run_folder = RunFolder(folder or where.folder / "runs" / _folder_name(plan), file.read_bytes())
+    run_folder = RunFolder(folder or where.folder / "runs" / plan.folder_name, file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with resumable(run_folder.path, overwrite), run_folder.held(overwrite=overwrite):
         joining = Joining(plan, where, run_folder)

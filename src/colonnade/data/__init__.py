@@ -5,6 +5,7 @@ Nothing in this room sends anything. Its errors carry names, kinds and counts, n
 
 from __future__ import annotations
 
+from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
 from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
@@ -21,11 +22,14 @@ from colonnade.data.rows import (
     rows_of_marks,
     split_rows,
 )
+from colonnade.data.steps import StepEncoder
 from colonnade.data.table import PartyTable
 
 __all__ = [
     "LETTERS",
     "AlignedRows",
+    "CodeEncoder",
+    "CodedColumn",
     "Column",
     "Id",
     "IdFormat",
@@ -35,6 +39,7 @@ __all__ = [
     "MatchedRows",
     "PartyTable",
     "Split",
+    "StepEncoder",
     "TableEncoder",
     "Task",
     "batches",

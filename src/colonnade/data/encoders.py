@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -97,11 +97,17 @@ class TableEncoder:
 
     @classmethod
     def fit(
-        cls, table: PartyTable, positions: npt.NDArray[np.int64] | None = None, *, max_categories: int = 50
+        cls,
+        table: PartyTable,
+        positions: npt.NDArray[np.int64] | None = None,
+        *,
+        max_categories: int = 50,
+        columns: Collection[str] | None = None,
     ) -> TableEncoder:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
         The `max_categories` most frequent categories of a column get an output of their own, the others share one.
+        `columns` are those to encode, by default all.
         """
         if max_categories < 1:
             raise ConfigError(f"max_categories is {max_categories}. Choose at least 1.")
@@ -111,6 +117,8 @@ class TableEncoder:
         parts: list[_NumericPart | _CategoricalPart] = []
         dropped = []
         for column in table.columns:
+            if columns is not None and column.name not in columns:
+                continue
             values = _rows_of(table, column.name, positions)
             part: _NumericPart | _CategoricalPart | None
             if column.kind == "numeric":

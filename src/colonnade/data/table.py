@@ -39,7 +39,8 @@ class PartyTable:
 
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
-    ignore, `name` stands for the table in errors. A table may hold ids alone, which is all that a label holder without
+    ignore, `name` stands for the table in errors. `unlabelled` allows rows without a label, for methods that learn from
+    such rows too; their label is NaN or None. A table may hold ids alone, which is all that a label holder without
     columns needs in order to have rows scored; a role that needs more says so.
 
     The table copies what it needs, and its arrays are read-only.
@@ -67,6 +68,7 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         matches: pd.DataFrame | None = None,
+        unlabelled: bool = False,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -106,7 +108,8 @@ class PartyTable:
         }
         self.labels = None
         if label is not None:
-            self.labels = _read_labels(series_by_name[label], name=name, column=label, override=types.get(label))
+            where = f"The label column '{label}' of {name}"
+            self.labels = _read_labels(series_by_name[label], where, types.get(label), unlabelled)
 
         others = {label, *id_columns, *(column for columns in columns_by_partner.values() for column in columns)}
         features = [column for column in series_by_name if column not in others | dropped]
@@ -135,6 +138,7 @@ class PartyTable:
         types: Mapping[str, Kind] | None = None,
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
+        unlabelled: bool = False,
         query: str | None = None,
         table: str | None = None,
         name: str | None = None,
@@ -161,6 +165,7 @@ class PartyTable:
             types=types,
             drop=drop,
             partner_ids=partner_ids,
+            unlabelled=unlabelled,
             name=name or title_of(source, table),
         )
 
@@ -203,6 +208,13 @@ class PartyTable:
     def has_label(self) -> bool:
         """Tell whether this party holds the label."""
         return self.labels is not None
+
+    @property
+    def is_labelled(self) -> npt.NDArray[np.bool_]:
+        """Tell of each row whether its label is known."""
+        if self.labels is None:
+            return np.zeros(self.rows, dtype=bool)
+        return np.asarray(~pd.isna(self.labels))
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
@@ -368,22 +380,24 @@ def _check_names(
         )
 
 
-def _read_labels(series: pd.Series[Any], *, name: str, column: str, override: Kind | None) -> npt.NDArray[Any]:
-    """Return labels as bool, int64, float64 or text, none missing and not all the same."""
-    where = f"The label column '{column}' of {name}"
+def _read_labels(series: pd.Series[Any], where: str, override: Kind | None, unlabelled: bool) -> npt.NDArray[Any]:
+    """Return labels as bool, int64, float64 or text, not all the same, and none missing unless that is allowed."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "i" and override is None:
         return _refuse_constant(series.to_numpy(np.int64, copy=True), where)
     cells = cells_of(series)
     missing = cells.count(None)
     if missing == len(cells):
         raise TableError(f"{where} is empty in every row. Name another column, or leave the label out.")
-    if missing:
-        raise TableError(f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows.")
-
+    if missing and not unlabelled:
+        raise TableError(
+            f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows; for a method "
+            "that learns from rows without a label too, such as prada, set unlabelled = true."
+        )
     kind, values = read_column(series, where=where, override=override)
-    if override is None:
+    if override is None and not missing:
         kind, values = _narrow_labels(cells, kind, values)
-    return _refuse_constant(values, where)
+    _refuse_constant(values[~pd.isna(values)], where)
+    return values
 
 
 def _refuse_constant(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:

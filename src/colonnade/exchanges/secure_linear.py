@@ -41,7 +41,7 @@ from colonnade.crypto import (
 )
 from colonnade.errors import CheckpointBroken, SlotOverflow, TrainingFailed, WrongContent
 from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
-from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
+from colonnade.messages import ENCRYPTED, MASKED, NOISED, PLAIN, message
 from colonnade.session import Channel
 
 __all__ = ["LinearFormat", "LinearMessages", "LinearOwner", "LinearPartner", "SealedBatch", "linear_messages"]
@@ -164,6 +164,12 @@ class LinearMessages:
     ShareUpdate: type[Any]
     TrainedInputs: type[Any]
     TrainedGradients: type[Any]
+    NoisedGradients: type[Any]
+
+    @property
+    def noised(self) -> LinearMessages:
+        """Return the same for a partner that adds noise to the gradient of the inputs."""
+        return replace(self, TrainedGradients=self.NoisedGradients)
 
     @property
     def for_fixed_inputs(self) -> tuple[type[Any], ...]:
@@ -251,6 +257,17 @@ def linear_messages(owner: str, partner: str) -> LinearMessages:
         weights: CipherArray
         inputs: CipherArray
 
+    @message(sender=partner, receiver=owner, protection=NOISED, step="PrADA Alg. 5, lines 8 and 22, with noise")
+    class NoisedGradients:
+        """The gradient of the shared weights, masked, and the gradient at the receiver's inputs, with noise.
+
+        Reveals: the weights up to a factor, and of the label of each row no more than the sender's label budget allows
+        in one release. Every epoch is a further release, and their budgets add up.
+        """
+
+        weights: CipherArray
+        inputs: CipherArray
+
     return LinearMessages(
         OpeningShare,
         SealedInputs,
@@ -260,6 +277,7 @@ def linear_messages(owner: str, partner: str) -> LinearMessages:
         ShareUpdate,
         TrainedInputs,
         TrainedGradients,
+        NoisedGradients,
     )
 
 

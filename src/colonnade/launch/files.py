@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,7 @@ class _RunTable:
     roles: Mapping[str, str | list[str]]
     seed: int = 0
     stage: str = "train"
+    after: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +39,7 @@ class _PartyTableTable:
     label: str | None = None
     types: Mapping[str, Kind] = field(default_factory=dict)
     drop: list[str] = field(default_factory=list)
+    unlabelled: bool = False
     query: str | None = None
     table: str | None = None
     matches: str | None = None
@@ -114,6 +116,7 @@ class PartyHome:
             types=about.types,
             drop=about.drop,
             partner_ids=self.partner_ids,
+            unlabelled=about.unlabelled,
             query=about.query,
             table=about.table,
             name=self.name,
@@ -175,16 +178,10 @@ def read_run_file(path: Path, stage: str | None = None) -> RunPlan:
     """Read what the parties agreed on, with the method's defaults written out; ``stage`` stands for the file's."""
     document = _read_toml(path, ("run", "alignment", "config", "evaluate"))
     with _named(path):
-        plan = _plan(document)
-    if stage is None:
-        return plan
-    from colonnade.methods import method_named
-
-    method_named(plan.method).check_stage(stage)
-    return replace(plan, stage=stage)
+        return _plan(document, stage)
 
 
-def _plan(document: dict[str, Any]) -> RunPlan:
+def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
     # Methods need torch, which takes seconds to load; who only reads a home must not wait for it.
     from colonnade.methods import method_named
 
@@ -199,11 +196,12 @@ def _plan(document: dict[str, Any]) -> RunPlan:
         config=config_to_json(config),
         evaluate=validated(Evaluate, document.get("evaluate", {}), "evaluate"),
         alignment=validated(Alignment, document.get("alignment", {}), "alignment"),
-        stage=about.stage,
+        stage=about.stage if stage is None else stage,
+        after=about.after,
     )
     method.check_stage(plan.stage)
     method.check_roles(plan)
-    return plan
+    return method.in_stage(plan, plan.stage)
 
 
 def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
+from colonnade.launch.earlier import earlier_part
 from colonnade.launch.files import PartyHome
 from colonnade.launch.folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
@@ -125,7 +126,8 @@ class Joining:
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
         earlier = self._run_folder.earlier_runs()
-        seat = self._seat(table, self._folder, earlier_runs=earlier, queries=self.home.queries)
+        part = earlier_part(self._method, self.plan, self._run_folder.path.parent, self.home.name, is_apart=True)
+        seat = self._seat(table, self._folder, earlier_runs=earlier, queries=self.home.queries, part=part)
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(

@@ -9,6 +9,7 @@
       ledger.jsonl        everything that crossed
       metrics.jsonl       losses by epoch
       checkpoints/        where an interrupted run goes on
+      secret.key          where noise comes from, if a method adds any
       model/              this party's part of the model
       evaluation.json     at the label holder only
       findings.json       what the method found out beside the model, such as validations
@@ -44,6 +45,7 @@ PARTY_FILES = (
     "ledger.jsonl",
     "metrics.jsonl",
     "checkpoints",
+    "secret.key",
     "model",
     "evaluation.json",
     "findings.json",
@@ -316,6 +318,7 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
         "evaluate": vars(plan.evaluate),
         "alignment": vars(plan.alignment),
         "stage": plan.stage,
+        "after": plan.after,
     }
 
 

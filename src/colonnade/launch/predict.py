@@ -35,7 +35,7 @@ def predict_in_threads(
 ) -> pd.DataFrame:
     """Score new rows with a trained run, as the party that may know the scores gets them."""
     check_model(run)
-    plan = replace(run.plan, stage="predict")
+    plan = run.method.in_stage(run.plan, "predict")
     config = config_from_json(run.method, plan.config)
     bringing = parties_with_rows(run.method, plan)
     missing = sorted(set(bringing) ^ set(tables))
@@ -63,11 +63,11 @@ def predict_in_threads(
 
 def check_model(run: Run) -> None:
     """Refuse to score with a run that made no model."""
-    if not run.parts:
+    if not run.parts or run.plan.stage not in run.method.scored_after:
         where = "This run" if run.folder is None else str(run.folder)
         raise RunFolderError(
             f"{where} holds the stage {run.plan.stage}, which makes no model to score with. Train first, with the same "
-            "run.toml and no other stage, and score with the run that this gives."
+            f"run.toml and the stage {' or '.join(run.method.scored_after)}, and score with the run that this gives."
         )
 
 
@@ -93,6 +93,8 @@ def parties_with_rows(method: Method, plan: RunPlan) -> tuple[str, ...]:
 
 def column_types(part: ModelPart) -> dict[str, Kind]:
     """Return the types of the columns a model part was trained with: a few new rows may look different from many."""
+    if "types" in part.document:
+        return dict(part.document["types"])
     encoder = part.document.get("table_encoder")
     return TableEncoder.from_json(encoder).types if encoder else {}
 

@@ -91,8 +91,8 @@ class Run:
     @property
     def metrics(self) -> dict[str, float]:
         """Return the federated model's metrics on held-out rows."""
-        if self.plan.stage != "train":
-            raise RunFolderError(f"The stage {self.plan.stage} makes no model, so it has no metrics. See Run.findings.")
+        if "together" not in self.evaluations and self.plan.stage not in self.method.scored_after:
+            raise RunFolderError(f"The stage {self.plan.stage} has no metrics. See Run.findings.")
         if "together" not in self.evaluations:
             raise RunFolderError("This run held out no test rows, so it has no metrics. Set evaluate.test_fraction.")
         return self.evaluations["together"].metrics

@@ -14,13 +14,14 @@ from colonnade.data import PartyTable
 from colonnade.engine import INLINE, Engine, open_engine
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import ceiling
+from colonnade.launch.earlier import check_earlier, earlier_parts
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.party import Seat
 from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
-from colonnade.session import Alignment, Evaluate, Method, Observer, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, ModelPart, Observer, Policy, RunPlan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,6 +37,7 @@ def simulate(
     roles: Mapping[str, str | tuple[str, ...] | list[str]] | None = None,
     name: str = "simulation",
     stage: str = "train",
+    after: Run | None = None,
     evaluate: Evaluate | None = None,
     alignment: Alignment | None = None,
     policies: Mapping[str, Policy] | None = None,
@@ -51,9 +53,9 @@ def simulate(
 
     The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
     holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has
-    one. ``roles`` may be left out when exactly one table has a label. With a ``folder`` the ledgers, checkpoints, model
-    parts and the report are kept there, and an interrupted run goes on from its last checkpoint. ``compare`` also
-    trains the same model with the label holder's columns only and with all columns in one place. ``keep_views`` keeps
+    one, and ``after`` the run whose model such a stage goes on from. ``roles`` may be left out when exactly one table
+    has a label. With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an
+    interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with all columns in one place. ``keep_views`` keeps
     every frame each party received, for attacks and tests. ``engine`` is where the heavy work of all parties runs:
     ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
     """
@@ -67,7 +69,10 @@ def simulate(
         evaluate=evaluate or Evaluate(),
         alignment=alignment or Alignment(),
         stage=stage,
+        after=None if after is None else after.plan.folder_name,
     )
+    plan = method.in_stage(plan, stage)
+    check_earlier(method, plan, None if after is None else after.plan)
     carry_out = partial(
         simulate_plan,
         plan,
@@ -78,6 +83,7 @@ def simulate(
         keep_views=keep_views,
         observer=observer,
         transport=transport,
+        parts=None if after is None else after.parts,
     )
     with ExitStack() as stack:
         run_folder = None if folder is None else stack.enter_context(RunFolder(Path(folder)).held())
@@ -97,14 +103,20 @@ def simulate_plan(
     observer: Observer | None = None,
     transport: str = "memory",
     engine: Engine = INLINE,
+    parts: Mapping[str, ModelPart] | None = None,
 ) -> Run:
-    """Carry out an agreed plan, in a folder that is held already; see `simulate`."""
+    """Carry out an agreed plan, in a folder that is held already; see `simulate`.
+
+    ``parts`` are those of the model to go on from; without, they are looked for beside the folder.
+    """
     method = method_named(plan.method)
     method.check_stage(plan.stage)
     method.check_roles(plan)
     config = config_from_json(method, plan.config)
     plan.check_parties("module", modules or ())
     plan.check_parties("policy", policies or ())
+    if parts is None:
+        parts = {} if folder is None else earlier_parts(method, plan, folder.path)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
     seats = {
@@ -115,6 +127,7 @@ def simulate_plan(
             None if folder is None else folder.party(party),
             0 if folder is None else folder.earlier_runs(party),
             module=(modules or {}).get(party),
+            part=parts.get(party),
             engine=engine,
         )
         for party in plan.parties

@@ -60,6 +60,7 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     import torch
 
     from colonnade.launch.alignments import alignment_plan
+    from colonnade.launch.earlier import earlier_part
     from colonnade.launch.files import read_party_home, read_run_file
     from colonnade.launch.folder import RunFolder
     from colonnade.launch.party import Seat
@@ -74,18 +75,19 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     table = home.read_table(plan.alignment)
     _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
     folder = RunFolder(Path(task["folder"]))
+    method = method_named(plan.method)
     seat = Seat(
         task["party"],
         table,
         home.policy,
         folder.party(task["party"]),
         folder.earlier_runs(task["party"]),
+        part=earlier_part(method, plan, folder.path.parent, task["party"], is_apart=False),
         engine=home.engine.shared_by(len(plan.parties)),
         alignments=home.alignments,
         history=home.history,
     )
     folder.party(task["party"]).begin(plan, table)
-    method = method_named(plan.method)
     return seat, plan, config_from_json(method, plan.config), method
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.methods.ftl import METHOD as FTL
+from colonnade.methods.prada import METHOD as PRADA
 from colonnade.methods.secure_lr import METHOD as SECURE_LR
 from colonnade.methods.splitnn import METHOD as SPLITNN
 from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FTL)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FTL, PRADA)
 
 
 def method_named(name: str) -> Method:

@@ -1,18 +1,30 @@
 """Torch parts that methods share."""
 
+from colonnade.nn.adversarial import SpectralLinear, discriminator, reverse_gradient
+from colonnade.nn.average import WeightAverage
+from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
 from colonnade.nn.learner import Learner, make_optimiser
 from colonnade.nn.losses import backpropagate, balanced_weights, supervised_loss
-from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout
+from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout, seeded_linear
 
 __all__ = [
     "ACTIVATIONS",
+    "FeatureGroups",
+    "GroupShape",
     "Learner",
     "SeededDropout",
+    "SpectralLinear",
+    "WeightAverage",
     "backpropagate",
     "balanced_weights",
+    "default_widths",
+    "discriminator",
     "find_dropouts",
     "make_optimiser",
     "mlp",
+    "pair_groups",
     "reseed_dropout",
+    "reverse_gradient",
+    "seeded_linear",
     "supervised_loss",
 ]

@@ -103,6 +103,12 @@ class Learner:
         if self._optimiser is not None:
             self._optimiser.step()
 
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the steps to come."""
+        if self._optimiser is not None:
+            for group in self._optimiser.param_groups:
+                group["lr"] = rate
+
     def train(self, mode: bool = True) -> None:
         """Switch all modules to training or evaluation."""
         for module in self.modules.values():

@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-__all__ = ["ACTIVATIONS", "SeededDropout", "find_dropouts", "mlp", "reseed_dropout"]
+__all__ = ["ACTIVATIONS", "SeededDropout", "find_dropouts", "mlp", "reseed_dropout", "seeded_linear"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -56,6 +56,21 @@ class _UndrawnLinear(nn.Linear):
         """Draw nothing."""
 
 
+def seeded_linear(inputs: int, outputs: int, generator: torch.Generator, dtype: torch.dtype) -> nn.Linear:
+    """Return a linear layer whose weights the generator draws.
+
+    They are drawn as torch draws them by default (uniform within 1/sqrt(inputs)), in float64 and then rounded, so that
+    a seed gives the same layer in either precision.
+    """
+    linear = _UndrawnLinear(inputs, outputs, dtype=dtype)
+    bound = 1.0 / math.sqrt(inputs) if inputs else 0.0
+    with torch.no_grad():
+        for parameter in (linear.weight, linear.bias):
+            draw = torch.rand(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.copy_((2.0 * draw - 1.0) * bound)
+    return linear
+
+
 def mlp(
     widths: Sequence[int],
     *,
@@ -65,21 +80,11 @@ def mlp(
     activate_output: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
-    """Return linear layers of these widths, input first, with the activation between them.
-
-    Weights are drawn as torch draws them by default (uniform within 1/sqrt(inputs)), in float64 and then rounded, so
-    that a seed gives the same network in either precision.
-    """
+    """Return linear layers of these widths, input first, with the activation between them; the seed draws weights."""
     generator = torch.Generator().manual_seed(seed)
     layers: list[nn.Module] = []
     for position, (inputs, outputs) in enumerate(pairwise(widths)):
-        linear = _UndrawnLinear(inputs, outputs, dtype=dtype)
-        bound = 1.0 / math.sqrt(inputs) if inputs else 0.0
-        with torch.no_grad():
-            for parameter in (linear.weight, linear.bias):
-                draw = torch.rand(parameter.shape, generator=generator, dtype=torch.float64)
-                parameter.copy_((2.0 * draw - 1.0) * bound)
-        layers.append(linear)
+        layers.append(seeded_linear(inputs, outputs, generator, dtype))
         if position < len(widths) - 2 or activate_output:
             layers.append(ACTIVATIONS[activation]())
             if dropout:

@@ -16,7 +16,7 @@ from colonnade.session.forecast import (
     crossing,
     weigh,
 )
-from colonnade.session.method import Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
+from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
@@ -36,6 +36,7 @@ __all__ = [
     "Evaluate",
     "EventLog",
     "Facts",
+    "Figure",
     "Finding",
     "Forecaster",
     "Holding",

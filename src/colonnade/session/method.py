@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from colonnade.session.session import Session
 
-__all__ = ["Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores"]
+__all__ = ["Figure", "Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores"]
 
 
 _ELSEWHERE = {
@@ -83,6 +83,19 @@ class Scores:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Figure:
+    """Something to draw in the report: points, bars, or a beeswarm, as JSON values by which it is drawn.
+
+    ``scatter`` has ``series``: a name and lists x and y each. ``bars`` has ``names`` and ``lengths``. ``beeswarm`` has
+    ``names`` and, for each, ``values`` and ``levels`` from 0 to 4, which become colours.
+    """
+
+    kind: Literal["scatter", "bars", "beeswarm"]
+    title: str
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """Something a method found out beside the model: a table for people, and the numbers by name."""
 
@@ -93,6 +106,7 @@ class Finding:
     rows: tuple[tuple[str, ...], ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     """The same as JSON values."""
+    figures: tuple[Figure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +145,12 @@ class Method:
     """Who leads where several parties play the lead's role."""
     is_pairwise: bool = False
     """Whether rows are matched between the lead and each other party, not among all."""
+    absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Roles that take no part in a stage, by stage."""
+    stands_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The stages on whose model another stage goes on, the usual one first, by stage."""
+    scored_after: tuple[str, ...] = ("train",)
+    """The stages whose model can score rows."""
     scores_alone: str | None = None
     """The role whose rows are scored without any counterpart at the others, and that gets the predictions."""
     forecast: Forecaster | None = None
@@ -164,6 +184,15 @@ class Method:
         mine = [one for one in self.stages if one not in _ELSEWHERE]
         if stage not in mine:
             raise ConfigError(f"The method {self.name} has no stage '{stage}'. {did_you_mean(stage, mine)}")
+
+    def in_stage(self, plan: RunPlan, stage: str) -> RunPlan:
+        """Return a plan for one of its stages: without roles that have no part in it, and after which run it comes."""
+        roles = {role: parties for role, parties in plan.roles.items() if role not in self.absent.get(stage, ())}
+        earlier = self.stands_on.get(stage)
+        after = None
+        if earlier is not None:
+            after = plan.after or replace(plan, stage=earlier[0]).folder_name
+        return replace(plan, stage=stage, roles=roles, after=after)
 
     def messages_in(self, plan: RunPlan) -> tuple[type, ...]:
         """Return the messages that may cross in a plan's stage, with its settings."""

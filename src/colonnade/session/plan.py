@@ -83,9 +83,13 @@ class RunPlan:
     evaluate: Evaluate = field(default_factory=Evaluate)
     alignment: Alignment = field(default_factory=Alignment)
     stage: str = "train"
+    after: str | None = None
+    """The earlier run, in the same place, whose model this stage goes on from."""
 
     def __post_init__(self) -> None:
         check_name("run", self.name)
+        if self.after is not None:
+            check_name("run", self.after)
         for party in self.parties:
             check_name("party", party)
         if len(set(self.parties)) != len(self.parties):
@@ -97,6 +101,11 @@ class RunPlan:
     def parties(self) -> tuple[str, ...]:
         """Return all parties, by role and in the agreed order."""
         return tuple(party for parties in self.roles.values() for party in parties)
+
+    @property
+    def folder_name(self) -> str:
+        """Return the name of the folder that keeps this stage: several stages of one run must not cost each other."""
+        return self.name if self.stage == "train" else f"{self.name}-{self.stage}"
 
     def role_of(self, party: str) -> str:
         """Return the role a party plays."""
@@ -121,6 +130,7 @@ class RunPlan:
                 "roles": [[role, list(parties)] for role, parties in self.roles.items()],
                 "seed": self.seed,
                 "stage": self.stage,
+                "after": self.after,
             },
             "evaluate": vars(self.evaluate),
             "alignment": vars(self.alignment),

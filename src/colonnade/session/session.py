@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from colonnade.engine import INLINE, Engine
-from colonnade.errors import ConfigError
+from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.ledger import LedgerWriter
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
+from colonnade.session.files import write_whole
 from colonnade.session.method import Method
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
@@ -25,6 +29,7 @@ from colonnade.transport import Link
 
 __all__ = ["Observer", "Party", "Progress", "Session"]
 
+_SECRET_BYTES = 32
 # How often an observer is told of progress; training must not wait for a terminal.
 _PROGRESS_SECONDS = 0.1
 
@@ -99,6 +104,8 @@ class Session:
         self.history = party.history
         self.queries = party.queries
         """The file that says how many rows were scored for whom."""
+        self._secret_file = party.folder / "secret.key" if party.folder else None
+        self._secret: bytes | None = None
         self._observer, self._told = observer, 0.0
         self._total: int | None = None
         self._latest: dict[str, Any] = {}
@@ -146,6 +153,18 @@ class Session:
         """
         return derive_seed(self.plan.seed, f"{purpose}/{self.party}", counter)
 
+    def secret(self, purpose: str) -> bytes:
+        """Return 32 bytes that only this party knows, the same whenever this run is taken up again.
+
+        They are for noise that must not be drawn twice. They come from the operating system by way of a file in the run
+        folder, which never leaves it; without a folder they last as long as the session. Another run, stage or purpose
+        has others.
+        """
+        if self._secret is None:
+            self._secret = self._durable_secret()
+        about = f"colonnade secret/{self.plan.digest()}/{self.stage}/{self.party}/{purpose}"
+        return hmac.digest(self._secret, about.encode(), hashlib.sha256)
+
     def expect_steps(self, total: int) -> None:
         """Say how many steps this stage may take, for progress displays."""
         self._total = total
@@ -183,6 +202,22 @@ class Session:
         if step is not None and self.checkpoints is not None:
             self.resumed = self.checkpoints.load(step)
         self.metrics.rewind(self.stage, self.step if step is not None else -1)
+
+    def _durable_secret(self) -> bytes:
+        if self._secret_file is None:
+            return secrets.token_bytes(_SECRET_BYTES)
+        if not self._secret_file.exists() and self.resumed is not None:
+            raise CheckpointBroken(
+                f"{self._secret_file} is missing, and other noise would weaken what was sent before. "
+                "Restore it, or begin the run anew."
+            )
+        if not self._secret_file.exists():
+            # Before its first use: what was hidden by a lost secret could not be hidden in the same way again.
+            write_whole(self._secret_file, secrets.token_bytes(_SECRET_BYTES))
+        kept = self._secret_file.read_bytes()
+        if len(kept) != _SECRET_BYTES:
+            raise CheckpointBroken(f"{self._secret_file} was changed. Restore it, or begin the run anew.")
+        return kept
 
     def _tell(self) -> None:
         self._told = time.monotonic()

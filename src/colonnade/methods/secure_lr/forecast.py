@@ -10,10 +10,10 @@ from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.secure_linear_forecast import LayerForecast
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.maths import outputs_for
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, HeldOutLogits, LogitCount, PartnerShare
 from colonnade.methods.secure_lr.predict import chunks
 from colonnade.methods.secure_lr.train import linear_format
+from colonnade.nn.regression import outputs_for
 from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing
 
 __all__ = ["FORECASTER"]

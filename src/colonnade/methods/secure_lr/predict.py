@@ -10,8 +10,8 @@ import numpy as np
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.maths import Numbers, scores_of
 from colonnade.methods.secure_lr.messages import HeldOutLogits
+from colonnade.nn.regression import Numbers, scores_of
 from colonnade.session import Channel, Holding, Result, Session
 
 __all__ = ["chunks", "cut_off", "feature_holder", "gather_logits", "label_holder", "send_logits"]

@@ -17,7 +17,9 @@ from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.maths import (
+from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
+from colonnade.nn.regression import (
     Numbers,
     OwnWeights,
     loss_of,
@@ -26,8 +28,6 @@ from colonnade.methods.secure_lr.maths import (
     slopes_of,
     targets_of,
 )
-from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
-from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.session import Channel, Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder", "linear_format"]

@@ -10,14 +10,21 @@ What each party learns. The label holder sees every feature holder's activations
 Each feature holder sees the gradient at its activations, in the clear, which for binary labels usually gives the labels
 away. This method is the fast baseline for parties that accept that; it protects raw columns only from being copied.
 
+Two defences of labels are offered, none by default. ``marvell`` puts noise on the gradients, by which ``label_budget``
+bounds what one release of a row tells a feature holder; releases add up over the epochs. ``coae`` lets the network
+learn secret codes of the classes; with two classes that hides little by itself. Neither hides a label from a feature
+holder that fits a head of its own to some labels it knows, and none hides activations from the label holder.
+
 Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before
-its own encoder learns, so that both sides work at the same time; training stops on a validation loss.
+its own encoder learns, so that both sides work at the same time; training stops on a validation loss; the defences
+are from other papers, named in `colonnade.privacy`. A run with a defence does not repeat from its seed alone: its noise
+and codes are secret.
 """
 
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
 from colonnade.methods.splitnn.forecast import FORECASTER
-from colonnade.methods.splitnn.messages import MESSAGES, HeldOutActivations
+from colonnade.methods.splitnn.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
 __all__ = ["METHOD", "PartyEncoder", "SplitNN"]
@@ -38,6 +45,6 @@ METHOD = Method(
         "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
-    stage_messages={"predict": (HeldOutActivations,)},
+    choose_messages=choose_messages,
     forecast=FORECASTER,
 )

@@ -57,6 +57,10 @@ class SplitNN:
     precision: Literal["float32", "float64"] = "float32"
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+    defence: Literal["none", "marvell", "coae", "marvell+coae"] = "none"
+    """What the label holder does so that gradients tell less about labels."""
+    label_budget: float = 0.25
+    """With marvell: the divergence of the two classes' gradients that one release may leave."""
 
     def __post_init__(self) -> None:
         _check_widths("hidden", self.hidden)
@@ -72,6 +76,8 @@ class SplitNN:
             raise ConfigError(f"config.dropout must be at least 0 and below 1. Got {self.dropout} instead.")
         if not self.learning_rate > 0.0:
             raise ConfigError(f"config.learning_rate must be above 0. Got {self.learning_rate} instead.")
+        if not 0.0 < self.label_budget < 4.0:
+            raise ConfigError(f"config.label_budget must be above 0 and below 4. Got {self.label_budget} instead.")
         if isinstance(self.class_weights, tuple) and not all(weight > 0 for weight in self.class_weights):
             raise ConfigError("config.class_weights must all be above 0.")
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.messages import PLAIN, message
+from colonnade.messages import NOISED, PLAIN, message
+from colonnade.session import RunPlan
 
-__all__ = ["MESSAGES", "CutActivations", "CutGradient", "CutWidth", "HeldOutActivations"]
+__all__ = [
+    "MESSAGES",
+    "CutActivations",
+    "CutGradient",
+    "CutWidth",
+    "HeldOutActivations",
+    "NoisedCutGradient",
+    "choose_messages",
+    "gradient_message",
+]
 
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up")
@@ -39,6 +51,17 @@ class CutGradient:
     values: torch.Tensor
 
 
+@message(sender="label_holder", receiver="feature_holder", protection=NOISED, step="backward, defence = marvell")
+class NoisedCutGradient:
+    """The loss's gradient at the receiver's activations, behind noise of the label budget.
+
+    Reveals: a hint at the label of every row of the batch. label_budget bounds what one of them tells, if gradients of
+    a class are Gaussian; those of one row add up over the epochs.
+    """
+
+    values: torch.Tensor
+
+
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="evaluation")
 class HeldOutActivations:
     """The encoder's outputs for rows that are scored, not trained on.
@@ -49,4 +72,18 @@ class HeldOutActivations:
     values: torch.Tensor
 
 
-MESSAGES = (CutWidth, CutActivations, CutGradient, HeldOutActivations, EpochVerdict)
+MESSAGES = (CutWidth, CutActivations, CutGradient, NoisedCutGradient, HeldOutActivations, EpochVerdict)
+
+
+def gradient_message(defence: str) -> type[CutGradient] | type[NoisedCutGradient]:
+    """Return how gradients cross under a defence."""
+    return NoisedCutGradient if "marvell" in defence else CutGradient
+
+
+def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
+    """Return what a run can send: never a gradient in the clear that its settings put noise on."""
+    if plan.stage == "predict":
+        return (HeldOutActivations,)
+    # Plans of before there were defences do not name one.
+    gradient = gradient_message(plan.config.get("defence", "none"))
+    return (CutWidth, CutActivations, gradient, HeldOutActivations, EpochVerdict)

@@ -14,6 +14,7 @@ from colonnade.data import PartyTable, TableEncoder
 from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, check_weights
 from colonnade.nn import mlp
+from colonnade.privacy import LabelDisguise
 
 __all__ = [
     "build_encoder",
@@ -119,12 +120,15 @@ def outputs_for(task: str, classes: int) -> int:
     return classes if task == "multiclass" else 1
 
 
-def scores_of(task: str, outputs: torch.Tensor) -> np.ndarray[Any, Any]:
-    """Turn the head's outputs into probabilities, or leave them as standardised predictions."""
+def scores_of(task: str, outputs: torch.Tensor, disguise: LabelDisguise | None = None) -> np.ndarray[Any, Any]:
+    """Turn the head's outputs into probabilities of classes, or leave them as standardised predictions."""
     outputs = outputs.double()
     if task == "multiclass":
-        return outputs.softmax(1).numpy()
+        probabilities = outputs.softmax(1)
+        return (probabilities if disguise is None else disguise.decode(probabilities)).numpy()
     values = outputs.squeeze(1)
+    if task == "binary" and disguise is not None:
+        return disguise.decode(torch.stack([(-values).sigmoid(), values.sigmoid()], dim=1))[:, 1].numpy()
     return (values.sigmoid() if task == "binary" else values).numpy()
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.methods.splitnn.config import SplitNN
+from colonnade.methods.splitnn.defence import kept_disguise
 from colonnade.methods.splitnn.messages import HeldOutActivations
 from colonnade.methods.splitnn.network import (
     build_head,
@@ -22,6 +23,7 @@ from colonnade.methods.splitnn.network import (
     rebuild_encoder,
     scores_of,
 )
+from colonnade.privacy import LabelDisguise
 from colonnade.session import Channel, Holding, Result, Scores, Session
 
 __all__ = ["chunks", "feature_holder", "gather_outputs", "label_holder", "make_scores", "send_held_out"]
@@ -64,9 +66,8 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
         module.eval()
     rows = np.arange(len(holding.aligned))
     peer_widths = widths[len(widths) - len(peers) :]
-    return Result(
-        scores=make_scores(label_encoder, gather_outputs(peers, peer_widths, modules, features, rows, config), rows)
-    )
+    found = gather_outputs(peers, peer_widths, modules, features, rows, config)
+    return Result(scores=make_scores(label_encoder, found, rows, disguise=kept_disguise(part)))
 
 
 def send_held_out(peer: Channel, encoder: nn.Module, features: torch.Tensor, rows: Rows) -> None:
@@ -97,9 +98,16 @@ def gather_outputs(
     return torch.cat(outputs) if outputs else torch.empty(0, 1)
 
 
-def make_scores(labels: LabelEncoder, outputs: torch.Tensor, rows: Rows, truth: Any = None) -> Scores:
+def make_scores(
+    labels: LabelEncoder,
+    outputs: torch.Tensor,
+    rows: Rows,
+    truth: Any = None,
+    disguise: LabelDisguise | None = None,
+) -> Scores:
     """Return the head's outputs as scores in the label's own terms."""
-    return scores_in_terms_of(labels, scores_of(labels.task, outputs) if len(rows) else np.empty(0), rows, truth)
+    values = scores_of(labels.task, outputs, disguise) if len(rows) else np.empty(0)
+    return scores_in_terms_of(labels, values, rows, truth)
 
 
 def chunks(rows: Rows) -> list[Rows]:

@@ -15,7 +15,8 @@ from colonnade.errors import ConfigError, WrongContent, did_you_mean
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
 from colonnade.exchanges.holdings import encoded_columns, encoded_labels, without_columns
 from colonnade.methods.splitnn.config import WIDEST, SplitNN
-from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth
+from colonnade.methods.splitnn.defence import DefendedLearner, LabelDefence
+from colonnade.methods.splitnn.messages import CutActivations, CutWidth, gradient_message
 from colonnade.methods.splitnn.network import (
     build_encoder,
     build_head,
@@ -25,7 +26,7 @@ from colonnade.methods.splitnn.network import (
     width_of,
 )
 from colonnade.methods.splitnn.predict import gather_outputs, make_scores, send_held_out
-from colonnade.nn import Learner, backpropagate, balanced_weights, find_dropouts, reseed_dropout, supervised_loss
+from colonnade.nn import Learner, backpropagate, balanced_weights, find_dropouts, reseed_dropout
 from colonnade.session import Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder"]
@@ -49,6 +50,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
 
     learner = _learner({"encoder": encoder}, config)
     dropouts = find_dropouts([encoder])
+    gradient = gradient_message(config.defence)
     epochs = Epochs.begin(session, learner, len(holding.split.train), config)
     while not epochs.is_over:
         for (batch,) in _batches_left(session, epochs, holding.split.train, config, features):
@@ -58,7 +60,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
             activations = encoder(batch)
             check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
-            backpropagate(activations, peer.receive(CutGradient, values=(len(batch), width)).values)
+            backpropagate(activations, peer.receive(gradient, values=(len(batch), width)).values)
             learner.step()
             epochs.keep_between_epochs(session, learner)
 
@@ -83,6 +85,10 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     labels, label_encoder, targets = _own_labels(session, holding, config)
     task = label_encoder.task
     class_weights = _class_weights(config, label_encoder, targets[torch.from_numpy(split.train)])
+    defence, gradient = (
+        LabelDefence(session, config, label_encoder, targets, class_weights),
+        gradient_message(config.defence),
+    )
 
     table_encoder, features = _own_features(holding, config)
     modules: dict[str, nn.Module] = {}
@@ -97,10 +103,12 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     encoder = modules.get("encoder")
 
     learner = _learner(modules, config)
+    trainee = DefendedLearner(learner, defence)
     dropouts = find_dropouts(modules.values())
-    epochs = Epochs.begin(session, learner, len(split.train), config)
+    epochs = Epochs.begin(session, trainee, len(split.train), config)
+    columns = (features, defence.targets, defence.places)
     while not epochs.is_over:
-        for batch, wanted in _batches_left(session, epochs, split.train, config, features, targets):
+        for batch, wanted, rows in _batches_left(session, epochs, split.train, config, *columns):
             session.next_step()
             learner.zero_gradients()
             reseed_dropout(dropouts, session.own_seed("dropout", session.step))
@@ -111,27 +119,30 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             ]
             # Our own encoder learns only after the gradients are on their way, so that the peers need not wait for it.
             own_cut = [] if own is None else [own.detach().requires_grad_()]
-            loss = supervised_loss(task, head(merge(config, [*own_cut, *cuts])), wanted, class_weights)
+            loss = defence.loss(head(merge(config, [*own_cut, *cuts])), wanted, rows)
             loss_value = loss.item()
             check_finite(loss_value, session)
             loss.backward()  # type: ignore[no-untyped-call]
-            for peer, cut in zip(peers, cuts, strict=True):
-                peer.send(CutGradient(_gradient_of(cut)))
+            for peer, values in zip(
+                peers, defence.protect([*map(_gradient_of, cuts)], session.step, rows), strict=True
+            ):
+                peer.send(gradient(values))
             if own is not None:
                 backpropagate(own, _gradient_of(own_cut[0]))
             learner.step()
             epochs.loss_so_far += loss_value * len(wanted)
-            epochs.keep_between_epochs(session, learner)
+            epochs.keep_between_epochs(session, trainee)
 
         learner.train(False)
         held_out = gather_outputs(peers, peer_widths, modules, features, split.validation, config)
         validation_loss = None
         if len(split.validation):
-            validation_loss = supervised_loss(task, held_out, targets[split.validation], class_weights).item()
+            validation_loss = defence.loss(held_out, defence.targets[split.validation], split.validation).item()
         verdict = epochs.judge(session, epochs.loss_so_far / len(split.train), validation_loss)
         for peer in peers:
             peer.send(verdict)
-        epochs.end_epoch(session, learner, verdict)
+        defence.end_epoch()
+        epochs.end_epoch(session, trainee, verdict)
         learner.train(True)
 
     learner.restore_best()
@@ -139,8 +150,8 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     test_outputs = gather_outputs(peers, peer_widths, modules, features, split.test, config)
     document = _document(session, config, table_encoder, holding)
     document |= {"label_encoder": label_encoder.to_json(), "widths": [*widths, *peer_widths]}
-    scores = make_scores(label_encoder, test_outputs, split.test, labels[split.test])
-    return Result(ModelPart(learner.weights(), document), scores)
+    scores = make_scores(label_encoder, test_outputs, split.test, labels[split.test], defence.disguise)
+    return Result(ModelPart(learner.weights() | defence.kept(), document), scores, defence.findings())
 
 
 def _batches_left(

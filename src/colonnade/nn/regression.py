@@ -1,4 +1,4 @@
-"""Losses, slopes and scores of the three regressions. No session here."""
+"""Losses, slopes and scores of linear scores, and weights that learn from slopes. No session here."""
 
 from __future__ import annotations
 

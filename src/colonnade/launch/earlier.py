@@ -1,0 +1,53 @@
+"""The model of an earlier stage that another stage goes on from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from colonnade.errors import ConfigError, RunFolderError
+from colonnade.launch.party_folder import PartyFolder
+from colonnade.session import Method, ModelPart, RunPlan
+
+__all__ = ["check_earlier", "earlier_part", "earlier_parts"]
+
+
+def check_earlier(method: Method, plan: RunPlan, earlier: RunPlan | None) -> None:
+    """Refuse to go on from a run that does not fit, or from none where one is needed."""
+    wanted = method.stands_on.get(plan.stage)
+    if wanted is None:
+        if earlier is not None:
+            raise ConfigError(f"The stage {plan.stage} begins from nothing; it does not go on from another run.")
+        return
+    stages = " or ".join(wanted)
+    if earlier is None:
+        raise ConfigError(f"The stage {plan.stage} goes on from a run of the stage {stages}. Pass it as after = ….")
+    if earlier.method != plan.method or earlier.stage not in wanted:
+        raise ConfigError(
+            f"The stage {plan.stage} of {plan.method} goes on from its stage {stages}, not from the stage "
+            f"{earlier.stage} of {earlier.method}."
+        )
+
+
+def earlier_part(method: Method, plan: RunPlan, runs: Path, party: str, *, is_apart: bool) -> ModelPart | None:
+    """Return a party's part of the model to go on from, kept in a folder of runs.
+
+    ``is_apart`` where the folder is this party's own, and not one that several parties share.
+    """
+    if plan.after is None:
+        return None
+    path = runs / plan.after
+    folder = PartyFolder(path if is_apart else path / party)
+    if not folder.keeps_result:
+        stages = " or ".join(method.stands_on[plan.stage])
+        raise RunFolderError(
+            f"The stage {plan.stage} goes on from a finished run of the stage {stages}, and there is none in "
+            f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
+        )
+    check_earlier(method, plan, folder.plan())
+    return folder.load().record.part
+
+
+def earlier_parts(method: Method, plan: RunPlan, folder: Path) -> dict[str, ModelPart]:
+    """Return all parties' parts of the model to go on from, where they lie side by side."""
+    found = {party: earlier_part(method, plan, folder.parent, party, is_apart=False) for party in plan.parties}
+    return {party: part for party, part in found.items() if part is not None}

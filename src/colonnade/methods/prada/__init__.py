@@ -1,0 +1,58 @@
+"""PrADA: adversarial domain adaptation over feature groups, for a target with few labels and a source with many.
+
+Y. Kang et al., "Privacy-preserving Federated Adversarial Domain Adaptation over Feature Groups for Interpretability",
+IEEE Transactions on Big Data, 2022.
+
+Roles: ``target``, a bank with few labelled rows; ``source``, a bank of the same kind with many, or several; and
+``feature_holder``, which has many columns about the customers of all of them. Banks never speak with each other.
+
+What each party learns. The feature holder learns which of its rows each bank has, which of these are labelled, and, in
+pre-training and wherever its networks learn, the gradient at its groups' numbers. Without a defence every label can be
+read from that gradient, exactly; MARVELL's noise, which is the default, bounds what one release tells, and ``tune =
+"nothing"``, also the default, sends none for the target's labels. Each bank learns the groups' names and, for every row
+and epoch, what all groups together add to the row's score: over more epochs than groups these span the groups' numbers
+up to an unknown linear map. With ``explanations`` the target learns what each group adds. Nobody learns the weights of
+groups while they are encrypted; with gradients the feature holder learns them up to a factor.
+
+Differs from the paper: its signs, its order of updates and its noise are corrected as the errata of this product's docs
+list; two round trips per batch instead of three; shares are drawn anew in every step; initial weights are known to
+nobody; inference, explanation and the target's choice between models are added.
+"""
+
+from colonnade.methods.prada import explain, predict, train
+from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.groups import propose_groups
+from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
+from colonnade.session import Method, Role
+
+__all__ = ["METHOD", "PrADA", "propose_groups"]
+
+_LEARNING = {"source": train.source, "target": train.target, HOLDER: train.feature_holder}
+
+METHOD = Method(
+    name="prada",
+    title="Adversarial domain adaptation over feature groups",
+    citation='Y. Kang et al., "Privacy-preserving Federated Adversarial Domain Adaptation over Feature Groups for '
+    'Interpretability", IEEE Transactions on Big Data, 2022',
+    situation="few labels here, many at a sister organisation, rich columns at a third party; explained by groups",
+    config=PrADA,
+    roles=(
+        Role(HOLDER, "columns about the customers of all banks"),
+        Role("target", "few labels, and columns of its own", at_most=None, has_label=True),
+        Role("source", "many labels, and columns of its own", at_least=0, at_most=None, has_label=True),
+    ),
+    lead=HOLDER,
+    messages=MESSAGES,
+    stages={
+        "train": _LEARNING,
+        "pretrain": _LEARNING,
+        "finetune": _LEARNING,
+        "explain": {"source": explain.source, "target": explain.target, HOLDER: explain.feature_holder},
+        "predict": {"source": predict.source, "target": predict.target, HOLDER: predict.feature_holder},
+    },
+    choose_messages=choose_messages,
+    is_pairwise=True,
+    absent={"finetune": ("source",), "explain": ("source",), "predict": ("source",)},
+    stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
+    scored_after=("train", "finetune"),
+)

@@ -1,0 +1,241 @@
+"""A bank's side of all lessons: its rows, its own weights and its half of the scoring layer."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.crypto import PublicKey
+from colonnade.data import StepEncoder
+from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.exchanges.epochs import check_finite
+from colonnade.exchanges.public_keys import receive_key
+from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.head import BankHead, ClearBankHead, SealedBankHead, head_format
+from colonnade.methods.prada.labels import Labels
+from colonnade.methods.prada.lessons import Course, Lesson, Phase, batches_of, phase_of
+from colonnade.methods.prada.messages import HOLDER, BankMessages, bank_messages
+from colonnade.nn.regression import OwnWeights
+from colonnade.session import Channel, Holding, ModelPart, Session
+
+__all__ = ["LARGEST_COLUMN", "Bank", "BankModel", "bank_head", "cut_off", "messages_for", "own_start"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+LARGEST_COLUMN = 64.0
+"""A bank's own columns are cut off here, in standard deviations."""
+_MOST_NAMES = 4096
+
+
+def messages_for(session: Session, config: PrADA, bank: str | None = None) -> BankMessages:
+    """Return the messages of this run between the feature holder and a bank."""
+    return bank_messages(bank or session.role, config.uses_marvell)
+
+
+def cut_off(columns: Numbers) -> Numbers:
+    """Bring a bank's own columns into a range in which no single row decides."""
+    return np.clip(columns, -LARGEST_COLUMN, LARGEST_COLUMN)
+
+
+def own_start(session: Session, phase: Phase, peer: str, shape: tuple[int, int], constant: bool) -> Numbers:
+    """Return one party's part of a layer's initial weights: a draw of its own, and the constant where it is due."""
+    draw = np.random.default_rng(session.own_seed(f"start/{phase.name}/{peer}")).normal(0.0, 0.05, shape)
+    return draw + (phase.start if constant else 0.0)
+
+
+def bank_head(
+    config: PrADA, peer: Channel, messages: BankMessages, key: PublicKey | None, inputs: int, scores: int
+) -> BankHead:
+    """Return a bank's half of a scoring layer."""
+    if key is None:
+        return ClearBankHead(peer, messages, inputs, scores, config.momentum)
+    return SealedBankHead(peer, messages, head_format(config, inputs, scores), key, config.momentum)
+
+
+class BankModel:
+    """What a bank trains in one phase, and the best of it so far."""
+
+    def __init__(self, head: BankHead, own: OwnWeights) -> None:
+        self.head, self.own = head, own
+        self.best: tuple[dict[str, Any], dict[str, torch.Tensor]] | None = None
+        self.best_goodness: float | None = None
+        self.epochs_since_best = 0
+
+    def keep_best(self) -> None:
+        """Remember everything as it is now."""
+        self.best = (copy.deepcopy(self.head.state()), self.own.tensors())
+
+    def restore_best(self) -> None:
+        """Go back to what was remembered."""
+        if self.best is not None:
+            self.head.load_state(self.best[0])
+            self.own.load(self.best[1])
+
+    def judge(self, goodness: float | None, phase: Phase, epoch: int) -> tuple[bool, bool]:
+        """Decide whether these weights are kept and whether the phase is over."""
+        is_best = goodness is None or not phase.patience or self.best_goodness is None or goodness > self.best_goodness
+        if is_best:
+            self.best_goodness, self.epochs_since_best = goodness, 0
+            self.keep_best()
+        else:
+            self.epochs_since_best += 1
+        stops = phase.patience > 0 and self.epochs_since_best >= phase.patience
+        return is_best, stops or epoch + 1 >= phase.epochs
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return what a checkpoint needs."""
+        tensors = {f"now/{name}": value for name, value in self.own.tensors().items()}
+        document: dict[str, Any] = {
+            "head": self.head.state(),
+            "best_goodness": self.best_goodness,
+            "epochs_since_best": self.epochs_since_best,
+            "best_head": None,
+        }
+        if self.best is not None:
+            tensors |= {f"best/{name}": value for name, value in self.best[1].items()}
+            document["best_head"] = self.best[0]
+        return tensors, document
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.head.load_state(document["head"])
+        self.own.load(_under("now/", tensors))
+        if document["best_head"] is not None:
+            self.best = (document["best_head"], _under("best/", tensors))
+        self.best_goodness, self.epochs_since_best = document["best_goodness"], document["epochs_since_best"]
+
+
+class Bank:
+    """A source or a target in training."""
+
+    def __init__(self, session: Session, holding: Holding, config: PrADA) -> None:
+        self.session, self.config = session, config
+        self.peer = session.channel(HOLDER)
+        self.messages = messages_for(session, config)
+        pair = holding.pair(self.peer.peer)
+        positions, split = pair.aligned.positions, pair.split
+        if holding.table.labels is None:
+            raise ConfigError(
+                f"'{session.party}' is a {session.role} but its table has no label column. Set label = …."
+            )
+        self.known = np.flatnonzero(holding.table.is_labelled[positions])
+        self.training, self.validation, self.test = (
+            np.intersect1d(part, self.known) for part in (split.train, split.validation, split.test)
+        )
+        if not len(self.training):
+            raise TableError(
+                f"None of the {len(split.train)} training rows that '{session.party}' shares with the feature holder "
+                "has a label. Label some, or lower what evaluate holds out."
+            )
+        self.encoder, self.columns = _own_columns(holding, config, positions, split.train)
+        values = holding.table.labels[positions]
+        self.labels = Labels(session, config, values, self.known, self.training)
+        self.truth = values
+        self.key = receive_key(session, self.peer, config.key) if config.is_sealed else None
+        announced = self.peer.receive(self.messages.GroupNames)
+        self.groups: tuple[str, ...] = announced.names
+        self.aggregate: int = announced.aggregate
+        if self.aggregate != config.aggregate or not 1 <= len(self.groups) <= _MOST_NAMES:
+            raise WrongContent(f"'{self.peer.peer}' announces {len(self.groups)} groups of {self.aggregate} numbers.")
+        self.peer.send(self.messages.LabelledRows(self.known, self.labels.scores))
+        self.models: dict[str, BankModel] = {}
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers the groups give per row."""
+        return len(self.groups) * self.aggregate
+
+    def model(self, phase: str) -> BankModel:
+        """Return what is trained in a phase."""
+        if phase not in self.models:
+            scores = self.labels.scores
+            head = bank_head(self.config, self.peer, self.messages, self.key, self.inputs, scores)
+            self.models[phase] = BankModel(head, OwnWeights(self.columns.shape[1], scores, self.config.momentum))
+            self.labels.hide_in(f"{self.session.role}/{phase}")
+        return self.models[phase]
+
+    def learn(self, course: Course, lesson: Lesson, keep: Any) -> None:
+        """Take one lesson, from where it stands to its end."""
+        session, config, phase = self.session, self.config, phase_of(self.config, lesson.phase)
+        model = self.model(lesson.phase)
+        if course.begins:
+            model.head.open(own_start(session, phase, self.peer.peer, (self.inputs, self.labels.scores), False))
+        left = batches_of(session, phase, session.party, self.training, lesson.epoch)
+        total, rows = 0.0, 0
+        for number, places in left[course.batch :]:
+            session.next_step()
+            rate = phase.head_rate * config.fall(phase.progress(lesson.epoch, course.batch, len(left)))
+            loss = self._step(model, phase, number, places, rate)
+            total, rows = total + loss * len(places), rows + len(places)
+            course.batch += 1
+            if course.is_due(config.checkpoint_every, len(left)):
+                model.head.settle()
+                keep()
+        model.head.settle()
+        goodness = None
+        values: dict[str, Any] = {"epoch": lesson.epoch + 1, "phase": lesson.phase}
+        if rows:
+            values["training_loss"] = total / rows
+        if len(self.validation):
+            logits = self.logits(model, self.validation)
+            goodness = self.labels.goodness(logits, self.validation)
+            values |= {"validation_loss": self.labels.loss(logits, self.validation), "validation_goodness": goodness}
+        session.record(**values, **self.labels.end_epoch())
+        is_best, is_last = model.judge(goodness, phase, lesson.epoch)
+        self.peer.send(self.messages.EpochEnd(is_best, is_last))
+        course.finish(lesson, is_last)
+        if is_last:
+            model.restore_best()
+
+    def logits(self, model: BankModel, places: Places) -> Numbers:
+        """Have rows scored by the groups, and add this party's own columns."""
+        return model.head.score(len(places)) + model.own.logits(self.columns[places])
+
+    def _step(self, model: BankModel, phase: Phase, number: int, places: Places, rate: float) -> float:
+        own = model.own.logits(self.columns[places])
+        if phase.trains_inputs:
+            logits = model.head.trained_logits(len(places)) + own
+        else:
+            logits = model.head.fixed_logits(number, len(places)) + own
+        loss = self.labels.loss(logits, places)
+        check_finite(loss, self.session)
+        slopes = self.labels.slopes(logits, places)
+        if phase.trains_inputs:
+            model.head.learn_trained(rate * slopes, self.labels.protected(slopes, places))
+        else:
+            model.head.learn_fixed(number, rate * slopes)
+        model.own.learn(self.columns[places], rate * slopes, phase.l2 * rate)
+        return loss
+
+    def state(self, course: Course) -> ModelPart:
+        """Return a checkpoint."""
+        tensors: dict[str, torch.Tensor] = {}
+        documents = {}
+        for phase, model in self.models.items():
+            own, documents[phase] = model.state()
+            tensors |= {f"{phase}/{name}": value for name, value in own.items()}
+        hidden, document = self.labels.state()
+        tensors |= {f"labels/{name}": value for name, value in hidden.items()}
+        return ModelPart(tensors, {"course": course.state(), "models": documents, "labels": document})
+
+    def load_state(self, part: ModelPart) -> None:
+        """Go on from a checkpoint."""
+        for phase, document in part.document["models"].items():
+            self.model(phase).load_state(_under(f"{phase}/", part.tensors), document)
+        self.labels.load_state(_under("labels/", part.tensors), part.document["labels"])
+
+
+def _own_columns(holding: Holding, config: PrADA, positions: Places, training: Places) -> tuple[StepEncoder, Numbers]:
+    """Encode this bank's own columns, fitted on its training rows; it may have none, and then learns the intercept."""
+    encoder = StepEncoder.fit(holding.table, positions[training], expands=config.expansion == "steps")
+    return encoder, cut_off(encoder.transform(holding.table, positions))
+
+
+def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

@@ -1,0 +1,224 @@
+"""Settings of federated adversarial domain adaptation over feature groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from colonnade.errors import ConfigError
+
+__all__ = ["Defence", "PrADA", "Tune"]
+
+Defence = Literal["none", "marvell", "coae", "marvell+coae"]
+Tune = Literal["nothing", "unseen", "all"]
+
+_MOST_GROUPS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrADA:
+    """Settings of PrADA, agreed by all parties.
+
+    Pre-training teaches the feature holder's groups with the source's labels; fine-tuning fits the target's head on
+    them. The paper's own settings are `PrADA.paper()`.
+    """
+
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Feature groups by name: columns of the feature holder. Without any, it proposes groups from correlations."""
+    interactions: bool = True
+    """Whether every two groups also make a group together."""
+    grouped: bool = True
+    """Whether there are groups at all; without, one extractor takes all columns."""
+    adaptation: bool = True
+    """Whether groups learn not to tell source rows from target rows."""
+    widths: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Layer widths of a group's extractor, by group ("a-b" for a pair); by default about as in the paper's Table 2."""
+    aggregate: int = 1
+    """How many numbers a group gives per row."""
+    embeddings: Mapping[str, int] = field(default_factory=dict)
+    """Numbers per category of a column; by default they grow slowly with the number of categories."""
+    shared_tables: tuple[tuple[str, ...], ...] = ()
+    """Columns that share one embedding table, as their categories mean the same."""
+    ties: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By column: categories that source rows hardly have, and the category each of them is like until fine-tuning."""
+    dropout: float = 0.1
+    batch_norm: Literal["separate", "together"] = "separate"
+    """Whether the adversarial step normalises source and target rows by themselves or in one batch."""
+    domain_weight: float = 0.1
+    """The largest factor lambda of the reversed gradient; it rises to this as 2 / (1 + exp(-10 q)) - 1."""
+    domain_rate: float = 3.0
+    """The discriminators' learning rate, as a multiple of the extractors'."""
+    domain_sampling: Literal["uniform", "density"] = "density"
+    """Whether source rows of the adversarial step are drawn alike, or by how much they look like target rows."""
+
+    task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    optimiser: str = "Adam"
+    """The optimiser of the feature holder's networks, by its name in torch.optim."""
+    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    learning_rate: float = 3e-3
+    head_rate: float = 0.05
+    """The learning rate of the scoring layer, which is trained by gradient descent with momentum."""
+    schedule: Literal["cosine", "paper", "constant"] = "cosine"
+    """How both rates fall: along half a cosine to zero, as 1 / (1 + 10 q)^0.75, or not at all."""
+    momentum: float = 0.9
+    start: float = 1.0
+    """Where the weights of groups start, all alike, before each party adds a draw of its own."""
+    expansion: Literal["steps", "none"] = "steps"
+    """Whether the banks' numeric columns also enter as steps at their quantiles, or as they are only."""
+    l2: float = 0.0
+    """Weight decay of the scoring layer in pre-training, on the bank's own columns."""
+    epochs: int = 3
+    batch_size: int = 256
+    patience: int = 0
+    """Epochs without a better validation before pre-training stops; 0 trains all. With one source only."""
+    weight_average: float = 0.99
+    """How much of the average over steps each step keeps; the average is what is used. 0 takes the last weights."""
+
+    tune: Tune = "nothing"
+    """What of the feature holder's networks learns from the target's labels."""
+    tune_rate: float = 1e-2
+    """The learning rate of what fine-tuning changes of the feature holder's networks."""
+    fine_rate: float = 0.05
+    fine_start: float | None = None
+    """Where the weights of groups start in fine-tuning; by default where they started in pre-training."""
+    fine_l2: float = 0.0125
+    fine_epochs: int = 15
+    fine_batch_size: int = 256
+    fine_patience: int = 0
+
+    defence: Defence = "marvell"
+    """What hides labels in the gradients that the feature holder gets."""
+    label_budget: float = 0.25
+    """How much a gradient may tell classes apart: the symmetrised divergence MARVELL allows for one release."""
+    isotropic_noise: float = 0.0
+    """Further noise on these gradients, in parts of their size, which also blurs the weights' direction."""
+    most_passes: int = 100
+    """How often one row may be scored in a run: from many scores the banks learn the groups up to a linear map."""
+    compare: Literal["none", "local", "vfl"] = "local"
+    """What the target's model is held against: its own columns alone, and also a joint model without any source."""
+    margin: float = 1.0
+    """By how many standard deviations the model may lose against these before the better one is used."""
+    explanations: bool = False
+    """Whether the stage explain may show the target what each group adds to each row's score."""
+    pictures: bool = True
+    """Whether the feature holder draws its groups before and after training (t-SNE)."""
+
+    precision: Literal["float32", "float64"] = "float32"
+    protection: Literal["paillier", "none"] = "paillier"
+    """With none everything crosses in the clear, for research: it is the reference that encryption must equal."""
+    key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "fine_epochs", "batch_size", "fine_batch_size", "aggregate", "most_passes"):
+            _at_least(name, getattr(self, name), 1)
+        for name in ("patience", "fine_patience", "checkpoint_every", "l2", "fine_l2", "margin", "domain_weight"):
+            _at_least(name, getattr(self, name), 0)
+        _at_least("isotropic_noise", self.isotropic_noise, 0)
+        for name in ("learning_rate", "head_rate", "fine_rate", "tune_rate", "domain_rate"):
+            if not 0.0 < getattr(self, name) <= 100.0:
+                raise ConfigError(f"config.{name} must be above 0, at most 100. Got {getattr(self, name)} instead.")
+        for name in ("dropout", "momentum", "weight_average"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ConfigError(f"config.{name} must be at least 0 and below 1. Got {getattr(self, name)} instead.")
+        for name, rate in (("l2", self.head_rate), ("fine_l2", self.fine_rate)):
+            if getattr(self, name) * rate >= 1.0:
+                raise ConfigError(f"config.{name} times its learning rate must be below 1.")
+        for name in ("start", "fine_start"):
+            if abs(getattr(self, name) or 0.0) > 4.0:
+                raise ConfigError(f"config.{name} must lie between -4 and 4. Got {getattr(self, name)} instead.")
+        if not 0.0 < self.label_budget < 4.0:
+            raise ConfigError(f"config.label_budget must be above 0 and below 4. Got {self.label_budget} instead.")
+        if max(self.epochs, self.fine_epochs) > self.most_passes:
+            raise ConfigError(
+                f"A row would be scored more often than config.most_passes = {self.most_passes} allows. Lower epochs "
+                "or fine_epochs, or raise most_passes if all parties accept what many scores of a row tell."
+            )
+        _check_groups(self)
+
+    @classmethod
+    def paper(cls, **changes: Any) -> PrADA:
+        """Return the settings of the paper and its companion code, where they can be used; ``changes`` go on top."""
+        settings: dict[str, Any] = {
+            "batch_norm": "separate",
+            "domain_weight": 1.0,
+            "domain_rate": 1.0,
+            "domain_sampling": "uniform",
+            "optimiser": "SGD",
+            "optimiser_options": {"momentum": 0.99, "weight_decay": 1e-5},
+            "learning_rate": 6e-4,
+            "head_rate": 6e-4,
+            "schedule": "paper",
+            "momentum": 0.99,
+            "start": 0.0,
+            "expansion": "none",
+            "l2": 1e-5,
+            "epochs": 6,
+            "batch_size": 128,
+            "weight_average": 0.0,
+            "tune": "nothing",
+            "fine_rate": 8e-4,
+            "fine_l2": 0.0,
+            "fine_epochs": 100,
+            "fine_batch_size": 128,
+            "defence": "none",
+        }
+        return cls(**(settings | changes))
+
+    @property
+    def is_sealed(self) -> bool:
+        """Tell whether anything is encrypted."""
+        return self.protection != "none"
+
+    @property
+    def key(self) -> str:
+        """Return the key size by name."""
+        return str(self.key_size)
+
+    @property
+    def uses_marvell(self) -> bool:
+        """Tell whether noise is added to what the feature holder gets."""
+        return "marvell" in self.defence
+
+    @property
+    def uses_disguise(self) -> bool:
+        """Tell whether labels are replaced by soft codes."""
+        return "coae" in self.defence
+
+    def fall(self, progress: float) -> float:
+        """Return what is left of the learning rates after a fraction of a phase."""
+        if self.schedule == "cosine":
+            return 0.5 + 0.5 * math.cos(math.pi * progress)
+        return (1.0 + 10.0 * progress) ** -0.75 if self.schedule == "paper" else 1.0
+
+    def reversal(self, progress: float) -> float:
+        """Return the factor lambda of the reversed gradient after a fraction of pre-training."""
+        return self.domain_weight * (2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0)
+
+
+def _check_groups(config: PrADA) -> None:
+    for name, columns in config.groups.items():
+        if not name or "-" in name:
+            raise ConfigError(f"config.groups has the name '{name}'. Use names without '-', which stands for pairs.")
+        if not columns:
+            raise ConfigError(f"config.groups.{name} has no columns. Name some, or remove it.")
+    if len(config.groups) > _MOST_GROUPS:
+        raise ConfigError(f"config.groups has {len(config.groups)} groups; at most {_MOST_GROUPS} are accepted.")
+    every: Sequence[str] = [column for columns in config.groups.values() for column in columns]
+    repeated = sorted({column for column in every if every.count(column) > 1})
+    if repeated:
+        raise ConfigError(f"config.groups names {', '.join(repeated)} twice. Put every column into one group.")
+    for name, widths in config.widths.items():
+        if not widths or not all(1 <= width <= 4096 for width in widths):
+            raise ConfigError(f"config.widths.{name} must hold whole numbers from 1 to 4096.")
+    for column, width in config.embeddings.items():
+        if not 1 <= width <= 256:
+            raise ConfigError(f"config.embeddings.{column} must be a whole number from 1 to 256. Got {width} instead.")
+
+
+def _at_least(name: str, value: float, lowest: int) -> None:
+    if value < lowest:
+        raise ConfigError(f"config.{name} must be at least {lowest}. Got {value} instead.")

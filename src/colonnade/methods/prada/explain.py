@@ -1,0 +1,248 @@
+"""Show a target what each group and each of its own columns adds to the score of each row.
+
+The scoring layer is linear, so that SHAP values are exact: a weight times how far the number lies from its mean. Of the
+groups neither side knows the weights: the layer is taken once more, with scores for each group, and these are opened to
+the target behind its own mask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import FixedPoint, Format
+from colonnade.errors import ConfigError, LeakRefused, WrongContent
+from colonnade.exchanges.secure_linear import LinearFormat, LinearMessages, LinearOwner, LinearPartner
+from colonnade.methods.prada.bank import messages_for
+from colonnade.methods.prada.choice import LOCAL
+from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.head import (
+    BankHead,
+    ClearBankHead,
+    SealedBankHead,
+    SealedHolderHead,
+    chunks,
+    head_format,
+    rounded,
+)
+from colonnade.methods.prada.messages import GroupLevels, MaskedContributions, OpenedContributions
+from colonnade.methods.prada.predict import HolderScorer, TargetScorer
+from colonnade.session import Channel, Figure, Finding, Holding, Pair, Result, Session
+
+__all__ = ["feature_holder", "source", "target"]
+
+Numbers = npt.NDArray[np.float64]
+Integers = np.ndarray[Any, Any]
+
+# A difference of two of the groups' numbers may be twice as large as one of them.
+_DIFFERENCES = Format(fraction_bits=16, magnitude_bits=5)
+_MOST_ROWS, _LEVELS, _SHOWN, _BARS = 2000, 5, 300, 20
+
+
+def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play the party that brings the groups."""
+    _check(session, config)
+    scorer = HolderScorer(session, holding, config)
+    for peer in session.channels("target"):
+        if scorer.chosen(peer.peer) == LOCAL:
+            continue
+        pair = holding.pair(peer.peer)
+        # Rounded first, so that differences are exact.
+        values = rounded(scorer.values(peer.peer, pair.aligned.positions[_explained(pair)])).decode()
+        training = scorer.values(peer.peer, pair.aligned.positions[pair.split.train])
+        mean = rounded(training.mean(axis=0, keepdims=True)).decode()
+        head = scorer.head(peer)
+        head.score(mean)
+        if isinstance(head, SealedHolderHead):
+            _open_contributions(peer, head, config, scorer, values - mean)
+        else:
+            head.score(values)
+        groups = values.reshape(len(values), len(scorer.names), -1).sum(axis=2)
+        peer.send(GroupLevels(_levels(groups)))
+        session.ledger.mark("explained", partner=peer.peer, rows=len(values), groups=len(scorer.names))
+    return Result()
+
+
+def target(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play the party that gets the explanation."""
+    _check(session, config)
+    scorer = TargetScorer(session, holding, config)
+    if scorer.chosen == LOCAL:
+        raise ConfigError(
+            "The model in use is one of the target's own columns alone, which needs no partner to be explained: its "
+            "coefficients are in the model's part."
+        )
+    pair = holding.pair(scorer.peer.peer)
+    places = _explained(pair)
+    head = scorer.head()
+    if isinstance(head, ClearBankHead):
+        mean, values = head.receive_rows(1), head.receive_rows(len(places))
+        base, parts = mean @ head.weights, _spread_products(values - mean, head.weights, len(scorer.groups))
+    else:
+        base = head.score(1)
+        parts = _ask_for_contributions(scorer, head, config, len(places))
+    shape = (len(places), len(scorer.groups))
+    levels = np.asarray(scorer.peer.receive(GroupLevels, levels=shape).levels)
+    if levels.dtype.kind not in "iu" or not ((levels >= 0) & (levels < _LEVELS)).all():
+        raise WrongContent(f"'{scorer.peer.peer}' sent levels that cannot be.")
+    return Result(findings=(_finding(scorer, holding, pair, places, base, parts, levels),))
+
+
+def source(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play a party that has nothing to do here."""
+    return Result()
+
+
+def _check(session: Session, config: PrADA) -> None:
+    if not config.explanations:
+        raise LeakRefused(
+            "Explanations show the target what each group adds to each row's score, which is more than the score. With "
+            "explanations = true all parties accept that."
+        )
+    session.ledger.mark("override", guard="explanations")
+
+
+def _explained(pair: Pair) -> npt.NDArray[np.int64]:
+    """Return the places of rows that are explained: the held-out ones, or all where none are held out."""
+    held = pair.split.test if len(pair.split.test) else np.arange(len(pair.aligned))
+    return held[:_MOST_ROWS]
+
+
+def _wide_format(config: PrADA, inputs: int, outputs: int) -> LinearFormat:
+    plain = head_format(config, inputs, outputs)
+    return LinearFormat(
+        inputs=inputs,
+        outputs=outputs,
+        most_rows=plain.most_rows,
+        key_bits=plain.key_bits,
+        input_format=_DIFFERENCES,
+        step_format=plain.step_format,
+        weight_magnitude_bits=plain.weight_magnitude_bits,
+    )
+
+
+def _spread(share: Integers, groups: int) -> Integers:
+    """Give every group scores of its own: the share of its weights there, and zeros elsewhere."""
+    inputs, scores = share.shape
+    each = inputs // groups
+    wide = np.zeros((inputs, groups * scores), dtype=share.dtype)
+    for group in range(groups):
+        rows = slice(group * each, (group + 1) * each)
+        wide[rows, group * scores : (group + 1) * scores] = share[rows]
+    return wide
+
+
+def _spread_products(values: Numbers, weights: Numbers, groups: int) -> Numbers:
+    return (values @ _spread(weights, groups)).reshape(len(values), groups, -1)
+
+
+def _messages(session: Session, config: PrADA) -> LinearMessages:
+    linear = messages_for(session, config, "target").linear
+    return replace(linear, MaskedLogits=MaskedContributions, OpenedLogits=OpenedContributions)
+
+
+def _open_contributions(
+    peer: Channel, head: SealedHolderHead, config: PrADA, scorer: HolderScorer, differences: Numbers
+) -> None:
+    groups = len(scorer.names)
+    format = _wide_format(config, scorer.inputs, groups * scorer.scores(peer.peer))
+    if scorer.key is None:
+        raise RuntimeError("There is no key.")
+    layer = LinearOwner(peer, _messages(scorer.session, config), format, scorer.key)
+    layer.share = _spread(head.layer.share, groups)
+    for rows in chunks(len(differences)):
+        inputs = FixedPoint.encode(differences[rows], _DIFFERENCES)
+        layer.send_inputs(inputs, trains=False)
+        layer.answer(inputs)
+
+
+def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, count: int) -> Numbers:
+    if not isinstance(head, SealedBankHead):
+        raise RuntimeError("This head is in the clear.")
+    groups, inputs = len(scorer.groups), len(scorer.groups) * config.aggregate
+    format = _wide_format(config, inputs, groups * scorer.scores)
+    layer = LinearPartner(scorer.peer, _messages(scorer.session, config), format, head.key)
+    layer.share = _spread(head.layer.share, groups)
+    found = [np.empty((0, groups * scorer.scores))]
+    for rows in chunks(count):
+        batch = layer.receive_inputs(len(rows), trains=False)
+        found.append(layer.logits(layer.ask(batch)))
+    return np.concatenate(found).reshape(count, groups, -1)
+
+
+def _levels(values: Numbers) -> npt.NDArray[np.int64]:
+    """Return in which fifth of all rows each value lies, column by column."""
+    cuts = (
+        np.quantile(values, np.arange(1, _LEVELS) / _LEVELS, axis=0) if len(values) else np.zeros((4, values.shape[1]))
+    )
+    return (values[None] > cuts[:, None]).sum(axis=0).astype(np.int64)
+
+
+def _finding(
+    scorer: TargetScorer,
+    holding: Holding,
+    pair: Pair,
+    places: npt.NDArray[np.int64],
+    base: Numbers,
+    parts: Numbers,
+    levels: npt.NDArray[np.int64],
+) -> Finding:
+    means = np.array(scorer.part.document["means"])
+    columns = scorer.columns[places]
+    own = (columns - means)[:, :, None] * scorer.coefficients[None]
+    owners = list(dict.fromkeys(scorer.encoder.column_of))
+    by_column = np.zeros((len(places), len(owners), scorer.scores))
+    raw = np.zeros((len(places), len(owners)))
+    for place, column in enumerate(scorer.encoder.column_of):
+        by_column[:, owners.index(column)] += own[:, place]
+        raw[:, owners.index(column)] += columns[:, place]
+    values = np.concatenate([parts, by_column], axis=1)
+    start = (base + means @ scorer.coefficients + scorer.intercept).reshape(-1)
+    names = (*scorer.groups, *owners)
+    colours = np.concatenate([levels, _levels(raw)], axis=1)
+    weight = np.abs(values).mean(axis=(0, 2))
+    order = np.argsort(-weight, kind="stable")
+    top = order[:_BARS]
+    rows = tuple(
+        (names[place], "group" if place < len(scorer.groups) else "own column", f"{weight[place]:.4f}")
+        for place in order
+    )
+    figures = [
+        Figure(
+            kind="bars",
+            title="Mean size of what each group and column adds to the score",
+            values={"names": [names[place] for place in top], "lengths": [float(weight[place]) for place in top]},
+        )
+    ]
+    if scorer.scores == 1:
+        shown = slice(0, _SHOWN)
+        figures.append(
+            Figure(
+                kind="beeswarm",
+                title="What each group and column adds to the score, row by row",
+                values={
+                    "names": [names[place] for place in top],
+                    "values": [np.round(values[shown, place, 0], 5).tolist() for place in top],
+                    "levels": [colours[shown, place].tolist() for place in top],
+                },
+            )
+        )
+    return Finding(
+        name="explanation",
+        title="What moves the score",
+        text=f"SHAP values of {len(places)} held-out rows, exact for the linear scoring layer: for every row, those "
+        "of all groups and own columns add up, with the base, to its score before the logistic function. Groups lie at "
+        "the feature holder; colours are fifths of a group's number.",
+        columns=("name", "what it is", "mean absolute value"),
+        rows=rows,
+        values={
+            "names": list(names),
+            "base": start.tolist(),
+            "rows": pair.aligned.positions[places].tolist(),
+            "values": values.squeeze(2).tolist() if scorer.scores == 1 else values.tolist(),
+        },
+        figures=tuple(figures),
+    )

@@ -1,0 +1,175 @@
+"""A bank's labels: what the loss makes of them, and what is done so that the feature holder cannot read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.data import LabelEncoder
+from colonnade.errors import ConfigError
+from colonnade.methods.prada.config import PrADA
+from colonnade.metrics import area_under_roc, widest_gap
+from colonnade.nn.regression import loss_of, outputs_for, scores_of, targets_of
+from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
+from colonnade.session import Finding, Session
+
+__all__ = ["Labels", "goodness", "undisguised"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+
+class Labels:
+    """The labels of one bank's shared rows; places without one are never asked for."""
+
+    def __init__(
+        self, session: Session, config: PrADA, values: np.ndarray[Any, Any], known: Places, training: Places
+    ) -> None:
+        self.encoder = LabelEncoder.fit(values[training], config.task)
+        self.task, self.classes = self.encoder.task, len(self.encoder.classes)
+        self.scores = outputs_for(self.task, self.classes)
+        self._session, self._config = session, config
+        encoded = np.zeros(len(values))
+        encoded[known] = self.encoder.encode(values[known])
+        self.encoded = encoded
+        self._targets = np.zeros((len(values), self.scores))
+        self._targets[known] = targets_of(self.task, encoded[known], self.classes)
+        self._soft = self._targets
+        self._disguise: LabelDisguise | None = None
+        self._marvell: Marvell | None = None
+        self._meter: LeakMeter | None = None
+        if config.uses_disguise:
+            self._wear(LabelDisguise.train(self._classes_to_hide("coae"), session.secret("label disguise")))
+
+    def hide_in(self, phase: str) -> None:
+        """Make ready to hide labels in the gradients of one phase."""
+        if not self._config.uses_marvell:
+            return
+        classes = 0 if self.task == "regression" else self.classes
+        self._meter = LeakMeter(self.encoded if not classes else self.encoded.astype(np.int64), classes, area_under_roc)
+        noise = SecretNoise(self._session.secret("label noise"))
+        self._marvell = Marvell(self._config.label_budget, noise, classes=classes, purpose=phase, meter=self._meter)
+
+    def slopes(self, logits: Numbers, places: Places) -> Numbers:
+        """Return the derivative of the mean loss at every score."""
+        predicted = scores_of(self.task, logits).reshape(logits.shape)
+        return (predicted - self._soft[places]) / max(len(logits), 1)
+
+    def loss(self, logits: Numbers, places: Places) -> float:
+        """Return the mean loss against what the model learns."""
+        if self.task == "binary" or not self.classes:
+            return loss_of(self.task, logits, self._soft[places])
+        highest = logits.max(axis=1, keepdims=True)
+        normaliser = highest + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
+        return float(np.mean(((normaliser - logits) * self._soft[places]).sum(axis=1)))
+
+    def protected(self, slopes: Numbers, places: Places) -> Numbers:
+        """Return slopes as the feature holder may see them."""
+        if self._marvell is None:
+            return slopes
+        labels = self.encoded[places] if self.task == "regression" else self.encoded[places].astype(np.int64)
+        return self._marvell.protect(slopes, labels, self._session.step, places)
+
+    def predicted(self, logits: Numbers) -> Numbers:
+        """Return probabilities, or standardised numbers, in terms of the true labels."""
+        return undisguised(self.task, scores_of(self.task, logits) if len(logits) else np.empty(0), self._disguise)
+
+    def goodness(self, logits: Numbers, places: Places) -> float:
+        """Return how well rows are predicted; higher is better."""
+        return goodness(self.task, self.predicted(logits), self.encoded[places])
+
+    def end_epoch(self) -> dict[str, float]:
+        """Close an epoch and return how well an attack on its gradients did."""
+        found = None if self._meter is None else self._meter.end_epoch()
+        return {} if found is None else {"label_attack": found}
+
+    def finding(self, peer: str) -> Finding | None:
+        """Say how well labels were hidden from the feature holder."""
+        found = None if self._marvell is None else self._marvell.measured()
+        if found is None or not found.releases_per_row:
+            return None
+        what = "AUC" if found.measure == "auc" else "share of variance"
+        rows = [
+            ("one release without noise", _shown(found.without_noise), ""),
+            ("one release", _shown(found.of_one_release), _shown(found.bound)),
+            (
+                f"all {found.releases_per_row} releases of a row together",
+                _shown(found.over_all_releases),
+                _shown(found.bound_over_all_releases),
+            ),
+        ]
+        text = (
+            f"What '{peer}' could tell about training labels from the gradients it got, with a label budget of "
+            f"{found.budget:g} for each release (MARVELL). The attacker measured here knows where the classes lie. "
+            "The bound holds for Gaussian classes; it says nothing about what a trained network itself knows."
+        )
+        warnings = self._disguise.warnings if self._disguise is not None else ()
+        return Finding(
+            name="label protection",
+            title="How well labels were hidden",
+            text=" ".join([text, *warnings]),
+            columns=("what the attacker uses", what, "bound"),
+            rows=tuple(rows),
+            values=found.to_json(),
+        )
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return what a checkpoint needs."""
+        if self._marvell is None or self._meter is None:
+            return {}, {}
+        return self._meter.state(), self._marvell.state()
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        if self._marvell is not None and self._meter is not None and document:
+            self._meter.load_state(tensors)
+            self._marvell.load_state(document)
+
+    @property
+    def disguise(self) -> LabelDisguise | None:
+        """Return the disguise that labels wear, if any."""
+        return self._disguise
+
+    def _wear(self, disguise: LabelDisguise) -> None:
+        self._disguise = disguise
+        codes = disguise.codes.numpy()
+        of_rows = codes[self.encoded.astype(np.int64)]
+        self._soft = of_rows if self.task == "multiclass" else of_rows[:, 1:]
+
+    def _classes_to_hide(self, defence: str) -> int:
+        if self.task == "regression":
+            raise ConfigError(f"config.defence = '{defence}' disguises classes, and these labels are numbers.")
+        return self.classes
+
+
+def undisguised(task: str, scores: Numbers, disguise: LabelDisguise | None) -> Numbers:
+    """Return scores in terms of the true labels, where the model learned disguised ones."""
+    if disguise is None or not len(scores):
+        return scores
+    if task == "multiclass":
+        return disguise.decode(torch.from_numpy(scores)).numpy()
+    return disguise.decode(torch.from_numpy(np.stack([1.0 - scores, scores], axis=1))).numpy()[:, 1]
+
+
+def goodness(task: str, predicted: Numbers, encoded: Numbers) -> float:
+    """Return how well rows are predicted: the mean of AUC and KS, or the loss with its sign turned."""
+    if not len(encoded):
+        return 0.0
+    if task == "regression":
+        return -float(np.mean((predicted - encoded) ** 2))
+    truth = encoded.astype(np.int64)
+    if task == "binary" and 0 < truth.sum() < len(truth):
+        is_positive = truth == 1
+        return (area_under_roc(is_positive, predicted) + widest_gap(is_positive, predicted)) / 2.0
+    chances = (
+        predicted[np.arange(len(truth)), truth] if task == "multiclass" else np.where(truth, predicted, 1 - predicted)
+    )
+    return float(np.mean(np.log(np.clip(chances, 1e-12, 1.0))))
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

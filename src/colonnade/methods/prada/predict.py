@@ -1,0 +1,161 @@
+"""Score a target's new rows with the feature holder, or by its own columns where that model was chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data import CodeEncoder, LabelEncoder, StepEncoder
+from colonnade.exchanges.holdings import own_part, scores_in_terms_of
+from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
+from colonnade.methods.prada.choice import JOINT, LOCAL, local_scores
+from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.extractors import Extractors
+from colonnade.methods.prada.groups import Columns, build_network, group_shapes
+from colonnade.methods.prada.head import BankHead, HolderHead
+from colonnade.methods.prada.labels import undisguised
+from colonnade.methods.prada.messages import HOLDER
+from colonnade.methods.prada.school import holder_head
+from colonnade.nn.regression import outputs_for, scores_of
+from colonnade.privacy import LabelDisguise
+from colonnade.session import Channel, Holding, ModelPart, Result, Session
+
+__all__ = ["HolderScorer", "TargetScorer", "feature_holder", "source", "target"]
+
+Numbers = npt.NDArray[np.float64]
+
+
+def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play the party that brings the groups."""
+    scorer = HolderScorer(session, holding, config)
+    for peer in session.channels("target"):
+        if scorer.chosen(peer.peer) != LOCAL:
+            scorer.head(peer).score(scorer.values(peer.peer, holding.pair(peer.peer).aligned.positions))
+    return Result()
+
+
+def target(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play the party that gets the scores."""
+    scorer = TargetScorer(session, holding, config)
+    count = len(scorer.columns)
+    scores = scorer.local() if scorer.chosen == LOCAL else scorer.predicted(scorer.logits())
+    return Result(scores=scores_in_terms_of(scorer.labels, scores, np.arange(count)))
+
+
+def source(session: Session, holding: Holding, config: PrADA) -> Result:
+    """Play a party that has nothing to do here."""
+    return Result()
+
+
+class HolderScorer:
+    """The feature holder with a trained model."""
+
+    def __init__(self, session: Session, holding: Holding, config: PrADA) -> None:
+        self._part, self._config = own_part(session, holding), config
+        self._document = self._part.document
+        encoder = CodeEncoder.from_json(self._document["code_encoder"])
+        groups = {name: tuple(columns) for name, columns in self._document["groups"].items()}
+        self.names = tuple(self._document["names"])
+        self._columns = Columns.of(encoder, holding.table, config.precision)
+        self._network = build_network(config, encoder, group_shapes(config, encoder, groups), 0)
+        self.session = session
+        needs_key = any(self.chosen(peer.peer) != LOCAL for peer in session.channels("target"))
+        self.key = make_key(session, config.key) if config.is_sealed and needs_key else None
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers the groups give per row."""
+        return len(self.names) * self._config.aggregate
+
+    def chosen(self, party: str) -> str:
+        """Return which model a target uses."""
+        return str(self._document["chosen"].get(party, JOINT))
+
+    def scores(self, party: str) -> int:
+        """Return how many scores a target's rows have."""
+        return int(self._document["banks"][party]["scores"])
+
+    def head(self, peer: Channel) -> HolderHead:
+        """Return this party's half of a target's scoring layer, after it has told its key."""
+        messages = messages_for(self.session, self._config, peer.peer_role)
+        if self.key is not None:
+            send_key(peer, self.key)
+        head = holder_head(self._config, peer, messages, self.key, self.inputs, self.scores(peer.peer))
+        head.load_state(self._document["banks"][peer.peer]["heads"][_phase(self.chosen(peer.peer))])
+        return head
+
+    def values(self, party: str, rows: npt.NDArray[np.int64]) -> Numbers:
+        """Return what the groups give for rows of a target."""
+        bank = self._document["banks"][party]
+        prefix = "groups/"
+        if self.chosen(party) != JOINT:
+            prefix = f"groups without source of {party}/"
+        elif bank["has_own_groups"]:
+            prefix = f"groups of {party}/"
+        state = {
+            name.removeprefix(prefix): value for name, value in self._part.tensors.items() if name.startswith(prefix)
+        }
+        self._network.load_state_dict(state)
+        extractors = Extractors(self._config, self._network, self._columns, self.session.own_seed, domains=1, rate=1.0)
+        return extractors.values(rows)
+
+
+class TargetScorer:
+    """A target with a trained model."""
+
+    def __init__(self, session: Session, holding: Holding, config: PrADA) -> None:
+        self.session, self._config = session, config
+        self.part: ModelPart = own_part(session, holding)
+        document = self.part.document
+        self.encoder = StepEncoder.from_json(document["step_encoder"])
+        self.labels = LabelEncoder.from_json(document["label_encoder"])
+        self.peer = session.channel(HOLDER)
+        positions = holding.pair(self.peer.peer).aligned.positions
+        self.columns = cut_off(self.encoder.transform(holding.table, positions))
+        self.chosen = str(document["chosen"])
+        self.groups = tuple(document["groups"])
+        own = f"{_phase(self.chosen)}/"
+        self.coefficients = self.part.tensors[f"{own}coefficients"].numpy()
+        self.intercept = self.part.tensors[f"{own}intercept"].numpy()
+
+    @property
+    def scores(self) -> int:
+        """Return how many scores a row has."""
+        return outputs_for(self.labels.task, len(self.labels.classes))
+
+    def head(self) -> BankHead:
+        """Return this party's half of the scoring layer, after it has got the feature holder's key."""
+        config = self._config
+        key = receive_key(self.session, self.peer, config.key) if config.is_sealed else None
+        inputs = len(self.groups) * config.aggregate
+        head = bank_head(config, self.peer, messages_for(self.session, config), key, inputs, self.scores)
+        head.load_state(self.part.document["heads"][_phase(self.chosen)])
+        return head
+
+    def logits(self) -> Numbers:
+        """Have all rows scored."""
+        return self.head().score(len(self.columns)) + self.own_logits()
+
+    def own_logits(self) -> Numbers:
+        """Return what this party's own columns give, intercept included."""
+        return np.asarray(self.columns @ self.coefficients + self.intercept)
+
+    def local(self) -> Numbers:
+        """Score rows by own columns alone."""
+        return local_scores(self.labels, self.part.document["local"], self.columns)
+
+    def predicted(self, logits: Numbers) -> Numbers:
+        """Return probabilities, or standardised numbers, in terms of the true labels."""
+        weights = {
+            name.removeprefix("disguise/"): value
+            for name, value in self.part.tensors.items()
+            if name.startswith("disguise/")
+        }
+        disguise = LabelDisguise.from_state(weights) if weights else None
+        task = self.labels.task
+        return undisguised(task, scores_of(task, logits) if len(logits) else np.empty(0), disguise)
+
+
+def _phase(chosen: str) -> str:
+    return "finetune" if chosen in (JOINT, LOCAL) else "vfl"

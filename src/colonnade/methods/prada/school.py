@@ -1,0 +1,365 @@
+"""The feature holder's side of all lessons: its networks, and one half of a scoring layer for every bank and phase."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.crypto import PrivateKey
+from colonnade.data import CodeEncoder
+from colonnade.errors import WrongContent
+from colonnade.exchanges.public_keys import make_key, send_key
+from colonnade.methods.prada.bank import messages_for, own_start
+from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.extractors import Extractors, density_weights
+from colonnade.methods.prada.groups import Columns, build_network, choose_groups, group_shapes, ties_of
+from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
+from colonnade.methods.prada.lessons import Course, Lesson, batches_of, phase_of
+from colonnade.methods.prada.messages import BankMessages
+from colonnade.nn import FeatureGroups
+from colonnade.session import Channel, Holding, ModelPart, Pair, Session
+
+__all__ = ["Pupil", "School", "holder_head"]
+
+Numbers = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+_MOST_SCORES = 2**12
+
+
+def holder_head(
+    config: PrADA, peer: Channel, messages: BankMessages, key: PrivateKey | None, inputs: int, scores: int
+) -> HolderHead:
+    """Return the feature holder's half of a scoring layer."""
+    if key is None:
+        return ClearHolderHead(peer, messages)
+    return SealedHolderHead(peer, messages, head_format(config, inputs, scores), key, config.momentum)
+
+
+@dataclass
+class Pupil:
+    """One bank, as the feature holder knows it."""
+
+    peer: Channel
+    messages: BankMessages
+    pair: Pair
+    known: Places
+    scores: int
+    heads: dict[str, HolderHead] = field(default_factory=dict)
+    best: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def rows(self, part: str, *, labelled: bool = True) -> Places:
+        """Return this party's own rows of the bank's training, validation or test rows."""
+        return self.pair.aligned.positions[self.places(part, labelled=labelled)]
+
+    def places(self, part: str, *, labelled: bool = True) -> Places:
+        """Return places of the bank's training, validation or test rows in the agreed order."""
+        every: Places = getattr(self.pair.split, part)
+        return np.intersect1d(every, self.known) if labelled else every
+
+
+class School:
+    """The feature holder in training."""
+
+    def __init__(self, session: Session, holding: Holding, config: PrADA, stage: str) -> None:
+        self.session, self.config, self._table = session, config, holding.table
+        self._sources = session.plan.roles.get("source", ()) if stage != "finetune" else ()
+        self.pairs = {peer.peer: holding.pair(peer.peer) for peer in session.all_channels}
+        self._earlier = holding.part
+        if holding.part is None:
+            self.groups = choose_groups(config, holding.table, session.own_seed("groups"))
+            columns = [column for names in self.groups.values() for column in names]
+            training = [pair.aligned.positions[pair.split.train] for pair in self.pairs.values()]
+            fitted = np.unique(np.concatenate(training))
+            self.encoder = CodeEncoder.fit(holding.table, fitted, columns, config.shared_tables)
+        else:
+            self.groups = {name: tuple(columns) for name, columns in holding.part.document["groups"].items()}
+            self.encoder = CodeEncoder.from_json(holding.part.document["code_encoder"])
+        shapes = group_shapes(config, self.encoder, self.groups)
+        self.names = tuple(shape.name for shape in shapes)
+        self.columns = Columns.of(self.encoder, holding.table, config.precision)
+        self._table_of = [one.table for one in self.encoder.coded]
+        self._ties = ties_of(config, self.encoder)
+        self._shapes = shapes
+        network = self._network("groups")
+        if holding.part is not None:
+            network.load_state_dict(_under("groups/", holding.part.tensors))
+        is_learning = bool(self._sources)
+        seen = self.columns.tied(self._ties, self._table_of) if is_learning else self.columns
+        self.extractors = Extractors(
+            config,
+            network,
+            seen,
+            session.own_seed,
+            domains=1 + len(self._sources) if config.adaptation and is_learning else 1,
+            rate=config.learning_rate,
+        )
+        self._own: dict[tuple[str, str], Extractors] = {}
+        self._values: dict[tuple[str, str], Numbers] = {}
+        self._weights: dict[str, Numbers] = {}
+        self.is_pretrained = not is_learning
+        key = make_key(session, config.key) if config.is_sealed else None
+        self.key = key
+        self.pupils: dict[str, Pupil] = {}
+        for peer in session.all_channels:
+            if stage == "pretrain" and peer.peer_role == "target":
+                continue  # it only waits
+            messages = messages_for(session, config, peer.peer_role)
+            if key is not None:
+                send_key(peer, key)
+            peer.send(messages.GroupNames(self.names, config.aggregate))
+            self.pupils[peer.peer] = self._enrol(peer, messages)
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers the groups give per row."""
+        return len(self.names) * self.config.aggregate
+
+    @property
+    def target_rows(self) -> Places:
+        """Return this party's training rows of all targets, labelled or not."""
+        targets = self.session.plan.roles["target"]
+        rows = [self.pairs[party].aligned.positions[self.pairs[party].split.train] for party in targets]
+        return np.unique(np.concatenate(rows))
+
+    def source_rows(self, party: str) -> Places:
+        """Return this party's training rows of one source, labelled or not."""
+        pair = self.pairs[party]
+        return pair.aligned.positions[pair.split.train]
+
+    def teach(self, course: Course, lesson: Lesson, keep: Any) -> bool:
+        """Give one lesson, from where it stands to its end; return whether its phase is over for this bank."""
+        session, config, phase = self.session, self.config, phase_of(self.config, lesson.phase)
+        pupil = self.pupils[lesson.party]
+        head = self.head(pupil, lesson.phase)
+        if course.begins:
+            head.open(own_start(session, phase, lesson.party, (self.inputs, pupil.scores), True))
+        places = pupil.places("train")
+        left = batches_of(session, phase, lesson.party, places, lesson.epoch)
+        extractors = self.extractors_for(lesson)
+        for number, chosen in left[course.batch :]:
+            session.next_step()
+            rows = pupil.pair.aligned.positions[chosen]
+            if phase.trains_inputs:
+                progress = phase.progress(lesson.epoch, course.batch, len(left))
+                if lesson.phase == "pretrain":
+                    self._adapt(lesson, rows, progress)
+                values = extractors.forward(session.step, rows)
+                gradient = head.teach_trained(values.detach().double().numpy())
+                extractors.learn(values, gradient, progress)
+            else:
+                head.teach_fixed(number, self._fixed(lesson, pupil, chosen))
+            course.batch += 1
+            if course.is_due(config.checkpoint_every, len(left)):
+                head.settle()
+                keep()
+        head.settle()
+        head.score(extractors.values(pupil.rows("validation")))
+        end = pupil.peer.receive(pupil.messages.EpochEnd)
+        about: dict[str, Any] = {"epoch": lesson.epoch + 1, "phase": lesson.phase, "with": lesson.party}
+        session.record(**about, **extractors.domain_accuracy(), clipped=extractors.clipped)
+        if end.is_best:
+            pupil.best[lesson.phase] = copy.deepcopy(head.state())
+            if phase.trains_inputs:
+                extractors.keep_best()
+        if end.is_last and lesson.phase in pupil.best:
+            head.load_state(pupil.best[lesson.phase])
+            if phase.trains_inputs and lesson.phase != "pretrain":
+                extractors.settle()
+        course.finish(lesson, end.is_last)
+        return bool(end.is_last)
+
+    def end_pretraining(self) -> None:
+        """Take the best weights for good, and give categories that sources hardly have a vector of their own."""
+        if self.is_pretrained:
+            return
+        self.extractors.settle()
+        network = self.extractors.network
+        with torch.no_grad():
+            for name, likes in self._ties.items():
+                table = network.table(name)
+                for code, like in likes.items():
+                    table[code] = table[like]
+        self.is_pretrained = True
+        self.extractors = Extractors(
+            self.config, network, self.columns, self.session.own_seed, domains=1, rate=self.config.learning_rate
+        )
+
+    def extractors_for(self, lesson: Lesson) -> Extractors:
+        """Return the networks that a lesson uses: the shared ones, or the bank's own."""
+        if lesson.phase == "pretrain":
+            return self.extractors
+        self.end_pretraining()
+        if lesson.phase == "finetune" and self.config.tune == "nothing":
+            return self.extractors
+        return self.own_extractors(lesson.party, lesson.phase)
+
+    def own_extractors(self, party: str, phase: str) -> Extractors:
+        """Return networks that learn from one target only: the shared ones to start with, or new ones."""
+        if (party, phase) not in self._own:
+            config, purpose = self.config, f"{phase}/{party}/"
+            only = None
+            if phase == "vfl":
+                network, rate = self._network(purpose), config.learning_rate
+            else:
+                network = copy.deepcopy(self.extractors.network)
+                rate = config.tune_rate
+                only = self.unseen() if config.tune == "unseen" else None
+            self._own[party, phase] = Extractors(
+                config,
+                network,
+                self.columns,
+                self.session.own_seed,
+                domains=1,
+                rate=rate,
+                only=only,
+                purpose=purpose,
+            )
+        return self._own[party, phase]
+
+    def head(self, pupil: Pupil, phase: str) -> HolderHead:
+        """Return this party's half of a bank's scoring layer."""
+        if phase not in pupil.heads:
+            pupil.heads[phase] = holder_head(
+                self.config, pupil.peer, pupil.messages, self.key, self.inputs, pupil.scores
+            )
+        return pupil.heads[phase]
+
+    def unseen(self) -> dict[str, list[int]]:
+        """Return the codes of categories that no source row has, or that are tied to others, by table."""
+        if self._earlier is not None:
+            return {name: list(codes) for name, codes in self._earlier.document["unseen"].items()}
+        rows = [self.source_rows(party) for party in self._sources]
+        codes = self.columns.take(np.concatenate(rows)).codes.numpy() if rows else np.empty((0, len(self._table_of)))
+        found = {}
+        for name, categories in self.encoder.tables.items():
+            places = [place for place, table in enumerate(self._table_of) if table == name]
+            seen = set(np.unique(codes[:, places]).tolist())
+            tied = self._ties.get(name, {})
+            found[name] = [code for code in range(1, len(categories) + 1) if code not in seen or code in tied]
+        return {name: codes for name, codes in found.items() if codes}
+
+    def state(self, course: Course) -> ModelPart:
+        """Return a checkpoint."""
+        tensors, document = self.extractors.state()
+        every = {f"shared/{name}": value for name, value in tensors.items()}
+        own = []
+        for place, ((party, phase), extractors) in enumerate(self._own.items()):
+            found, about = extractors.state()
+            every |= {f"own {place}/{name}": value for name, value in found.items()}
+            own.append([party, phase, about])
+        pupils = {
+            party: {
+                "heads": {phase: head.state() for phase, head in pupil.heads.items()},
+                "best": pupil.best,
+            }
+            for party, pupil in self.pupils.items()
+        }
+        return ModelPart(
+            every,
+            {
+                "course": course.state(),
+                "shared": document,
+                "is_pretrained": self.is_pretrained,
+                "own": own,
+                "pupils": pupils,
+            },
+        )
+
+    def load_state(self, part: ModelPart) -> None:
+        """Go on from a checkpoint."""
+        document = part.document
+        if document["is_pretrained"]:
+            self.end_pretraining()
+        self.extractors.load_state(_under("shared/", part.tensors), document["shared"])
+        for place, (party, phase, about) in enumerate(document["own"]):
+            self.own_extractors(party, phase).load_state(_under(f"own {place}/", part.tensors), about)
+        for party, kept in document["pupils"].items():
+            pupil = self.pupils[party]
+            pupil.best = kept["best"]
+            for phase, state in kept["heads"].items():
+                self.head(pupil, phase).load_state(state)
+
+    def part(self, findings: Mapping[str, Any] | None = None) -> ModelPart:
+        """Return this party's part of the model."""
+        tensors = {f"groups/{name}": value for name, value in self.extractors.network.state_dict().items()}
+        chosen: dict[str, bool] = {}
+        for (party, phase), extractors in self._own.items():
+            whose = "groups of" if phase == "finetune" else "groups without source of"
+            state = extractors.network.state_dict()
+            tensors |= {f"{whose} {party}/{name}": value for name, value in state.items()}
+            chosen[party] = chosen.get(party, False) or phase == "finetune"
+        document = {
+            "method": "prada",
+            "role": self.session.role,
+            "party": self.session.party,
+            "groups": {name: list(columns) for name, columns in self.groups.items()},
+            "names": list(self.names),
+            "code_encoder": self.encoder.to_json(),
+            "types": {column.name: column.kind for column in self._table.columns if column.name in self._used()},
+            "unseen": self.unseen(),
+            "banks": {
+                party: {
+                    "scores": pupil.scores,
+                    "has_own_groups": chosen.get(party, False),
+                    "heads": {phase: head.state() for phase, head in pupil.heads.items()},
+                }
+                for party, pupil in self.pupils.items()
+            },
+        }
+        return ModelPart(tensors, document | dict(findings or {}))
+
+    def _used(self) -> set[str]:
+        return {column for columns in self.groups.values() for column in columns}
+
+    def _network(self, purpose: str) -> FeatureGroups:
+        return build_network(self.config, self.encoder, self._shapes, self.session.own_seed(purpose))
+
+    def _enrol(self, peer: Channel, messages: BankMessages) -> Pupil:
+        pair = self.pairs[peer.peer]
+        told = peer.receive(messages.LabelledRows)
+        known, count = np.asarray(told.rows), len(pair.aligned)
+        is_sound = known.ndim == 1 and known.dtype.kind in "iu" and len(known) == len(np.unique(known))
+        if not is_sound or not ((known >= 0) & (known < count)).all() or not 1 <= told.scores <= _MOST_SCORES:
+            raise WrongContent(f"'{peer.peer}' says which rows have a label in a way that cannot be.")
+        pupil = Pupil(peer, messages, pair, known.astype(np.int64), told.scores)
+        if not len(pupil.places("train")):
+            raise WrongContent(f"'{peer.peer}' has no labelled training row.")
+        return pupil
+
+    def _fixed(self, lesson: Lesson, pupil: Pupil, places: Places) -> Numbers:
+        """Return numbers that do not change, computed once for all of a bank's rows."""
+        key = (lesson.party, lesson.phase)
+        if key not in self._values:
+            self._values[key] = self.extractors.values(pupil.pair.aligned.positions)
+        return self._values[key][places]
+
+    def _adapt(self, lesson: Lesson, rows: Places, progress: float) -> None:
+        """Take the adversarial step that goes before a batch."""
+        config, session = self.config, self.session
+        if not config.adaptation:
+            return
+        target = self.target_rows
+        # Drawn anew for every step, so that a resumed run draws the same.
+        draw = np.random.default_rng(session.own_seed("adversarial rows", session.step))
+        chosen = draw.choice(target, size=len(rows), replace=len(target) < len(rows))
+        if config.domain_sampling == "density":
+            every = self.source_rows(lesson.party)
+            if lesson.party not in self._weights:
+                seen = self.columns.tied(self._ties, self._table_of)
+                sizes = [len(self.encoder.tables[name]) + 1 for name in self._table_of]
+                seed = session.own_seed("density")
+                self._weights[lesson.party] = density_weights(seen, sizes, every, target, seed)
+            rows = draw.choice(every, size=len(rows), p=self._weights[lesson.party])
+        domain = 1 + self._sources.index(lesson.party)
+        self.extractors.adapt(session.step, progress, rows, domain, chosen)
+
+
+def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
