@@ -75,8 +75,8 @@ def methods(
 def _words(hint: Any) -> str:
     """Return what a setting takes, in the words of a TOML file.
 
-    >>> _words(tuple[int, ...]), _words(Literal["relu", "tanh"])
-    ('a list of whole numbers', 'relu, tanh')
+    >>> _words(tuple[int, ...]), _words(Literal["relu", "tanh"]), _words(tuple[tuple[str, ...], ...])
+    ('a list of whole numbers', 'relu, tanh', 'a list of lists of texts')
     """
     plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     if hint in plain:
@@ -84,7 +84,8 @@ def _words(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)))
     if get_origin(hint) is tuple:
-        return f"a list of {plain[get_args(hint)[0]].removeprefix('a ')}s"
+        one, _, rest = _words(get_args(hint)[0]).removeprefix("a ").partition(" of ")
+        return f"a list of {one}s" + (f" of {rest}" if rest else "")
     if get_origin(hint) in (Union, UnionType):
-        return ", or ".join(_words(one) for one in get_args(hint))
+        return ", or ".join(_words(one) for one in get_args(hint) if one is not type(None))
     return "a table"

@@ -10,7 +10,7 @@ import typer
 
 from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import Waiting, examples, make_app, print_json, say, words_by_party
-from colonnade.cli.run import find_home, find_homes, resumable
+from colonnade.cli.run import check_part, find_home, find_homes, resumable
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
@@ -89,7 +89,8 @@ def predict(
 
 def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> pd.DataFrame:
     """Score with all parties in this process."""
-    parties, bringing = run.plan.parties, parties_with_rows(run.method, run.plan)
+    plan = run.method.in_stage(run.plan, "predict")
+    parties, bringing = plan.parties, parties_with_rows(run.method, plan)
     files = words_by_party("--table", "file", table, parties)
     missing = [party for party in bringing if party not in files]
     if missing:
@@ -106,10 +107,9 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
     if run.method.scores_alone is not None:
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores
-    lead = run.plan.roles[run.method.lead][0]
-    say(
-        f"{len(scores)} rows scored; {lead} gave {tables[lead].rows}, and only rows that all parties know have a score."
-    )
+    asking = " and ".join(f"{party} gave {tables[party].rows}" for party in _receivers(run))
+    knowing = "that it and the other party" if run.method.is_pairwise else "that all parties"
+    say(f"{len(scores)} rows scored; {asking}, and only rows {knowing} know have a score.")
     return scores
 
 
@@ -120,13 +120,15 @@ def _predict_with_partners(
     from colonnade.launch.joining import Joining
 
     where = find_home(home or [str(folder.resolve().parent.parent)], folder)
-    is_bringing = where.name in parties_with_rows(run.method, run.plan)
+    plan = run.method.in_stage(run.plan, "predict")
+    check_part(plan, where.name)
+    is_bringing = where.name in parties_with_rows(run.method, plan)
     if table and not is_bringing:
         raise ConfigError(_brings_nothing(run, where.name))
     if is_bringing and len(table) != 1:
         others = "the partners give their own" if run.method.scores_alone is None else "the source gives none"
         raise ConfigError(f"Give one --table with this party's columns of the new rows; {others}.")
-    joining = Joining(run.method.in_stage(run.plan, "predict"), where, RunFolder(folder))
+    joining = Joining(plan, where, RunFolder(folder))
     ask_consent(joining, yes)
     with resumable(folder):
         scores = joining.predict(table[0] if is_bringing else None, watcher=Waiting(where, quiet))
@@ -138,7 +140,10 @@ def _predict_with_partners(
 
 def _receivers(run: Run) -> tuple[str, ...]:
     """Return the parties that get scores or predictions."""
-    return run.plan.roles[run.method.scores_alone or run.method.lead]
+    plan = run.method.in_stage(run.plan, "predict")
+    if run.method.scores_alone is not None:
+        return plan.roles[run.method.scores_alone]
+    return tuple(party for role in run.method.roles if role.has_label for party in plan.roles.get(role.name, ()))
 
 
 def _brings_nothing(run: Run, party: str) -> str:

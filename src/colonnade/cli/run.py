@@ -47,6 +47,7 @@ app = make_app("Take part in a run, or carry it out with all its parties on this
         "colonnade run --local run.toml --home bank=../bank --json",
         "colonnade run --simulate run.toml        (all parties in one process)",
         "colonnade run --stage validate run.toml  (another stage of the method, if it has one)",
+        "colonnade run --stage finetune run.toml  (goes on from runs/NAME-pretrain, or from [run] after)",
         "colonnade demo                           (writes a run.toml and two homes to learn from)",
     )
 )
@@ -189,7 +190,7 @@ def run_one(
     plan = read_run_file(file, stage)
     _warn_of_test_keys(plan)
     where = find_home(home, file)
-    plan.role_of(where.name)
+    check_part(plan, where.name)
     note_unused_matches(plan, where)
     run_folder = RunFolder(folder or where.folder / "runs" / plan.folder_name, file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -223,6 +224,19 @@ def resumable(folder: Path, overwrite: bool = False) -> Iterator[None]:
 def shape_of(party: str, table: PartyTable) -> str:
     """Return a line on a table that was read."""
     return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+
+
+def check_part(plan: RunPlan, party: str) -> None:
+    """Refuse a party that has nothing to do in a stage."""
+    from colonnade.methods import method_named
+
+    absent = method_named(plan.method).absent.get(plan.stage, ())
+    if party not in plan.parties and absent:
+        raise ConfigError(
+            f"'{party}' has nothing to do in the stage {plan.stage} of the run '{plan.name}': {' and '.join(absent)} "
+            f"takes no part in it. Only {' and '.join(plan.parties)} give this command."
+        )
+    plan.role_of(party)
 
 
 def find_home(given: list[str], file: Path) -> PartyHome:
@@ -273,7 +287,10 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         names = [headline(task), *[name for name in _SHOWN[task] if name != headline(task)]]
         typer.echo("")
         print_table(
-            [f"on {run.rows['test']} held-out rows", *[name.replace("_", " ") for name in names]],
+            [
+                f"on {next(iter(run.evaluations.values())).rows} held-out rows",
+                *[name.replace("_", " ") for name in names],
+            ],
             [
                 [words[which], *[_number(run.evaluations[which].metrics.get(name)) for name in names]]
                 for which in words
@@ -284,9 +301,12 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         _show_finding(finding)
     typer.echo(f"\nReport:  {run.folder}/report.html")
     typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
-    if run.parts:
+    if run.parts and run.plan.stage in run.method.scored_after:
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
         typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
+    for stage, earlier in run.method.stands_on.items():
+        if run.plan.stage in earlier and (stage != "explain" or run.plan.config.get("explanations")):
+            typer.echo(f"Next:    the stage {stage} goes on from here: the same command with --stage {stage}")
 
 
 def _show_finding(finding: Finding) -> None:
@@ -299,7 +319,7 @@ def _show_finding(finding: Finding) -> None:
 
 def _tables_to_score(run: Run, new_rows: Mapping[str, Path]) -> list[str]:
     """Return the options by which rows to score are given: by every party, or by those whose rows are scored alone."""
-    bringing = parties_with_rows(run.method, run.plan)
+    bringing = parties_with_rows(run.method, run.method.in_stage(run.plan, "predict"))
     if len(run.tables) < len(run.plan.parties):
         return ["--table FILE"] if set(run.tables) & set(bringing) else []
     return [f"--table {party}={new_rows.get(party, 'FILE')}" for party in bringing]

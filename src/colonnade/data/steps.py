@@ -21,8 +21,8 @@ Numbers = npt.NDArray[np.float64]
 _VERSION = 1
 # A value that more than this share of rows has, such as no gain at all, is not one quantity among others.
 _USUAL = 0.5
-_SLOPES = (0.1, 0.3, 0.5, 0.7, 0.9)
-_STEPS = (0.1, 0.3, 0.5, 0.7, 0.9)
+_SLOPES = (0.2, 0.4, 0.6, 0.8)
+_STEPS = tuple(place / 9 for place in range(1, 9))
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,8 @@ class _Expanded:
     def outputs(self, values: Numbers) -> Numbers:
         if self.usual is None:
             return np.stack([np.maximum(values - place, 0.0) for place in self.places], axis=1)
-        away = np.where(np.isnan(values), 0.0, values - self.usual)
-        parts = [away != 0.0, np.sign(away) * np.log1p(np.abs(away)), *(values > place for place in self.places)]
-        return np.stack(parts, axis=1).astype(np.float64)
+        is_other = ~np.isnan(values) & (values != self.usual)
+        return np.stack([is_other, *(values > place for place in self.places)], axis=1).astype(np.float64)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,7 +47,6 @@ class _Expanded:
             return tuple(f"{self.column} beyond {place:g}" for place in self.places)
         return (
             f"{self.column} is not {self.usual:g}",
-            f"log of {self.column}",
             *(f"{self.column} above {place:g}" for place in self.places),
         )
 

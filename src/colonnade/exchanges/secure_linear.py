@@ -72,6 +72,8 @@ class LinearFormat:
     weight_magnitude_bits: int = 4
     forward_bits: int | None = 24
     """Fraction bits of the weights in the logits; None takes all, so that logits do not depend on the shares at all."""
+    noised: bool = False
+    """Whether the partner adds noise to the gradient of trained inputs, as large as that gradient may be."""
     hiding_bits: int = 40
     """How much larger a share is than what it hides: it can be told from noise with probability 2**-hiding_bits."""
 
@@ -130,7 +132,7 @@ class LinearFormat:
             modulus_bits=self.key_bits,
             fraction_bits=self.forward_fraction,
             bound=self.forward_bound,
-            room=self.slope_format.bound * self.outputs,
+            room=self.slope_format.bound * self.outputs * (2 if self.noised else 1),
         )
         return replace(plan, is_share=True)
 
@@ -139,6 +141,7 @@ class LinearFormat:
         whole = replace(self.shares(), is_share=False)
         product = whole.times(self.slope_format.bound, self.slope_format.fraction_bits, self.outputs)
         lines = max(whole.slots // self.inputs, 1) if self.inputs else 1
+        product = product.grown(2 * product.bound) if self.noised else product
         return replace(product, shape=(rows, self.inputs), packed_axis=1, lines=lines)
 
     def _plan(self, shape: tuple[int, ...], axis: int, format: Format, room: int) -> Layout:
@@ -261,8 +264,8 @@ def linear_messages(owner: str, partner: str) -> LinearMessages:
     class NoisedGradients:
         """The gradient of the shared weights, masked, and the gradient at the receiver's inputs, with noise.
 
-        Reveals: the weights up to a factor, and of the label of each row no more than the sender's label budget allows
-        in one release. Every epoch is a further release, and their budgets add up.
+        Reveals: the weights about, and of the label of each row no more than the sender's label budget allows in one
+        release. Every epoch is a further release, and their budgets add up.
         """
 
         weights: CipherArray
@@ -491,13 +494,26 @@ class LinearPartner(_Half):
         masked, self._mask = self._gradient(batch, steps)
         self._peer.send(self._messages.MaskedGradient(masked))
 
-    def teach_with_inputs(self, batch: SealedBatch, steps: Numbers, slopes: Numbers) -> None:
-        """Send the weight gradient, masked, and the gradient at the inputs for slopes that may carry noise."""
+    def teach_with_inputs(
+        self, batch: SealedBatch, steps: Numbers, slopes: Numbers, noise: Numbers | None = None
+    ) -> None:
+        """Send the weight gradient, masked, and the gradient at the inputs for slopes that may carry noise.
+
+        Rows of that gradient are whole multiples of the weights, so that the owner can work these out exactly, and from
+        their steps sums over the true slopes. ``noise``, of the gradient's shape, prevents that.
+        """
         if batch.shares is None:
             raise WrongContent("The owner's share did not come with this batch.")
         masked, self._mask = self._gradient(batch, steps)
         weights = batch.shares.add_share(self._forward_share().T)
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
+        if self.format.noised:
+            if noise is None:
+                raise WrongContent("This layer's gradients carry noise, and there is none.")
+            layout = self.format.input_gradient(len(slopes))
+            drawn = np.clip(noise, -1.0, 1.0) * 2.0**layout.fraction_bits
+            integers = np.array([int(one) for one in np.rint(drawn).reshape(-1)], dtype=object).reshape(noise.shape)
+            gradient = gradient + FixedPoint(integers, layout.fraction_bits, layout.bound // 2)
         self._peer.send(self._messages.TrainedGradients(masked, gradient.rerandomise()))
 
     def receive_update(self, decay: float = 0.0) -> None:

@@ -1,4 +1,4 @@
-"""What one secure linear layer with fixed inputs costs: counted from the layouts that the layer itself uses."""
+"""What one secure linear layer costs: counted from the layouts that the layer itself uses."""
 
 from __future__ import annotations
 
@@ -58,6 +58,42 @@ class LayerForecast:
     def learning(self) -> float:
         """Return the owner's work to open the gradient and draw a new share."""
         return self._opening(self.format.gradient())
+
+    def sealing_trained(self, rows: int) -> float:
+        """Return the owner's work to encrypt a batch that is trained, and its share with it."""
+        share = self.machines.divided(self.owner, self.format.shares().count, self.machines.crypto.owner_encryption)
+        return self.sealing(rows) + share
+
+    def receiving_trained(self, rows: int) -> float:
+        """Return the partner's work to check them."""
+        return self.receiving(rows) + self.format.shares().count * self.machines.crypto.check
+
+    def teaching_trained(self, rows: int, largest_step: float, largest_slope: float) -> float:
+        """Return the partner's work for both gradients, if slopes reach so far with and without the learning rate."""
+        format, costs, shares = self.format, self.machines.crypto, self.format.shares()
+        gradient = format.input_gradient(rows)
+        whole = max(1, round(largest_slope * (1 << format.slope_format.fraction_bits)))
+        # The share's ciphertexts are shifted to the slots of each of the rows that one result holds.
+        copies, results = gradient.lines, -(-rows // gradient.lines)
+        shifting = (copies - 1) * shares.count * shares.slot_bits * shares.line_length * costs.multiplication
+        each = costs.product(copies * shares.count, results, whole.bit_length())
+        product = self.machines.divided(self.partner, results, each / max(results, 1))
+        return self.teaching(rows, largest_step) + shifting + product + self._masking(gradient)
+
+    def learning_trained(self, rows: int) -> float:
+        """Return the owner's work to open both."""
+        return self.learning() + self._opening(self.format.input_gradient(rows))
+
+    def trained_inputs(self, rows: int, *, is_first: bool) -> Any:
+        """Return the message with a batch that is trained; the first carries no update of the step before."""
+        arrays = [self._array(layout) for layout in (*self._sealed(rows, True), self.format.shares())]
+        update = None if is_first else ring_elements([0] * self.format.gradient().count, self._key)
+        return self.messages.TrainedInputs(*arrays, update)
+
+    def trained_gradients(self, rows: int) -> Any:
+        """Return the message with both gradients of such a batch."""
+        layouts = (self.format.gradient(), self.format.input_gradient(rows))
+        return self.messages.TrainedGradients(*(self._array(layout) for layout in layouts))
 
     def opening_share(self) -> Any:
         """Return the message that gives the partner its first share."""

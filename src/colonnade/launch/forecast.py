@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from colonnade import __version__
 from colonnade.alignment import align_in_one_place, measure_id_seconds, sample_messages
 from colonnade.crypto import INSECURE_TEST, key_bits
 from colonnade.crypto.calibration import CryptoCosts, measure_costs, measure_speedup
-from colonnade.data import LabelEncoder, PartyTable, TableEncoder
+from colonnade.data import LabelEncoder, PartyTable, Split, TableEncoder
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import agreed_split
@@ -34,6 +34,7 @@ from colonnade.session import (
     Machines,
     Method,
     Policy,
+    Portion,
     RunPlan,
     StageForecast,
     crossing,
@@ -71,6 +72,7 @@ class Known:
     task: str | None
     classes: int
     assumptions: tuple[str, ...]
+    portions: Mapping[str, Portion] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,14 @@ def gather_knowledge(
     assumptions = []
     is_complete = set(tables) == set(plan.parties)
     positions: dict[str, Any] = dict.fromkeys(tables)
+    portions: dict[str, Portion] = {}
+    method = method_named(plan.method)
     if shared_rows is not None:
         shared = shared_rows
     elif is_complete:
-        shared, positions = _shared_here(plan, tables)
-        if method_named(plan.method).is_pairwise and len(plan.parties) > 2:
+        shared, positions, portions = _shared_here(plan, tables)
+        is_by_pair = method.forecast is not None and method.forecast.is_by_pair
+        if method.is_pairwise and len(plan.parties) > 2 and not is_by_pair:
             assumptions.append(f"every two partners share as many rows as those that share the most: {shared}")
     elif tables:
         shared = min(table.rows for table in tables.values())
@@ -140,18 +145,21 @@ def gather_knowledge(
     if absent and tables:
         assumptions.append(f"the table of {', '.join(absent)} has no more rows than are shared")
     task, number = _task(plan, tables, classes)
-    return Known(rows, shared, known, task, number, tuple(assumptions))
+    return Known(rows, shared, known, task, number, tuple(assumptions), portions)
 
 
-def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, dict[str, Any]]:
-    """Return how many rows are shared, and the rows on which each party fits its encoders, as the run itself does."""
+def _shared_here(
+    plan: RunPlan, tables: Mapping[str, PartyTable]
+) -> tuple[int, dict[str, Any], dict[str, Portion]]:
+    """Return how many rows are shared, the rows on which each party fits its encoders, and what each pair shares."""
     method = method_named(plan.method)
     lead, seed = method.leader_of(plan), derive_seed(plan.seed, "alignment")
     if not method.is_pairwise:
         aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
         shared = len(next(iter(aligned.values())))
         train = agreed_split(plan, shared).train
-        return shared, {party: rows.positions[train] for party, rows in aligned.items()}
+        return shared, {party: rows.positions[train] for party, rows in aligned.items()}, {}
+    portions = {}
     counts, held = [0], dict.fromkeys(plan.parties, np.empty(0, np.int64))
     for party in plan.parties:
         if party == lead:
@@ -160,9 +168,20 @@ def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, 
         aligned = align_in_one_place(pair, lead, plan.alignment, seed)
         counts.append(len(aligned[lead]))
         split = agreed_split(plan, counts[-1])
+        portions[party] = _portion(tables[party], aligned[party].positions, split)
         for one, rows in aligned.items():
             held[one] = np.concatenate([held[one], rows.positions[np.concatenate([split.validation, split.test])]])
-    return max(counts), {party: np.setdiff1d(np.arange(tables[party].rows), rows) for party, rows in held.items()}
+    fitted = {party: np.setdiff1d(np.arange(tables[party].rows), rows) for party, rows in held.items()}
+    return max(counts), fitted, portions
+
+
+def _portion(table: PartyTable, positions: Any, split: Split) -> Portion:
+    def count(part: Any) -> int:
+        return len(part) if table.labels is None else int(table.is_labelled[positions[part]].sum())
+
+    return Portion(
+        shared=len(positions), training=count(split.train), validation=count(split.validation), test=count(split.test)
+    )
 
 
 def measure_machines(
@@ -227,9 +246,11 @@ def forecast_run(plan: RunPlan, known: Known, machines: Machines) -> RunForecast
         task=known.task,
         classes=known.classes,
         machines=machines,
+        portions=known.portions,
     )
     stages = (_beginning(method, plan, facts), *forecaster.stages(facts, plan, config), _end(method, plan, facts))
-    return RunForecast(plan, forecaster.key(config), facts, stages, known.assumptions)
+    assumptions = (*known.assumptions, *forecaster.assumes(plan, config))
+    return RunForecast(plan, forecaster.key(config), facts, stages, assumptions)
 
 
 def measure_message_seconds() -> float:
@@ -260,7 +281,7 @@ def measure_message_seconds() -> float:
 
 
 def _forecaster(method: Method, plan: RunPlan) -> Forecaster:
-    if plan.stage != "train":
+    if plan.stage not in (("train",) if method.forecast is None else method.forecast.covers):
         raise ConfigError(f"Only trainings are forecast; the stage {plan.stage} is not. Take stage out of run.toml.")
     if method.forecast is None:
         raise ConfigError(f"The method {method.name} does not forecast its runs yet.")
@@ -307,7 +328,7 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
         sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
         if party != lead:
             counts = {lead: facts.rows[lead], party: facts.rows[party]}
-            others, leads = sample_messages(counts[lead], counts[party], facts.shared)
+            others, leads = sample_messages(counts[lead], counts[party], facts.portion_of(party).shared)
             sent += [crossing(party, lead, (message, 1)) for message in (*others, HeldCheckpoints(()))]
             sent += [crossing(lead, party, (message, 1)) for message in (*leads, ResumeFrom(None))]
             hops += len(others) + len(leads)

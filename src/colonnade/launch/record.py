@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from colonnade import __version__, alignment
 from colonnade.errors import LedgerBroken
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import ANYONE, Declaration, declaration_of
-from colonnade.reports import ColumnNote, CrossedNote, FindingNote, LedgerNote, MethodNote, PartyNote, RunRecord
+from colonnade.reports import (
+    ColumnNote,
+    CrossedNote,
+    FigureNote,
+    FindingNote,
+    LedgerNote,
+    MethodNote,
+    PartyNote,
+    RunRecord,
+)
 from colonnade.session import CONTROL
 
 if TYPE_CHECKING:
@@ -19,18 +29,26 @@ if TYPE_CHECKING:
 
 __all__ = ["crossed_notes", "ledger_notes", "record_of"]
 
+# Who judges held-out rows, where parties of several roles have labels.
+_JUDGES = {("prada", "train"): "target", ("prada", "pretrain"): "source", ("prada", "finetune"): "target"}
+
 
 def record_of(run: Run) -> RunRecord:
     """Return the record of a run, made from its ledgers, its declarations and its numbers."""
     plan, method = run.plan, run.method
-    # Who has labels knows losses and scores; another party's own report has its own numbers, if any.
-    holders = [party for role in method.roles if role.has_label for party in plan.roles.get(role.name, ())]
-    known = [party for party in holders if party in run.history] or list(run.history)
-    history = run.history[known[0]]
+    judges = _JUDGES.get((method.name, plan.stage))
+    holders = [
+        party
+        for role in method.roles
+        if role.has_label and judges in (None, role.name)
+        for party in plan.roles.get(role.name, ())
+    ]
+    curves, chosen = _curves(run, holders)
     return RunRecord(
         name=plan.name,
         title=f"{plan.name}: {method.title}" + ("" if plan.stage == "train" else f", stage {plan.stage}"),
         stage=plan.stage,
+        makes_model=plan.stage in {*method.scored_after, *chain.from_iterable(method.stands_on.values())},
         method=MethodNote(
             name=method.name,
             title=method.title,
@@ -50,17 +68,8 @@ def record_of(run: Run) -> RunRecord:
         rows=run.rows,
         evaluations=run.evaluations,
         alone_party=" and ".join(holders) or None,
-        curves=tuple(
-            {
-                "step": line["step"],
-                "epoch": line["epoch"],
-                "train_loss": line["training_loss"],
-                "validation_loss": line.get("validation_loss"),
-            }
-            for line in history
-            if "training_loss" in line
-        ),
-        chosen_epoch=_chosen_epoch(history, plan.config.get("patience")),
+        curves=curves,
+        chosen_epoch=chosen,
         findings=tuple(
             FindingNote(
                 name=one.name,
@@ -69,6 +78,9 @@ def record_of(run: Run) -> RunRecord:
                 columns=one.columns,
                 rows=one.rows,
                 values=dict(one.values),
+                figures=tuple(
+                    FigureNote(kind=drawn.kind, title=drawn.title, values=dict(drawn.values)) for drawn in one.figures
+                ),
             )
             for one in run.findings.values()
         ),
@@ -178,7 +190,14 @@ def _marks(run: Run) -> tuple[str, ...]:
     ]
     if run.plan.config.get("protection") == "none":
         marks.append(
-            "Not encrypted: the parties read each other's codes and signals (protection = 'none'). For research only."
+            "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
+            "(protection = 'none'). For research only."
+        )
+    marks += _label_marks(run)
+    if _overrides(run, "explanations"):
+        marks.append(
+            "Explained: the target was shown what each group adds to each row's score, which is more than the score. "
+            "All parties accepted that (explanations = true)."
         )
     if run.plan.config.get("reveal") == "rows":
         marks.append(
@@ -201,15 +220,98 @@ _GUARDS = {
 }
 
 
+def _label_marks(run: Run) -> list[str]:
+    """Say who could read labels, by what crossed, and where nothing that crossed depends on them."""
+    return [_readable(run, *one) for one in _unprotected(run).items()] + _untraced(run)
+
+
+# Messages from which, without noise, the receiver can read the label of every row.
+_TELLING = frozenset({"TrainedGradients", "ClearGradients"})
+
+
+def _unprotected(run: Run) -> dict[str, set[str]]:
+    """Return who got gradients without noise, and from whom."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for party, ledger in run.ledgers.items():
+        for total in ledger.summary():
+            if total.message in _TELLING and total.protection == "PLAIN":
+                sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
+                found[receiver].add(sender)
+    return found
+
+
+def _readable(run: Run, receiver: str, senders: set[str]) -> str:
+    defence = str(run.plan.config.get("defence", "none"))
+    worn = " A disguise does not help by itself: it gives every class one code." if "coae" in defence else ""
+    return (
+        f"Labels can be read: {receiver} got gradients of {' and '.join(sorted(senders))} without noise, and can read "
+        f"the label of every training row from them (defence = '{defence}').{worn} defence = 'marvell' adds noise that "
+        "bounds what one gradient tells."
+    )
+
+
+def _untraced(run: Run) -> list[str]:
+    plan, config = run.plan, run.plan.config
+    if plan.method != "prada" or plan.stage not in ("train", "finetune"):
+        return []
+    if config["tune"] != "nothing" or config["compare"] == "vfl":
+        return []
+    targets, (holder,) = " and ".join(plan.roles["target"]), plan.roles["feature_holder"]
+    first = (
+        f"No gradient went back from the labels of {targets} (tune = 'nothing'): they leave no trace in what {holder} "
+    )
+    seen = "got" if config["protection"] == "none" else "got, all of which was uniformly masked"
+    stops = ", in which epochs validation got better" if config["fine_patience"] else ""
+    return [f"{first}{seen}. Beside it {holder} learned which rows have a label{stops} and which model was chosen."]
+
+
 def _overrides(run: Run, guard: str) -> bool:
     entries = [entry for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "override"]
     return any(entry.content.get("guard") == guard for entry in entries)
+
+
+def _curves(run: Run, holders: Sequence[str]) -> tuple[tuple[dict[str, Any], ...], int | None]:
+    """Return losses by epoch, and the epoch whose model was kept where training had one part and stopped early.
+
+    Who has labels knows losses; another party's own report has its own numbers, if any.
+    """
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for party in sorted(run.history, key=lambda one: one not in holders):
+        for line in run.history[party]:
+            if "training_loss" in line:
+                parts.setdefault((party, str(line.get("phase", ""))), []).append(line)
+    has_phases = any(phase for _, phase in parts)
+    if has_phases:
+        parts = dict(sorted(parts.items(), key=lambda one: float(one[1][0]["step"])))
+    else:
+        # Methods without phases have one training; where several parties know its loss, the first is enough.
+        parts = dict(list(parts.items())[:1])
+    curves = tuple(
+        {
+            "step": line["step"],
+            "epoch": line["epoch"],
+            "train_loss": line["training_loss"],
+            "validation_loss": line.get("validation_loss"),
+            **({"part": f"{phase} of {party}"} if has_phases else {}),
+        }
+        for (party, phase), lines in parts.items()
+        for line in lines
+    )
+    if len(parts) != 1:
+        return curves, None
+    (((_, phase), lines),) = parts.items()
+    patience = run.plan.config.get("patience" if phase in ("", "pretrain") else "fine_patience")
+    return curves, _chosen_epoch(lines, patience)
 
 
 def _chosen_epoch(history: list[dict[str, Any]], patience: int | None) -> int | None:
     if patience == 0:
         # Without early stopping the last weights are kept, whatever the validation loss says.
         return None
-    judged = [line for line in history if line.get("validation_loss") is not None]
-    best = min(judged, key=lambda line: line["validation_loss"], default=None)
+    # The first of equals, as in training.
+    judged = [line for line in history if line.get("validation_goodness") is not None]
+    best = max(judged, key=lambda line: line["validation_goodness"], default=None)
+    if best is None:
+        judged = [line for line in history if line.get("validation_loss") is not None]
+        best = min(judged, key=lambda line: line["validation_loss"], default=None)
     return None if best is None else int(best["epoch"])

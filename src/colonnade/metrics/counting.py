@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["area_under_roc", "confusion_counts", "f1_by_class", "log_loss"]
+__all__ = ["area_under_roc", "confusion_counts", "f1_by_class", "log_loss", "widest_gap"]
 
 
 def area_under_roc(is_positive: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
@@ -20,6 +20,22 @@ def area_under_roc(is_positive: NDArray[np.bool_], scores: NDArray[np.floating])
     positives = int(is_positive.sum())
     negatives = len(scores) - positives
     return float((ranks[is_positive].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+def widest_gap(is_positive: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
+    """Return the Kolmogorov-Smirnov distance: the most by which true and false positive rate differ at any threshold.
+
+    Both classes must occur.
+
+    >>> widest_gap(np.array([False, True, True, False]), np.array([0.1, 0.4, 0.8, 0.4]))
+    0.5
+    """
+    order = np.argsort(scores, kind="stable")
+    ordered, positive = scores[order], is_positive[order]
+    # Rows of one score cross a threshold together.
+    ends = np.append(ordered[1:] != ordered[:-1], True)
+    above = np.cumsum(positive)[ends] / positive.sum() - np.cumsum(~positive)[ends] / (~positive).sum()
+    return float(np.abs(above).max())
 
 
 def confusion_counts(truth: NDArray[np.int64], called: NDArray[np.int64], classes: int) -> NDArray[np.int64]:

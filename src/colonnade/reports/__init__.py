@@ -7,6 +7,7 @@ from colonnade.reports.page import render, write
 from colonnade.reports.record import (
     ColumnNote,
     CrossedNote,
+    FigureNote,
     FindingNote,
     LedgerNote,
     MethodNote,
@@ -17,6 +18,7 @@ from colonnade.reports.record import (
 __all__ = [
     "ColumnNote",
     "CrossedNote",
+    "FigureNote",
     "FindingNote",
     "LedgerNote",
     "MethodNote",

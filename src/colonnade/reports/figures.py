@@ -9,17 +9,20 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from colonnade.metrics import Evaluation
 from colonnade.reports.markup import Html, tag
+from colonnade.reports.record import FigureNote
 from colonnade.reports.wording import number
 
 __all__ = [
     "calibration_figure",
     "confusion_figure",
+    "finding_figure",
     "ks_figure",
     "loss_figure",
     "metric_figure",
@@ -61,6 +64,11 @@ _STYLE = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
+# Red and blue as the literature draws domains; the markers differ too. Levels go from blue to red over grey.
+# The first are larger, so that they show behind others at the same place.
+_SERIES = (("#b8332f", "o", 24), ("#2f6fb0", "^", 11), ("#777777", "s", 6))
+_LEVELS = ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b")
+_SWARM_BINS = 70
 MOST_POINTS = 400
 Legend = Mapping[str, str]
 Draw = Callable[[Any], None]
@@ -346,13 +354,117 @@ def _curve_figure(
     return _figure(key, title, text, draw)
 
 
-def loss_figure(points: Sequence[Mapping[str, Any]], chosen: int | None) -> Html | None:
-    """Draw training and validation loss."""
+def loss_figure(points: Sequence[Mapping[str, Any]], chosen: int | None, part: str = "") -> Html | None:
+    """Draw training and validation loss, of one part of the training where it has several."""
     lines = {"train_loss": "training", "validation_loss": "validation"}
-    return _curve_figure("loss", "Loss", points, lines, chosen, "loss")
+    # Names of parties may hold anything; an id may not.
+    key = "loss" + "".join(f"-{ord(character):x}" for character in part)
+    return _curve_figure(key, f"Loss, {part}" if part else "Loss", points, lines, chosen, "loss")
 
 
 def metric_figure(points: Sequence[Mapping[str, Any]], chosen: int | None, title: str) -> Html | None:
     """Draw the validation metric."""
     lines = {"validation_metric": title}
     return _curve_figure("metric", f"Validation {title}", points, lines, chosen, title)
+
+
+def finding_figure(key: str, note: FigureNote) -> Html:
+    """Draw what a method gave with one of its findings."""
+    draw = {"scatter": _scatter_figure, "bars": _bar_figure, "beeswarm": _beeswarm_figure}[note.kind]
+    return draw(key, note)
+
+
+def _scatter_figure(key: str, note: FigureNote) -> Html:
+    """Draw series of points whose places have no units; small, to stand side by side."""
+    series = note.values["series"]
+
+    def draw(axes: Any) -> None:
+        for one, (colour, marker, size) in zip(series, _SERIES, strict=False):
+            name = _short(str(one["name"]), 14)
+            axes.scatter(one["x"], one["y"], s=size, color=colour, marker=marker, alpha=0.75, linewidths=0, label=name)
+        axes.set(xticks=[], yticks=[])
+        axes.legend(
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=len(series),
+            handletextpad=0.2,
+            columnspacing=1.0,
+            markerscale=1.6,
+        )
+
+    counts = ", ".join(f"{len(one['x'])} rows of {one['name']}" for one in series)
+    return _figure(key, note.title, f"{counts[:1].upper()}{counts[1:]}.", draw, (3.1, 2.9))
+
+
+def _bar_figure(key: str, note: FigureNote) -> Html:
+    """Draw a bar for each name, the first on top."""
+    names, lengths = [str(one) for one in note.values["names"]], note.values["lengths"]
+
+    def draw(axes: Any) -> None:
+        axes.barh(range(len(names)), lengths, color=_LINES["together"]["color"], height=0.62, zorder=3)
+        _name_rows(axes, names)
+        axes.set_xlim(left=min(0.0, *lengths) if lengths else 0.0)
+
+    longest = max(range(len(names)), key=lambda place: abs(lengths[place]), default=None)
+    text = "" if longest is None else f"The longest is {names[longest]}: {lengths[longest]:.3g}."
+    return _figure(key, note.title, text, draw, (5.2, 1.0 + 0.28 * max(len(names), 4)))
+
+
+def _beeswarm_figure(key: str, note: FigureNote) -> Html:
+    """Draw a row of dots for each name: where a dot lies is its value, its colour is its level."""
+    names, values, levels = [str(one) for one in note.values["names"]], note.values["values"], note.values["levels"]
+    every = [value for row in values for value in row]
+    width = (max(every, default=0.0) - min(every, default=0.0)) / _SWARM_BINS or 1.0
+
+    def draw(axes: Any) -> None:
+        axes.axvline(0, color="#8a9098", linewidth=0.9, zorder=1)
+        dots: list[Any] = []
+        for level, colour in enumerate(_LEVELS):
+            across, up = [], []
+            for place, row in enumerate(values):
+                heights = _swarm(row, width)
+                chosen = [number for number, one in enumerate(levels[place]) if one == level]
+                across += [row[number] for number in chosen]
+                up += [place + heights[number] for number in chosen]
+            dots.append(axes.scatter(across, up, s=11, color=colour, linewidths=0, zorder=3))
+        _name_rows(axes, names)
+        axes.set_xlabel("what it adds to the score")
+        axes.legend(
+            dots,
+            ["low", "", "", "", "high"],
+            loc="lower center",
+            bbox_to_anchor=(0.5, 1.0),
+            ncols=len(_LEVELS),
+            handletextpad=0.1,
+            columnspacing=0.4,
+            markerscale=1.6,
+        )
+
+    rows = max((len(row) for row in values), default=0)
+    text = (
+        f"A dot is one of {rows} rows. Right of zero it raises the score, left of zero it lowers it. Its colour is the "
+        "fifth of all rows in which the group's or column's own number lies, from low (blue) to high (red)."
+    )
+    return _figure(key, note.title, text, draw, (5.2, 1.1 + 0.32 * max(len(names), 4)))
+
+
+def _name_rows(axes: Any, names: Sequence[str]) -> None:
+    axes.set_yticks(range(len(names)), [_short(name, 30) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(axis="y", length=0)
+    axes.locator_params(axis="x", nbins=6)
+
+
+def _swarm(values: Sequence[float], width: float) -> list[float]:
+    """Spread dots of about equal value up and down, so that many of them look like many."""
+    bins = [round(value / width) for value in values]
+    count = Counter(bins)
+    most = max(count.values(), default=1)
+    step = 0.8 / max(most, 12)
+    seen: Counter[int] = Counter()
+    heights = []
+    for one in bins:
+        heights.append(step * (seen[one] - (count[one] - 1) / 2))
+        seen[one] += 1
+    return heights

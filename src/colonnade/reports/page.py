@@ -10,7 +10,7 @@ from typing import Any
 from colonnade.metrics import Evaluation, higher_is_better, interval
 from colonnade.reports import figures
 from colonnade.reports.markup import Html, joined, tag
-from colonnade.reports.record import CrossedNote, PartyNote, RunRecord
+from colonnade.reports.record import CrossedNote, FindingNote, PartyNote, RunRecord
 from colonnade.reports.wording import (
     alone_name,
     bytes_text,
@@ -56,9 +56,9 @@ def write(record: RunRecord, path: str | Path) -> Path:
 
 def render(record: RunRecord) -> str:
     """Return the page of a run: the same text for the same record, with no reference to anything outside it."""
-    is_training = record.stage == "train"
+    done = "trained" if record.makes_model else "done"
     sections = [
-        ("trained", "What was trained, and by whom" if is_training else "What was done, and by whom", _trained(record)),
+        ("trained", f"What was {done}, and by whom", _trained(record)),
         ("data", "Data at each party", _data(record)),
         ("quality", "How good it is", _quality(record)),
         *([("findings", "What else was found", found)] if (found := list(_findings(record))) else []),
@@ -212,7 +212,7 @@ def _columns(party: PartyNote) -> Html:
 
 
 def _quality(record: RunRecord) -> Iterable[Html]:
-    if record.stage != "train" and not record.evaluations:
+    if not record.makes_model and not record.evaluations:
         yield tag("p", f"The stage {record.stage} makes no model; what it is for is what it finds out.")
         return
     if not record.evaluations:
@@ -322,8 +322,8 @@ def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
 
 
 def _findings(record: RunRecord) -> Iterable[Html]:
-    """Show what the method found out beside the model, each as a sentence and a table."""
-    for finding in record.findings:
+    """Show what the method found out beside the model, each as a sentence, a table and figures."""
+    for place, finding in enumerate(record.findings, 1):
         yield tag("h3", finding.title)
         if finding.text:
             yield tag("p", finding.text)
@@ -334,6 +334,17 @@ def _findings(record: RunRecord) -> Iterable[Html]:
                 if all(_is_number(row[place]) for row in finding.rows if place < len(row))
             }
             yield _table(finding.title, list(finding.columns), finding.rows, numeric=numeric)
+        yield from _finding_figures(f"finding{place}", finding)
+
+
+def _finding_figures(key: str, finding: FindingNote) -> Iterable[Html]:
+    """Put scatters side by side, as they are for comparing, and give other figures more room."""
+    drawn = {number: figures.finding_figure(f"{key}-{number}", one) for number, one in enumerate(finding.figures, 1)}
+    is_small = {number: one.kind == "scatter" for number, one in enumerate(finding.figures, 1)}
+    for small in (True, False):
+        chosen = [figure for number, figure in drawn.items() if is_small[number] == small]
+        if chosen:
+            yield tag("div", *chosen, class_="figures small" if small else "figures")
 
 
 def _is_number(cell: str) -> bool:
@@ -362,10 +373,17 @@ def _coefficients(record: RunRecord) -> Iterable[Html]:
 def _learning(record: RunRecord) -> Iterable[Html]:
     together = record.evaluations.get("together")
     name = headline_of(together) if together else None
+    parts = list(dict.fromkeys(str(point.get("part") or "") for point in record.curves))
     drawn = [
-        figures.loss_figure(record.curves, record.chosen_epoch),
-        figures.metric_figure(record.curves, record.chosen_epoch, metric_title(name) if name else "metric"),
+        figures.loss_figure([point for point in record.curves if (point.get("part") or "") == part], None, part)
+        for part in parts
     ]
+    if len(parts) == 1:
+        title = metric_title(name) if name else "metric"
+        drawn = [
+            figures.loss_figure(record.curves, record.chosen_epoch, parts[0]),
+            figures.metric_figure(record.curves, record.chosen_epoch, title),
+        ]
     if not any(drawn):
         yield tag("p", "This run recorded no learning curve.")
         return

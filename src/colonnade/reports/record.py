@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
 from typing import Any, TypeVar
 
 from colonnade.errors import RunFolderError, did_you_mean
 from colonnade.metrics import Evaluation
 
-__all__ = ["ColumnNote", "CrossedNote", "FindingNote", "LedgerNote", "MethodNote", "PartyNote", "RunRecord"]
+__all__ = [
+    "ColumnNote",
+    "CrossedNote",
+    "FigureNote",
+    "FindingNote",
+    "LedgerNote",
+    "MethodNote",
+    "PartyNote",
+    "RunRecord",
+]
 
 Note = TypeVar("Note")
 
@@ -88,6 +98,51 @@ class LedgerNote:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FigureNote:
+    """Something to draw beside a finding: a scatter, bars or a beeswarm, by values that fit its kind."""
+
+    kind: str
+    title: str
+    values: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        checks = {"scatter": _is_scatter, "bars": _is_bars, "beeswarm": _is_beeswarm}
+        if self.kind not in checks:
+            raise RunFolderError(
+                f"A report cannot draw a figure of the kind '{self.kind}'. Known: {', '.join(checks)}."
+            )
+        try:
+            is_sound = checks[self.kind](self.values)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            is_sound = False
+        if not is_sound:
+            raise RunFolderError(f"The values of the figure '{self.title}' do not fit its kind, {self.kind}.")
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list | tuple) and all(
+        isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one) for one in values
+    )
+
+
+def _is_scatter(values: Mapping[str, Any]) -> bool:
+    series = values["series"]
+    return 0 < len(series) <= 3 and all(
+        _are_numbers(one["x"]) and _are_numbers(one["y"]) and len(one["x"]) == len(one["y"]) and "name" in one
+        for one in series
+    )
+
+
+def _is_bars(values: Mapping[str, Any]) -> bool:
+    return len(values["names"]) == len(values["lengths"]) and _are_numbers(values["lengths"])
+
+
+def _is_beeswarm(values: Mapping[str, Any]) -> bool:
+    rows = list(zip(values["names"], values["values"], values["levels"], strict=True))
+    return all(_are_numbers(one) and len(one) == len(levels) for _, one, levels in rows)
+
+
+@dataclass(frozen=True, kw_only=True)
 class FindingNote:
     """Something the method found out beside the model: a table for people, and the same numbers by name."""
 
@@ -97,6 +152,7 @@ class FindingNote:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
     values: dict[str, Any] = field(default_factory=dict)
+    figures: tuple[FigureNote, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +163,9 @@ class RunRecord:
     columns only) and ``central`` (all columns in one place); the last two may be absent. ``curves`` has one dict for
     each logged point, with ``step``, ``epoch``, ``train_loss``, ``validation_loss`` and ``validation_metric`` where
     known. ``settings`` may be nested; the page flattens it. ``alone_party`` names whose columns the model alone used,
-    and is needed only when more than one party holds a label. A ``stage`` other than training makes no model, so that
-    all it has to say is in ``findings``.
+    and is needed only when more than one party holds a label. Of a ``stage`` that makes no model, all there is to say
+    is in ``findings``. A point of ``curves`` may name its ``part``, where training has several, and ``chosen_epoch`` is
+    for training that has one.
     """
 
     name: str
@@ -120,6 +177,7 @@ class RunRecord:
     seed: int | None
     digest: str
     stage: str = "train"
+    makes_model: bool = True
     duration_seconds: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     alignment: str = ""
@@ -170,7 +228,9 @@ def _party(content: Mapping[str, Any]) -> PartyNote:
 
 def _finding(content: Mapping[str, Any]) -> FindingNote:
     rows = tuple(tuple(row) for row in content.get("rows", ()))
-    return _note(FindingNote, {**content, "columns": tuple(content.get("columns", ())), "rows": rows})
+    figures = tuple(_note(FigureNote, one) for one in content.get("figures", ()))
+    columns = tuple(content.get("columns", ()))
+    return _note(FindingNote, {**content, "columns": columns, "rows": rows, "figures": figures})
 
 
 def _crossed(content: Mapping[str, Any]) -> CrossedNote:

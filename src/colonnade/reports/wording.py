@@ -153,7 +153,7 @@ def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
 def verdict(record: RunRecord) -> tuple[str, str]:
     """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
     together = record.evaluations.get("together")
-    if together is None and record.stage != "train":
+    if together is None and not record.makes_model:
         found = listed([finding.title for finding in record.findings])
         rest = f"It found out: {found}." if found else f"What it finds out, {alone_name(record)} has."
         return (f"This run was the stage {record.stage}, which makes no model.", rest)
@@ -180,7 +180,7 @@ def _judgement(record: RunRecord, together: Evaluation, name: str) -> str:
     alone = record.evaluations.get("alone")
     who = alone_name(record)
     if alone is None and record.findings:
-        return f"What it is held against stands below: {listed([finding.title for finding in record.findings])}."
+        return f"What else was found out stands below: {listed([finding.title for finding in record.findings])}."
     if alone is None or name not in alone.metrics:
         return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
     gap = difference(name, together.metrics[name], alone.metrics[name])

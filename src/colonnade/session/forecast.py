@@ -19,7 +19,18 @@ from colonnade.messages import HEADER_BYTES, declaration_of, encode_body, total_
 if TYPE_CHECKING:
     from colonnade.session.plan import RunPlan
 
-__all__ = ["Crossing", "Facts", "Forecaster", "Line", "Machines", "StageForecast", "batch_sizes", "crossing", "weigh"]
+__all__ = [
+    "Crossing",
+    "Facts",
+    "Forecaster",
+    "Line",
+    "Machines",
+    "Portion",
+    "StageForecast",
+    "batch_sizes",
+    "crossing",
+    "weigh",
+]
 
 # Pieces shorter than this stay in the party's own process, as in a pool.
 _LEAST_PIECE_SECONDS = 0.005
@@ -87,6 +98,16 @@ class Machines:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Portion:
+    """The rows that one party shares with the lead, where they are matched pair by pair: of each part those labelled."""
+
+    shared: int
+    training: int
+    validation: int
+    test: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """What is known of the tables and the machines before a run."""
 
@@ -101,11 +122,19 @@ class Facts:
     """What is learned; None if nobody here knows the label."""
     classes: int
     machines: Machines
+    portions: Mapping[str, Portion] = field(default_factory=dict)
+    """By party, where rows are matched pair by pair and all tables are here."""
 
     @property
     def shared(self) -> int:
         """Return how many rows all parties have."""
         return self.training + self.validation + self.test
+
+    def portion_of(self, party: str) -> Portion:
+        """Return what a party shares with the lead; as much as those that share the most, if nobody can tell."""
+        return self.portions.get(party) or Portion(
+            shared=self.shared, training=self.training, validation=self.validation, test=self.test
+        )
 
     def columns_of(self, party: str) -> int:
         """Return how many encoded columns a party brings."""
@@ -164,6 +193,12 @@ class Forecaster:
     key: Callable[[Any], str | None]
     """The named size of the keys that settings ask for; None if nothing is encrypted."""
     stages: Callable[[Facts, RunPlan, Any], tuple[StageForecast, ...]]
+    covers: tuple[str, ...] = ("train",)
+    """The method's stages that can be forecast."""
+    is_by_pair: bool = False
+    """Whether it goes by what each party shares with the lead, and not by the most that any two share."""
+    assumes: Callable[[RunPlan, Any], tuple[str, ...]] = lambda plan, config: ()
+    """What else it takes for granted, as clauses."""
 
 
 def weigh(message: Any) -> int:

@@ -21,6 +21,7 @@ from colonnade.methods.prada.labels import Labels
 from colonnade.methods.prada.lessons import Course, Lesson, Phase, batches_of, phase_of
 from colonnade.methods.prada.messages import HOLDER, BankMessages, bank_messages
 from colonnade.nn.regression import OwnWeights
+from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Session
 
 __all__ = ["LARGEST_COLUMN", "Bank", "BankModel", "bank_head", "cut_off", "messages_for", "own_start"]
@@ -43,10 +44,17 @@ def cut_off(columns: Numbers) -> Numbers:
     return np.clip(columns, -LARGEST_COLUMN, LARGEST_COLUMN)
 
 
-def own_start(session: Session, phase: Phase, peer: str, shape: tuple[int, int], constant: bool) -> Numbers:
-    """Return one party's part of a layer's initial weights: a draw of its own, and the constant where it is due."""
-    draw = np.random.default_rng(session.own_seed(f"start/{phase.name}/{peer}")).normal(0.0, 0.05, shape)
-    return draw + (phase.start if constant else 0.0)
+def own_start(
+    session: Session, phase: Phase, peer: str, shape: tuple[int, int], *, is_secret: bool, constant: int = 0
+) -> Numbers:
+    """Return one party's part of a layer's initial weights: a draw of its own, and a constant in the first so many."""
+    purpose = f"start/{phase.name}/{peer}"
+    if is_secret:
+        draw = 0.05 * SecretNoise(session.secret(purpose)).gaussian(purpose, 0, shape)
+    else:
+        draw = np.random.default_rng(session.own_seed(purpose)).normal(0.0, 0.05, shape)
+    draw[:constant] += phase.start
+    return draw
 
 
 def bank_head(
@@ -61,8 +69,8 @@ def bank_head(
 class BankModel:
     """What a bank trains in one phase, and the best of it so far."""
 
-    def __init__(self, head: BankHead, own: OwnWeights) -> None:
-        self.head, self.own = head, own
+    def __init__(self, head: BankHead, own: OwnWeights, inputs: int) -> None:
+        self.head, self.own, self.inputs = head, own, inputs
         self.best: tuple[dict[str, Any], dict[str, torch.Tensor]] | None = None
         self.best_goodness: float | None = None
         self.epochs_since_best = 0
@@ -128,10 +136,10 @@ class Bank:
         self.training, self.validation, self.test = (
             np.intersect1d(part, self.known) for part in (split.train, split.validation, split.test)
         )
-        if not len(self.training):
+        if len(self.training) < 2:
             raise TableError(
-                f"None of the {len(split.train)} training rows that '{session.party}' shares with the feature holder "
-                "has a label. Label some, or lower what evaluate holds out."
+                f"{len(self.training)} of the {len(split.train)} training rows that '{session.party}' shares with the "
+                "feature holder have a label. Label at least two, or lower what evaluate holds out."
             )
         self.encoder, self.columns = _own_columns(holding, config, positions, split.train)
         values = holding.table.labels[positions]
@@ -141,23 +149,28 @@ class Bank:
         announced = self.peer.receive(self.messages.GroupNames)
         self.groups: tuple[str, ...] = announced.names
         self.aggregate: int = announced.aggregate
-        if self.aggregate != config.aggregate or not 1 <= len(self.groups) <= _MOST_NAMES:
+        self.new: tuple[str, ...] = announced.new
+        few = len(self.new) <= (config.novelties if session.role == "target" else 0) and set(self.new) <= set(
+            self.groups
+        )
+        is_sound = 1 <= len(self.groups) <= _MOST_NAMES and len(set(self.groups)) == len(self.groups)
+        is_sound = is_sound and all(one.isprintable() and 1 <= len(one) <= 200 for one in self.groups)
+        if self.aggregate != config.aggregate or not few or not is_sound:
             raise WrongContent(f"'{self.peer.peer}' announces {len(self.groups)} groups of {self.aggregate} numbers.")
         self.peer.send(self.messages.LabelledRows(self.known, self.labels.scores))
         self.models: dict[str, BankModel] = {}
 
-    @property
-    def inputs(self) -> int:
-        """Return how many numbers the groups give per row."""
-        return len(self.groups) * self.aggregate
+    def inputs(self, phase: str) -> int:
+        """Return how many numbers the feature holder gives per row."""
+        return len(self.groups) * self.aggregate + (len(self.new) if phase == "finetune" else 0)
 
     def model(self, phase: str) -> BankModel:
         """Return what is trained in a phase."""
         if phase not in self.models:
             scores = self.labels.scores
-            head = bank_head(self.config, self.peer, self.messages, self.key, self.inputs, scores)
-            self.models[phase] = BankModel(head, OwnWeights(self.columns.shape[1], scores, self.config.momentum))
-            self.labels.hide_in(f"{self.session.role}/{phase}")
+            head = bank_head(self.config, self.peer, self.messages, self.key, self.inputs(phase), scores)
+            own = OwnWeights(self.columns.shape[1], scores, self.config.momentum)
+            self.models[phase] = BankModel(head, own, self.inputs(phase))
         return self.models[phase]
 
     def learn(self, course: Course, lesson: Lesson, keep: Any) -> None:
@@ -165,7 +178,9 @@ class Bank:
         session, config, phase = self.session, self.config, phase_of(self.config, lesson.phase)
         model = self.model(lesson.phase)
         if course.begins:
-            model.head.open(own_start(session, phase, self.peer.peer, (self.inputs, self.labels.scores), False))
+            shape = (self.inputs(lesson.phase), self.labels.scores)
+            start = own_start(session, phase, self.peer.peer, shape, is_secret=config.secret_start)
+            model.head.open(start)
         left = batches_of(session, phase, session.party, self.training, lesson.epoch)
         total, rows = 0.0, 0
         for number, places in left[course.batch :]:
@@ -207,7 +222,8 @@ class Bank:
         check_finite(loss, self.session)
         slopes = self.labels.slopes(logits, places)
         if phase.trains_inputs:
-            model.head.learn_trained(rate * slopes, self.labels.protected(slopes, places))
+            shown = self.labels.protected(slopes, places)
+            model.head.learn_trained(rate * slopes, shown, self.labels.direction_noise(slopes, places, model.inputs))
         else:
             model.head.learn_fixed(number, rate * slopes)
         model.own.learn(self.columns[places], rate * slopes, phase.l2 * rate)

@@ -15,12 +15,11 @@ from colonnade.methods.prada.labels import goodness
 from colonnade.nn.regression import scores_of
 from colonnade.session import Finding
 
-__all__ = ["JOINT", "MODELS", "Choice", "choose_model", "local_scores"]
+__all__ = ["JOINT", "LOCAL", "WITHOUT_SOURCE", "Choice", "choose_model", "local_scores"]
 
 Numbers = npt.NDArray[np.float64]
 
 JOINT, LOCAL, WITHOUT_SOURCE = "transfer", "local", "vfl"
-MODELS = (JOINT, LOCAL, WITHOUT_SOURCE)
 _NAMES = {
     JOINT: "transfer from the source",
     LOCAL: "own columns alone",
@@ -67,7 +66,8 @@ def choose_model(bank: Bank, logits: Mapping[str, Numbers]) -> Choice:
 
 def local_scores(labels: LabelEncoder, local: Mapping[str, Any], columns: Numbers) -> Numbers:
     """Score rows by a model of own columns alone."""
-    logits = columns @ np.array(local["coefficients"]) + np.array(local["intercept"])
+    intercept = np.array(local["intercept"])
+    logits = columns @ np.array(local["coefficients"]).reshape(-1, len(intercept)) + intercept
     return scores_of(labels.task, logits) if len(logits) else np.empty(0)
 
 
@@ -76,6 +76,15 @@ def _fit_local(bank: Bank) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     columns, encoded = bank.columns[bank.training], bank.labels.encoded[bank.training]
+    scores = bank.labels.scores
+    if not columns.shape[1]:
+        if bank.labels.task == "regression":
+            odds = [float(encoded.mean())]
+        else:
+            # Every class with one row more, so that none is impossible.
+            shares = np.bincount(encoded.astype(np.int64), minlength=bank.labels.classes) + 1.0
+            odds = np.log(shares / shares.sum()).tolist() if scores > 1 else [float(np.log(shares[1] / shares[0]))]
+        return {"coefficients": np.zeros((0, scores)).tolist(), "intercept": odds}
     if bank.labels.task == "regression":
         fitted = Ridge(alpha=1.0).fit(columns, encoded)
         return {"coefficients": fitted.coef_.reshape(-1, 1).tolist(), "intercept": [float(fitted.intercept_)]}
@@ -91,7 +100,10 @@ def _loss_against(bank: Bank, joint: Numbers, other: Numbers) -> tuple[float, fl
     def gap(rows: npt.NDArray[np.int64]) -> float:
         return goodness(task, other[rows], encoded[rows]) - goodness(task, joint[rows], encoded[rows])
 
-    drawn = [gap(draw.integers(0, len(encoded), len(encoded))) for _ in range(_DRAWS)]
+    # Within classes, so that every draw has rows of each and is judged alike.
+    kinds = [np.flatnonzero(encoded == one) for one in np.unique(encoded)] if task != "regression" else []
+    kinds = kinds or [np.arange(len(encoded))]
+    drawn = [gap(np.concatenate([draw.choice(kind, len(kind)) for kind in kinds])) for _ in range(_DRAWS)]
     return gap(np.arange(len(encoded))), float(np.std(drawn))
 
 

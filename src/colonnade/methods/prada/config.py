@@ -43,6 +43,11 @@ class PrADA:
     """Columns that share one embedding table, as their categories mean the same."""
     ties: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By column: categories that source rows hardly have, and the category each of them is like until fine-tuning."""
+    tie_unseen: bool = True
+    """Whether categories that hardly any source row has, and that are not tied, are tied to the one most like them."""
+    novelties: int = 0
+    """The most categories, among those that no source row has, that get a weight of their own in fine-tuning. It needs
+    fewer fine_epochs than the layer has inputs: from more scores a target could read who has a category."""
     dropout: float = 0.1
     batch_norm: Literal["separate", "together"] = "separate"
     """Whether the adversarial step normalises source and target rows by themselves or in one batch."""
@@ -92,8 +97,11 @@ class PrADA:
     """What hides labels in the gradients that the feature holder gets."""
     label_budget: float = 0.25
     """How much a gradient may tell classes apart: the symmetrised divergence MARVELL allows for one release."""
-    isotropic_noise: float = 0.0
-    """Further noise on these gradients, in parts of their size, which also blurs the weights' direction."""
+    direction_noise: float = 0.5
+    """Further noise with MARVELL, in parts of the slopes' size: it blurs the weights, whose exact steps would tell sums
+    over the true labels of a batch."""
+    secret_start: bool = True
+    """Whether initial weights of scoring layers are known to nobody; otherwise the run's seed gives them."""
     most_passes: int = 100
     """How often one row may be scored in a run: from many scores the banks learn the groups up to a linear map."""
     compare: Literal["none", "local", "vfl"] = "local"
@@ -115,9 +123,18 @@ class PrADA:
     def __post_init__(self) -> None:
         for name in ("epochs", "fine_epochs", "batch_size", "fine_batch_size", "aggregate", "most_passes"):
             _at_least(name, getattr(self, name), 1)
-        for name in ("patience", "fine_patience", "checkpoint_every", "l2", "fine_l2", "margin", "domain_weight"):
+        for name in (
+            "patience",
+            "fine_patience",
+            "checkpoint_every",
+            "novelties",
+            "l2",
+            "fine_l2",
+            "margin",
+            "domain_weight",
+            "direction_noise",
+        ):
             _at_least(name, getattr(self, name), 0)
-        _at_least("isotropic_noise", self.isotropic_noise, 0)
         for name in ("learning_rate", "head_rate", "fine_rate", "tune_rate", "domain_rate"):
             if not 0.0 < getattr(self, name) <= 100.0:
                 raise ConfigError(f"config.{name} must be above 0, at most 100. Got {getattr(self, name)} instead.")

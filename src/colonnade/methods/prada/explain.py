@@ -7,6 +7,7 @@ the target behind its own mask.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,8 +61,9 @@ def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
             _open_contributions(peer, head, config, scorer, values - mean)
         else:
             head.score(values)
-        groups = values.reshape(len(values), len(scorer.names), -1).sum(axis=2)
-        peer.send(GroupLevels(_levels(groups)))
+        # Of groups only: a level of a new category would be the category.
+        groups = values[:, : len(scorer.names) * config.aggregate].reshape(len(values), len(scorer.names), -1)
+        peer.send(GroupLevels(_levels(groups.sum(axis=2))))
         session.ledger.mark("explained", partner=peer.peer, rows=len(values), groups=len(scorer.names))
     return Result()
 
@@ -80,11 +82,12 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     head = scorer.head()
     if isinstance(head, ClearBankHead):
         mean, values = head.receive_rows(1), head.receive_rows(len(places))
-        base, parts = mean @ head.weights, _spread_products(values - mean, head.weights, len(scorer.groups))
+        base, wide = mean @ head.weights, _spread(head.weights, _groups_of(config, len(scorer.groups), scorer.new))
+        parts = ((values - mean) @ wide).reshape(len(places), -1, scorer.scores)
     else:
         base = head.score(1)
         parts = _ask_for_contributions(scorer, head, config, len(places))
-    shape = (len(places), len(scorer.groups))
+    shape = (len(places), parts.shape[1])
     levels = np.asarray(scorer.peer.receive(GroupLevels, levels=shape).levels)
     if levels.dtype.kind not in "iu" or not ((levels >= 0) & (levels < _LEVELS)).all():
         raise WrongContent(f"'{scorer.peer.peer}' sent levels that cannot be.")
@@ -124,19 +127,18 @@ def _wide_format(config: PrADA, inputs: int, outputs: int) -> LinearFormat:
     )
 
 
-def _spread(share: Integers, groups: int) -> Integers:
+def _groups_of(config: PrADA, groups: int, new: Sequence[int]) -> list[int]:
+    """Return the group that each input of the layer counts to: new categories count to the group of their column."""
+    return [group for group in range(groups) for _ in range(config.aggregate)] + list(new)
+
+
+def _spread(share: Integers, groups: Sequence[int]) -> Integers:
     """Give every group scores of its own: the share of its weights there, and zeros elsewhere."""
     inputs, scores = share.shape
-    each = inputs // groups
-    wide = np.zeros((inputs, groups * scores), dtype=share.dtype)
-    for group in range(groups):
-        rows = slice(group * each, (group + 1) * each)
-        wide[rows, group * scores : (group + 1) * scores] = share[rows]
+    wide = np.zeros((inputs, (max(groups) + 1) * scores), dtype=share.dtype)
+    for place, group in enumerate(groups):
+        wide[place, group * scores : (group + 1) * scores] = share[place]
     return wide
-
-
-def _spread_products(values: Numbers, weights: Numbers, groups: int) -> Numbers:
-    return (values @ _spread(weights, groups)).reshape(len(values), groups, -1)
 
 
 def _messages(session: Session, config: PrADA) -> LinearMessages:
@@ -147,12 +149,12 @@ def _messages(session: Session, config: PrADA) -> LinearMessages:
 def _open_contributions(
     peer: Channel, head: SealedHolderHead, config: PrADA, scorer: HolderScorer, differences: Numbers
 ) -> None:
-    groups = len(scorer.names)
-    format = _wide_format(config, scorer.inputs, groups * scorer.scores(peer.peer))
+    groups, new = len(scorer.names), [one.group for one in scorer.new(peer.peer)]
+    format = _wide_format(config, scorer.inputs(peer.peer), groups * scorer.scores(peer.peer))
     if scorer.key is None:
         raise RuntimeError("There is no key.")
     layer = LinearOwner(peer, _messages(scorer.session, config), format, scorer.key)
-    layer.share = _spread(head.layer.share, groups)
+    layer.share = _spread(head.layer.share, _groups_of(config, groups, new))
     for rows in chunks(len(differences)):
         inputs = FixedPoint.encode(differences[rows], _DIFFERENCES)
         layer.send_inputs(inputs, trains=False)
@@ -162,10 +164,10 @@ def _open_contributions(
 def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, count: int) -> Numbers:
     if not isinstance(head, SealedBankHead):
         raise RuntimeError("This head is in the clear.")
-    groups, inputs = len(scorer.groups), len(scorer.groups) * config.aggregate
-    format = _wide_format(config, inputs, groups * scorer.scores)
+    groups = len(scorer.groups)
+    format = _wide_format(config, scorer.inputs, groups * scorer.scores)
     layer = LinearPartner(scorer.peer, _messages(scorer.session, config), format, head.key)
-    layer.share = _spread(head.layer.share, groups)
+    layer.share = _spread(head.layer.share, _groups_of(config, groups, scorer.new))
     found = [np.empty((0, groups * scorer.scores))]
     for rows in chunks(count):
         batch = layer.receive_inputs(len(rows), trains=False)
@@ -175,10 +177,11 @@ def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, 
 
 def _levels(values: Numbers) -> npt.NDArray[np.int64]:
     """Return in which fifth of all rows each value lies, column by column."""
-    cuts = (
-        np.quantile(values, np.arange(1, _LEVELS) / _LEVELS, axis=0) if len(values) else np.zeros((4, values.shape[1]))
-    )
-    return (values[None] > cuts[:, None]).sum(axis=0).astype(np.int64)
+    if not len(values):
+        return np.zeros(values.shape, np.int64)
+    cuts = np.quantile(values, np.arange(1, _LEVELS) / _LEVELS, axis=0)
+    levels: npt.NDArray[np.int64] = np.sum(values[None] > cuts[:, None], axis=0, dtype=np.int64)
+    return levels
 
 
 def _finding(

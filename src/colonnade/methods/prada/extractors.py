@@ -132,12 +132,12 @@ class Extractors:
 
     def values(self, rows: Places) -> Numbers:
         """Return the groups' numbers of rows that are only scored, by the averaged weights."""
-        outputs = self._evaluated(rows, lambda one: [self.network(one.codes, one.numbers)])[0]
+        outputs = self._evaluated(rows, lambda network, one: [network(one.codes, one.numbers)])[0]
         return np.clip(outputs, -LARGEST, LARGEST)
 
     def features(self, rows: Places) -> list[Numbers]:
         """Return every group's representation of rows, by the averaged weights."""
-        return self._evaluated(rows, lambda one: self.network.features(one.codes, one.numbers))
+        return self._evaluated(rows, lambda network, one: network.features(one.codes, one.numbers))
 
     def domain_accuracy(self) -> dict[str, float]:
         """Return how well the discriminators did since this was last asked."""
@@ -196,16 +196,18 @@ class Extractors:
             parameter.grad.zero_()
             parameter.grad[rows] = kept
 
-    def _evaluated(self, rows: Places, apply: Callable[[Columns], list[torch.Tensor]]) -> list[Numbers]:
-        was_training = self.network.training
-        self.network.eval()
+    def _evaluated(self, rows: Places, apply: Callable[[FeatureGroups, Columns], list[torch.Tensor]]) -> list[Numbers]:
+        # In double precision: a row's numbers must not depend on which others are computed with it.
+        with self._average.in_use():
+            network = copy.deepcopy(self.network).double()
+        network.eval()
         found: list[list[Numbers]] = []
-        with torch.no_grad(), self._average.in_use():
+        with torch.no_grad():
             # At least one piece, so that no rows have the right shape too.
             for start in range(0, max(len(rows), 1), _CHUNK):
-                outputs = apply(self._columns.take(rows[start : start + _CHUNK]))
-                found.append([output.double().numpy() for output in outputs])
-        self.network.train(was_training)
+                some = self._columns.take(rows[start : start + _CHUNK])
+                outputs = apply(network, Columns(some.codes, some.numbers.double()))
+                found.append([output.numpy() for output in outputs])
         return [np.concatenate(parts) for parts in zip(*found, strict=True)]
 
 

@@ -16,11 +16,23 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.methods.prada.config import PrADA
 from colonnade.nn import FeatureGroups, GroupShape, pair_groups
 
-__all__ = ["DTYPES", "Columns", "build_network", "choose_groups", "group_shapes", "propose_groups", "ties_of"]
+__all__ = [
+    "DTYPES",
+    "Columns",
+    "NewCategory",
+    "build_network",
+    "choose_groups",
+    "group_shapes",
+    "nearest_ties",
+    "propose_groups",
+    "ties_of",
+]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Rows that correlations are estimated from, and how many groups are proposed where nobody says.
 _ROWS, _GROUPS = 5000, 4
+# A category with fewer source rows than this has learned nothing; columns of more categories are not compared.
+_RARE, _MOST_COMPARED = 50, 512
 
 
 def propose_groups(table: PartyTable, count: int = _GROUPS, *, seed: int = 0) -> dict[str, tuple[str, ...]]:
@@ -151,6 +163,47 @@ def ties_of(config: PrADA, encoder: CodeEncoder) -> dict[str, dict[int, int]]:
     return found
 
 
+def nearest_ties(
+    columns: Columns, encoder: CodeEncoder, source: npt.NDArray[np.int64], every: npt.NDArray[np.int64]
+) -> dict[str, dict[int, int]]:
+    """Return, by table, categories that hardly any source row has, each with the category whose rows are most alike.
+
+    Alike are rows with the same categories in other columns: the coefficients of Bhattacharyya between what two
+    categories' rows have there, added up over columns. ``every`` are all training rows, of source and target.
+    """
+    found: dict[str, dict[int, int]] = {}
+    codes, seen = columns.codes.numpy()[every], columns.codes.numpy()[source]
+    sizes = [len(encoder.tables[one.table]) + 1 for one in encoder.coded]
+    for place, one in enumerate(encoder.coded):
+        counts = np.bincount(seen[:, place], minlength=sizes[place])
+        present = np.bincount(codes[:, place], minlength=sizes[place])
+        rare = [code for code in range(1, sizes[place]) if counts[code] < _RARE and present[code]]
+        usual = [code for code in range(1, sizes[place]) if counts[code] >= _RARE]
+        if not rare or not usual or sizes[place] > _MOST_COMPARED:
+            continue
+        alike = np.zeros((sizes[place], sizes[place]))
+        for other, size in enumerate(sizes):
+            if other != place and size <= _MOST_COMPARED:
+                pairs = np.bincount(codes[:, place] * size + codes[:, other], minlength=sizes[place] * size)
+                shares = np.sqrt(pairs.reshape(sizes[place], size) / np.maximum(present, 1)[:, None])
+                alike += shares @ shares.T
+        ties = found.setdefault(one.table, {})
+        for code in rare:
+            ties.setdefault(code, usual[int(np.argmax(alike[code, usual]))])
+    return found
+
+
+@dataclass(frozen=True)
+class NewCategory:
+    """A category that target rows have and source rows do not."""
+
+    place: int
+    """Which of the coded columns it is in."""
+    code: int
+    group: int
+    """The group, by its place, that the column belongs to."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """All of the feature holder's rows as a network takes them."""
@@ -169,6 +222,11 @@ class Columns:
         """Return some rows."""
         places = torch.from_numpy(rows)
         return Columns(self.codes.index_select(0, places), self.numbers.index_select(0, places))
+
+    def marks(self, new: Sequence[NewCategory], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return 1 where a row has a new category, and 0 elsewhere: one column for each."""
+        codes = self.codes.numpy()[rows]
+        return np.array([codes[:, one.place] == one.code for one in new], dtype=np.float64).reshape(-1, len(rows)).T
 
     def tied(self, ties: Mapping[str, Mapping[int, int]], table_of: Sequence[str]) -> Columns:
         """Return the same with some categories in the place of others."""

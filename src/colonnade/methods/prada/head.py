@@ -45,9 +45,15 @@ _CHUNK = 4096
 
 def head_format(config: PrADA, inputs: int, scores: int) -> LinearFormat:
     """Return the ranges and scales of the layer."""
-    rows = max(config.batch_size, config.fine_batch_size)
-    bits = key_bits(config.key)
-    return LinearFormat(inputs=inputs, outputs=scores, most_rows=rows, key_bits=bits, input_format=_INPUTS)
+    return LinearFormat(
+        inputs=inputs,
+        outputs=scores,
+        # A small last batch joins the one before it.
+        most_rows=2 * max(config.batch_size, config.fine_batch_size),
+        key_bits=key_bits(config.key),
+        input_format=_INPUTS,
+        noised=config.uses_marvell,
+    )
 
 
 def rounded(values: Numbers) -> FixedPoint:
@@ -105,8 +111,11 @@ class BankHead(ABC):
         """Return what the groups add to the scores of a batch."""
 
     @abstractmethod
-    def learn_trained(self, steps: Numbers, slopes: Numbers) -> None:
-        """Learn from that batch: slopes times the learning rate, and the slopes that the feature holder may see."""
+    def learn_trained(self, steps: Numbers, slopes: Numbers, noise: Numbers | None) -> None:
+        """Learn from that batch: slopes times the learning rate, and the slopes that the feature holder may see.
+
+        ``noise`` goes on top of the gradient that it gets.
+        """
 
     @abstractmethod
     def fixed_logits(self, number: int, rows: int) -> Numbers:
@@ -204,11 +213,11 @@ class SealedBankHead(BankHead):
         self._is_due = False
         return self.layer.logits(self.layer.ask(self._batch))
 
-    def learn_trained(self, steps: Numbers, slopes: Numbers) -> None:
+    def learn_trained(self, steps: Numbers, slopes: Numbers, noise: Numbers | None) -> None:
         """Send both gradients."""
         if self._batch is None:
             raise RuntimeError("There is no batch to learn from.")
-        self.layer.teach_with_inputs(self._batch, _bounded(steps), _bounded(slopes))
+        self.layer.teach_with_inputs(self._batch, _bounded(steps), _bounded(slopes), noise)
         self._is_due = True
 
     def fixed_logits(self, number: int, rows: int) -> Numbers:
@@ -305,9 +314,10 @@ class ClearBankHead(BankHead):
         self._batch = self._receive(rows)
         return self._batch @ self.weights
 
-    def learn_trained(self, steps: Numbers, slopes: Numbers) -> None:
+    def learn_trained(self, steps: Numbers, slopes: Numbers, noise: Numbers | None) -> None:
         """Send the gradient at the numbers, by the weights that scored them, and learn."""
-        self._peer.send(self._messages.ClearGradients(_bounded(slopes) @ self.weights.T))
+        gradient = _bounded(slopes) @ self.weights.T
+        self._peer.send(self._messages.ClearGradients(gradient if noise is None else gradient + noise))
         self._learn(self._batch, steps)
 
     def fixed_logits(self, number: int, rows: int) -> Numbers:

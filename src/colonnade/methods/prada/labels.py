@@ -14,7 +14,7 @@ from colonnade.errors import ConfigError
 from colonnade.methods.prada.config import PrADA
 from colonnade.metrics import area_under_roc, widest_gap
 from colonnade.nn.regression import loss_of, outputs_for, scores_of, targets_of
-from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
+from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise, content_of
 from colonnade.session import Finding, Session
 
 __all__ = ["Labels", "goodness", "undisguised"]
@@ -40,19 +40,17 @@ class Labels:
         self._targets[known] = targets_of(self.task, encoded[known], self.classes)
         self._soft = self._targets
         self._disguise: LabelDisguise | None = None
+        hidden = 0 if self.task == "regression" else self.classes
+        self._meter = LeakMeter(encoded if not hidden else encoded.astype(np.int64), hidden, area_under_roc)
+        self._noise: SecretNoise | None = None
         self._marvell: Marvell | None = None
-        self._meter: LeakMeter | None = None
+        if config.uses_marvell:
+            self._noise = SecretNoise(session.secret("label noise"))
+            self._marvell = Marvell(
+                config.label_budget, self._noise, classes=hidden, purpose=session.role, meter=self._meter
+            )
         if config.uses_disguise:
             self._wear(LabelDisguise.train(self._classes_to_hide("coae"), session.secret("label disguise")))
-
-    def hide_in(self, phase: str) -> None:
-        """Make ready to hide labels in the gradients of one phase."""
-        if not self._config.uses_marvell:
-            return
-        classes = 0 if self.task == "regression" else self.classes
-        self._meter = LeakMeter(self.encoded if not classes else self.encoded.astype(np.int64), classes, area_under_roc)
-        noise = SecretNoise(self._session.secret("label noise"))
-        self._marvell = Marvell(self._config.label_budget, noise, classes=classes, purpose=phase, meter=self._meter)
 
     def slopes(self, logits: Numbers, places: Places) -> Numbers:
         """Return the derivative of the mean loss at every score."""
@@ -68,11 +66,21 @@ class Labels:
         return float(np.mean(((normaliser - logits) * self._soft[places]).sum(axis=1)))
 
     def protected(self, slopes: Numbers, places: Places) -> Numbers:
-        """Return slopes as the feature holder may see them."""
-        if self._marvell is None:
-            return slopes
+        """Return slopes as the feature holder may see them, and measure what it could make of them."""
         labels = self.encoded[places] if self.task == "regression" else self.encoded[places].astype(np.int64)
+        if self._marvell is None:
+            # Slopes are negative at the true class, and at numbers that are too low.
+            self._meter.add(places, -slopes, -slopes)
+            return slopes
         return self._marvell.protect(slopes, labels, self._session.step, places)
+
+    def direction_noise(self, slopes: Numbers, places: Places, inputs: int) -> Numbers | None:
+        """Return noise for every number of the gradient that the feature holder gets; None without a defence."""
+        if self._noise is None:
+            return None
+        size = self._config.direction_noise * float(np.sqrt(np.mean(slopes**2)))
+        purpose = f"{self._session.role}/direction/{content_of(slopes, self.encoded[places])}"
+        return np.asarray(size * self._noise.gaussian(purpose, self._session.step, (len(slopes), inputs)))
 
     def predicted(self, logits: Numbers) -> Numbers:
         """Return probabilities, or standardised numbers, in terms of the true labels."""
@@ -84,49 +92,54 @@ class Labels:
 
     def end_epoch(self) -> dict[str, float]:
         """Close an epoch and return how well an attack on its gradients did."""
-        found = None if self._meter is None else self._meter.end_epoch()
+        found = self._meter.end_epoch()
         return {} if found is None else {"label_attack": found}
 
     def finding(self, peer: str) -> Finding | None:
-        """Say how well labels were hidden from the feature holder."""
-        found = None if self._marvell is None else self._marvell.measured()
-        if found is None or not found.releases_per_row:
-            return None
-        what = "AUC" if found.measure == "auc" else "share of variance"
-        rows = [
-            ("one release without noise", _shown(found.without_noise), ""),
-            ("one release", _shown(found.of_one_release), _shown(found.bound)),
-            (
-                f"all {found.releases_per_row} releases of a row together",
-                _shown(found.over_all_releases),
-                _shown(found.bound_over_all_releases),
-            ),
-        ]
-        text = (
-            f"What '{peer}' could tell about training labels from the gradients it got, with a label budget of "
-            f"{found.budget:g} for each release (MARVELL). The attacker measured here knows where the classes lie. "
-            "The bound holds for Gaussian classes; it says nothing about what a trained network itself knows."
-        )
+        """Say how well labels were hidden from the feature holder, or that they were not."""
         warnings = self._disguise.warnings if self._disguise is not None else ()
+        if self._marvell is None:
+            found = self._meter.measured(0.0, 1.0, lambda _, __: 1.0)
+            text = (
+                f"Labels were not hidden: '{peer}' can read the training labels from the gradients it got. Set "
+                "defence = 'marvell', or send no gradients (tune = 'nothing')."
+            )
+        else:
+            measured = self._marvell.measured()
+            if measured is None:
+                return None
+            found = measured
+            text = (
+                f"What '{peer}' could tell about training labels from the gradients it got, with a label budget of "
+                f"{found.budget:g} for each release (MARVELL). The attacker measured here knows where the classes lie. "
+                "The bound holds for Gaussian classes; it says nothing about what a trained network itself knows."
+            )
+        if not found.releases_per_row:
+            return None
+        has_noise = self._marvell is not None
+        rows = [("one release without noise", _shown(found.without_noise), "")]
+        if has_noise:
+            rows.append(("one release", _shown(found.of_one_release), _shown(found.bound)))
+        every = f"all {found.releases_per_row} releases of a row together"
+        bound = _shown(found.bound_over_all_releases) if has_noise else ""
+        rows.append((every, _shown(found.over_all_releases), bound))
         return Finding(
             name="label protection",
             title="How well labels were hidden",
             text=" ".join([text, *warnings]),
-            columns=("what the attacker uses", what, "bound"),
+            columns=("what the attacker uses", "AUC" if found.measure == "auc" else "share of variance", "bound"),
             rows=tuple(rows),
             values=found.to_json(),
         )
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return what a checkpoint needs."""
-        if self._marvell is None or self._meter is None:
-            return {}, {}
-        return self._meter.state(), self._marvell.state()
+        return self._meter.state(), {} if self._marvell is None else self._marvell.state()
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        if self._marvell is not None and self._meter is not None and document:
-            self._meter.load_state(tensors)
+        self._meter.load_state(tensors)
+        if self._marvell is not None:
             self._marvell.load_state(document)
 
     @property

@@ -152,7 +152,11 @@ def batches_of(session: Session, phase: Phase, party: str, rows: Places, epoch: 
     """
     purpose = f"batches/{phase.name}/{party}"
     if phase.trains_inputs:
-        return list(enumerate(batches(rows, phase.batch_size, session.seed(purpose, epoch))))
+        cut = list(batches(rows, phase.batch_size, session.seed(purpose, epoch)))
+        if len(cut) > 1 and 2 * len(cut[-1]) < phase.batch_size:
+            # A batch of a few rows hides none of them, and has no statistics to normalise by.
+            cut[-2:] = [np.concatenate(cut[-2:])]
+        return list(enumerate(cut))
     cut = list(batches(rows, phase.batch_size, session.seed(purpose)))
     order = np.random.default_rng(session.seed(f"order/{purpose}", epoch)).permutation(len(cut))
     return [(int(number), cut[number]) for number in order]

@@ -59,10 +59,14 @@ def _declared(bank: str) -> BankMessages:
 
     @message(sender=HOLDER, receiver=bank, protection=PLAIN, step="set-up")
     class GroupNames:
-        """The feature groups' names, and how many numbers each gives per row. Reveals: these names."""
+        """The feature groups' names, how many numbers each gives per row, and groups with categories new to sources.
+
+        Reveals: these names, and how many such categories a group has; not which.
+        """
 
         names: tuple[str, ...]
         aggregate: int
+        new: tuple[str, ...]
 
     @message(sender=bank, receiver=HOLDER, protection=PLAIN, step="set-up")
     class LabelledRows:

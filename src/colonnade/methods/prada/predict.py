@@ -12,7 +12,7 @@ from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
 from colonnade.methods.prada.choice import JOINT, LOCAL, local_scores
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors
-from colonnade.methods.prada.groups import Columns, build_network, group_shapes
+from colonnade.methods.prada.groups import Columns, NewCategory, build_network, group_shapes
 from colonnade.methods.prada.head import BankHead, HolderHead
 from colonnade.methods.prada.labels import undisguised
 from colonnade.methods.prada.messages import HOLDER
@@ -57,16 +57,20 @@ class HolderScorer:
         encoder = CodeEncoder.from_json(self._document["code_encoder"])
         groups = {name: tuple(columns) for name, columns in self._document["groups"].items()}
         self.names = tuple(self._document["names"])
+        self._new = tuple(NewCategory(*one) for one in self._document["new"])
         self._columns = Columns.of(encoder, holding.table, config.precision)
         self._network = build_network(config, encoder, group_shapes(config, encoder, groups), 0)
         self.session = session
         needs_key = any(self.chosen(peer.peer) != LOCAL for peer in session.channels("target"))
         self.key = make_key(session, config.key) if config.is_sealed and needs_key else None
 
-    @property
-    def inputs(self) -> int:
-        """Return how many numbers the groups give per row."""
-        return len(self.names) * self._config.aggregate
+    def new(self, party: str) -> tuple[NewCategory, ...]:
+        """Return the categories that have a weight of their own in a target's scoring layer."""
+        return self._new if self.chosen(party) == JOINT else ()
+
+    def inputs(self, party: str) -> int:
+        """Return how many numbers this party gives per row of a target."""
+        return len(self.names) * self._config.aggregate + len(self.new(party))
 
     def chosen(self, party: str) -> str:
         """Return which model a target uses."""
@@ -81,7 +85,7 @@ class HolderScorer:
         messages = messages_for(self.session, self._config, peer.peer_role)
         if self.key is not None:
             send_key(peer, self.key)
-        head = holder_head(self._config, peer, messages, self.key, self.inputs, self.scores(peer.peer))
+        head = holder_head(self._config, peer, messages, self.key, self.inputs(peer.peer), self.scores(peer.peer))
         head.load_state(self._document["banks"][peer.peer]["heads"][_phase(self.chosen(peer.peer))])
         return head
 
@@ -98,7 +102,7 @@ class HolderScorer:
         }
         self._network.load_state_dict(state)
         extractors = Extractors(self._config, self._network, self._columns, self.session.own_seed, domains=1, rate=1.0)
-        return extractors.values(rows)
+        return np.concatenate([extractors.values(rows), self._columns.marks(self.new(party), rows)], axis=1)
 
 
 class TargetScorer:
@@ -115,9 +119,17 @@ class TargetScorer:
         self.columns = cut_off(self.encoder.transform(holding.table, positions))
         self.chosen = str(document["chosen"])
         self.groups = tuple(document["groups"])
+        places = {name: place for place, name in enumerate(self.groups)}
+        self.new = tuple(places[name] for name in document["new"]) if self.chosen == JOINT else ()
+        """The group of each category that has a weight of its own."""
         own = f"{_phase(self.chosen)}/"
         self.coefficients = self.part.tensors[f"{own}coefficients"].numpy()
         self.intercept = self.part.tensors[f"{own}intercept"].numpy()
+
+    @property
+    def inputs(self) -> int:
+        """Return how many numbers the feature holder gives per row."""
+        return len(self.groups) * self._config.aggregate + len(self.new)
 
     @property
     def scores(self) -> int:
@@ -128,8 +140,7 @@ class TargetScorer:
         """Return this party's half of the scoring layer, after it has got the feature holder's key."""
         config = self._config
         key = receive_key(self.session, self.peer, config.key) if config.is_sealed else None
-        inputs = len(self.groups) * config.aggregate
-        head = bank_head(config, self.peer, messages_for(self.session, config), key, inputs, self.scores)
+        head = bank_head(config, self.peer, messages_for(self.session, config), key, self.inputs, self.scores)
         head.load_state(self.part.document["heads"][_phase(self.chosen)])
         return head
 

@@ -13,12 +13,20 @@ import torch
 
 from colonnade.crypto import PrivateKey
 from colonnade.data import CodeEncoder
-from colonnade.errors import WrongContent
+from colonnade.errors import LeakRefused, WrongContent
 from colonnade.exchanges.public_keys import make_key, send_key
 from colonnade.methods.prada.bank import messages_for, own_start
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors, density_weights
-from colonnade.methods.prada.groups import Columns, build_network, choose_groups, group_shapes, ties_of
+from colonnade.methods.prada.groups import (
+    Columns,
+    NewCategory,
+    build_network,
+    choose_groups,
+    group_shapes,
+    nearest_ties,
+    ties_of,
+)
 from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
 from colonnade.methods.prada.lessons import Course, Lesson, batches_of, phase_of
 from colonnade.methods.prada.messages import BankMessages
@@ -31,6 +39,8 @@ Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 _MOST_SCORES = 2**12
+# A category that fewer target rows have, in parts of all, gets no weight of its own: it would be about few people.
+_FEWEST = 0.005
 
 
 def holder_head(
@@ -86,6 +96,12 @@ class School:
         self.columns = Columns.of(self.encoder, holding.table, config.precision)
         self._table_of = [one.table for one in self.encoder.coded]
         self._ties = ties_of(config, self.encoder)
+        if config.tie_unseen and self._sources:
+            sources = np.concatenate([self.source_rows(party) for party in self._sources])
+            every = np.unique(np.concatenate([sources, self.target_rows]))
+            for name, likes in nearest_ties(self.columns, self.encoder, sources, every).items():
+                # What the user ties stays tied as it is.
+                self._ties[name] = {**likes, **self._ties.get(name, {})}
         self._shapes = shapes
         network = self._network("groups")
         if holding.part is not None:
@@ -100,6 +116,7 @@ class School:
             domains=1 + len(self._sources) if config.adaptation and is_learning else 1,
             rate=config.learning_rate,
         )
+        self.new = self._new_categories()
         self._own: dict[tuple[str, str], Extractors] = {}
         self._values: dict[tuple[str, str], Numbers] = {}
         self._weights: dict[str, Numbers] = {}
@@ -113,13 +130,19 @@ class School:
             messages = messages_for(session, config, peer.peer_role)
             if key is not None:
                 send_key(peer, key)
-            peer.send(messages.GroupNames(self.names, config.aggregate))
+            new = self.new if peer.peer_role == "target" else ()
+            names = tuple(self.names[one.group] for one in new)
+            peer.send(messages.GroupNames(self.names, config.aggregate, names))
             self.pupils[peer.peer] = self._enrol(peer, messages)
 
-    @property
-    def inputs(self) -> int:
-        """Return how many numbers the groups give per row."""
-        return len(self.names) * self.config.aggregate
+    def inputs(self, phase: str) -> int:
+        """Return how many numbers this party gives per row."""
+        return len(self.names) * self.config.aggregate + (len(self.new) if phase == "finetune" else 0)
+
+    def values(self, phase: str, extractors: Extractors, rows: Places) -> Numbers:
+        """Return the groups' numbers of rows and, in fine-tuning, which of them have categories new to sources."""
+        found = extractors.values(rows)
+        return np.concatenate([found, self.columns.marks(self.new, rows)], axis=1) if phase == "finetune" else found
 
     @property
     def target_rows(self) -> Places:
@@ -139,7 +162,9 @@ class School:
         pupil = self.pupils[lesson.party]
         head = self.head(pupil, lesson.phase)
         if course.begins:
-            head.open(own_start(session, phase, lesson.party, (self.inputs, pupil.scores), True))
+            constant = len(self.names) * config.aggregate
+            shape, is_secret = (self.inputs(lesson.phase), pupil.scores), config.secret_start
+            head.open(own_start(session, phase, lesson.party, shape, is_secret=is_secret, constant=constant))
         places = pupil.places("train")
         left = batches_of(session, phase, lesson.party, places, lesson.epoch)
         extractors = self.extractors_for(lesson)
@@ -151,8 +176,11 @@ class School:
                 if lesson.phase == "pretrain":
                     self._adapt(lesson, rows, progress)
                 values = extractors.forward(session.step, rows)
-                gradient = head.teach_trained(values.detach().double().numpy())
-                extractors.learn(values, gradient, progress)
+                given = values.detach().double().numpy()
+                if lesson.phase == "finetune":
+                    given = np.concatenate([given, self.columns.marks(self.new, rows)], axis=1)
+                gradient = head.teach_trained(given)
+                extractors.learn(values, gradient[:, : values.shape[1]], progress)
             else:
                 head.teach_fixed(number, self._fixed(lesson, pupil, chosen))
             course.batch += 1
@@ -160,8 +188,12 @@ class School:
                 head.settle()
                 keep()
         head.settle()
-        head.score(extractors.values(pupil.rows("validation")))
+        head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
         end = pupil.peer.receive(pupil.messages.EpochEnd)
+        is_final = lesson.epoch + 1 >= phase.epochs
+        may_choose = phase.patience > 0 and len(pupil.places("validation"))
+        if (is_final and not end.is_last) or (not may_choose and (not end.is_best or end.is_last != is_final)):
+            raise WrongContent(f"'{lesson.party}' ends an epoch as these settings do not allow.")
         about: dict[str, Any] = {"epoch": lesson.epoch + 1, "phase": lesson.phase, "with": lesson.party}
         session.record(**about, **extractors.domain_accuracy(), clipped=extractors.clipped)
         if end.is_best:
@@ -227,7 +259,7 @@ class School:
         """Return this party's half of a bank's scoring layer."""
         if phase not in pupil.heads:
             pupil.heads[phase] = holder_head(
-                self.config, pupil.peer, pupil.messages, self.key, self.inputs, pupil.scores
+                self.config, pupil.peer, pupil.messages, self.key, self.inputs(phase), pupil.scores
             )
         return pupil.heads[phase]
 
@@ -244,6 +276,31 @@ class School:
             tied = self._ties.get(name, {})
             found[name] = [code for code in range(1, len(categories) + 1) if code not in seen or code in tied]
         return {name: codes for name, codes in found.items() if codes}
+
+    def _new_categories(self) -> tuple[NewCategory, ...]:
+        """Return the categories, by column, that many target rows have and no source row has."""
+        if self._earlier is not None:
+            return tuple(NewCategory(*one) for one in self._earlier.document["new"])
+        if not self._sources or not self.config.novelties:
+            return ()
+        codes = self.columns.take(self.target_rows).codes.numpy()
+        unseen = self.unseen()
+        found = []
+        for place, name in enumerate(self._table_of):
+            group = next(number for number, shape in enumerate(self._shapes) if place in shape.codes)
+            for code in unseen.get(name, ()):
+                share = float((codes[:, place] == code).mean())
+                if _FEWEST <= share <= 1.0 - _FEWEST:
+                    found.append((share, NewCategory(place, code, group)))
+        ordered = sorted(found, key=lambda one: (-one[0], one[1].place, one[1].code))[: self.config.novelties]
+        inputs = len(self.names) * self.config.aggregate + len(ordered)
+        if ordered and self.config.fine_epochs >= inputs:
+            raise LeakRefused(
+                f"With config.novelties a target could read from {self.config.fine_epochs} scores of each row, by a "
+                f"layer of {inputs} inputs, which rows have a category. Set fine_epochs to {inputs - 1} or fewer, or "
+                "novelties to 0."
+            )
+        return tuple(one for _, one in ordered)
 
     def state(self, course: Course) -> ModelPart:
         """Return a checkpoint."""
@@ -304,6 +361,7 @@ class School:
             "code_encoder": self.encoder.to_json(),
             "types": {column.name: column.kind for column in self._table.columns if column.name in self._used()},
             "unseen": self.unseen(),
+            "new": [[one.place, one.code, one.group] for one in self.new],
             "banks": {
                 party: {
                     "scores": pupil.scores,
@@ -329,15 +387,15 @@ class School:
         if not is_sound or not ((known >= 0) & (known < count)).all() or not 1 <= told.scores <= _MOST_SCORES:
             raise WrongContent(f"'{peer.peer}' says which rows have a label in a way that cannot be.")
         pupil = Pupil(peer, messages, pair, known.astype(np.int64), told.scores)
-        if not len(pupil.places("train")):
-            raise WrongContent(f"'{peer.peer}' has no labelled training row.")
+        if len(pupil.places("train")) < 2:
+            raise WrongContent(f"'{peer.peer}' has fewer than two labelled training rows.")
         return pupil
 
     def _fixed(self, lesson: Lesson, pupil: Pupil, places: Places) -> Numbers:
         """Return numbers that do not change, computed once for all of a bank's rows."""
         key = (lesson.party, lesson.phase)
         if key not in self._values:
-            self._values[key] = self.extractors.values(pupil.pair.aligned.positions)
+            self._values[key] = self.values(lesson.phase, self.extractors, pupil.pair.aligned.positions)
         return self._values[key][places]
 
     def _adapt(self, lesson: Lesson, rows: Places, progress: float) -> None:

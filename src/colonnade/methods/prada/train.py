@@ -13,7 +13,7 @@ import torch
 from colonnade.errors import WrongContent
 from colonnade.exchanges.holdings import scores_in_terms_of
 from colonnade.methods.prada.bank import Bank, messages_for
-from colonnade.methods.prada.choice import MODELS, choose_model
+from colonnade.methods.prada.choice import JOINT, LOCAL, WITHOUT_SOURCE, choose_model
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.lessons import Course, lessons_for
 from colonnade.methods.prada.messages import HOLDER, Chosen
@@ -25,6 +25,9 @@ __all__ = ["feature_holder", "source", "target"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+
+# More steps than any run has in one turn.
+_MOST_STEPS = 10**7
 
 
 def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -88,15 +91,17 @@ def _close(school: School, pupil: Pupil) -> str:
     """Score a target's held-out rows once more, and learn which model it takes."""
     if pupil.peer.peer_role != "target":
         if school.session.stage == "pretrain":
-            school.head(pupil, "pretrain").score(school.extractors.values(pupil.rows("test")))
+            school.head(pupil, "pretrain").score(school.values("pretrain", school.extractors, pupil.rows("test")))
         return ""
     held = np.concatenate([pupil.rows("validation"), pupil.rows("test")])
     for phase, head in pupil.heads.items():
         uses_own = phase == "vfl" or school.config.tune != "nothing"
         extractors = school.own_extractors(pupil.peer.peer, phase) if uses_own else school.extractors
-        head.score(extractors.values(held))
+        head.score(school.values(phase, extractors, held))
     told: str = pupil.peer.receive(Chosen).model
-    if told not in MODELS:
+    compare = school.config.compare
+    possible = {JOINT} | ({LOCAL} if compare != "none" else set()) | ({WITHOUT_SOURCE} if compare == "vfl" else set())
+    if told not in possible:
         raise WrongContent(f"'{pupil.peer.peer}' chose a model that does not exist.")
     return told
 
@@ -121,15 +126,19 @@ def _wait_through(session: Session, config: PrADA) -> Result:
 
 
 def _follow(session: Session, config: PrADA, course: Course, bank: Bank | None, keep: Callable[[], None]) -> None:
-    peer, turn = session.channel(HOLDER), messages_for(session, config).Turn
+    peer, turn, turns = session.channel(HOLDER), messages_for(session, config).Turn, 0
     for lesson in course.left():
         if bank is not None and lesson.party == session.party:
             bank.learn(course, lesson, keep)
             keep()
             continue
         told = peer.receive(turn)
-        if told.step < session.step:
-            raise WrongContent(f"'{peer.peer}' says that the run went backwards.")
+        # A lesson has a step at least, and a turn within it one more than the last.
+        if not session.step < told.step <= session.step + _MOST_STEPS:
+            raise WrongContent(f"'{peer.peer}' says that the run went backwards, or too far.")
+        turns += 1
+        if turns > _MOST_STEPS:
+            raise WrongContent(f"'{peer.peer}' never comes to an end.")
         session.step = told.step
         if told.is_over:
             course.finish(lesson, told.stops)
@@ -163,6 +172,7 @@ def _part(bank: Bank, heads: dict[str, Any], own: dict[str, torch.Tensor], more:
         "types": bank.encoder.types,
         "label_encoder": bank.labels.encoder.to_json(),
         "groups": list(bank.groups),
+        "new": list(bank.new),
         "heads": heads,
         "means": bank.columns[bank.training].mean(axis=0).tolist(),
     }

@@ -12,8 +12,8 @@ away. This method is the fast baseline for parties that accept that; it protects
 
 Two defences of labels are offered, none by default. ``marvell`` puts noise on the gradients, by which ``label_budget``
 bounds what one release of a row tells a feature holder; releases add up over the epochs. ``coae`` lets the network
-learn secret codes of the classes; with two classes that hides little by itself. Neither hides a label from a feature
-holder that fits a head of its own to some labels it knows, and none hides activations from the label holder.
+learn secret codes of the classes; with two classes that hides little by itself. Only codes hinder a feature holder that
+knows some labels and fits a head to its own outputs, and nothing hides activations from the label holder.
 
 Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before
 its own encoder learns, so that both sides work at the same time; training stops on a validation loss; the defences

@@ -137,6 +137,7 @@ class LabelDefence:
                     f"{what} of all releases",
                     "its bound",
                     "releases of a row",
+                    "right of the surest 5%",
                 )
                 if measured
                 else (),
@@ -192,7 +193,11 @@ def _about_noise(measured: MeasuredLeak) -> tuple[str, ...]:
         f"Rows were released up to {measured.releases_per_row} times; budgets add up, and all releases together are "
         f"bounded by {measured.bound_over_all_releases:.3f}. Partners that put theirs together add up in the same way."
     )
-    return one, bound, several, "What was measured is an attack that knows where the classes lie, but not the noise."
+    attack = "What was measured is an attack that knows where the classes lie, but not the noise."
+    if measured.surest_right is None:
+        return one, bound, several, attack
+    outliers = "No bound holds for single rows: one with a far larger gradient than its class stands out of the noise."
+    return one, bound, several, attack, outliers
 
 
 def _row(partner: str, found: MeasuredLeak) -> tuple[str, ...]:
@@ -203,7 +208,8 @@ def _row(partner: str, found: MeasuredLeak) -> tuple[str, ...]:
         found.over_all_releases,
         found.bound_over_all_releases,
     )
-    return (partner, *("–" if one is None else f"{one:.3f}" for one in shown), str(found.releases_per_row))
+    told = ["–" if one is None else f"{one:.3f}" for one in (*shown, found.surest_right)]
+    return (partner, *told[:-1], str(found.releases_per_row), told[-1])
 
 
 def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -1,0 +1,43 @@
+"""Noise and disguises for what would give labels away. Nothing here knows of sessions or messages."""
+
+from colonnade.privacy.coae import MOST_CLASSES, LabelDisguise
+from colonnade.privacy.leak import AreaUnderRoc, LeakMeter, MeasuredLeak
+from colonnade.privacy.marvell import Marvell, content_of, explained_bound
+from colonnade.privacy.max_norm import equalise_norms
+from colonnade.privacy.noise import SecretNoise, new_key
+from colonnade.privacy.optimal_noise import (
+    LARGEST_BUDGET,
+    ClassNoise,
+    TwoClasses,
+    auc_bound,
+    auc_bound_of_releases,
+    best_noise,
+    best_noise_along,
+    check_budget,
+    error_bound,
+    noise_within,
+)
+
+__all__ = [
+    "LARGEST_BUDGET",
+    "MOST_CLASSES",
+    "AreaUnderRoc",
+    "ClassNoise",
+    "LabelDisguise",
+    "LeakMeter",
+    "Marvell",
+    "MeasuredLeak",
+    "SecretNoise",
+    "TwoClasses",
+    "auc_bound",
+    "auc_bound_of_releases",
+    "best_noise",
+    "best_noise_along",
+    "check_budget",
+    "content_of",
+    "equalise_norms",
+    "error_bound",
+    "explained_bound",
+    "new_key",
+    "noise_within",
+]
