@@ -57,6 +57,8 @@ SETTINGS = {
         "patience": "Epochs without a better validation loss before training stops; 0 trains all of them.",
         "precision": "The arithmetic of all networks, and the type of what crosses.",
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
+        "defence": "What hides labels: noise on gradients, secret codes of the classes, or both.",
+        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0 and below 4; less is noisier.",
     },
     "secure_lr": {
         "task": "What is learned. `auto` decides from the training labels.",

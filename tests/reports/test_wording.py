@@ -60,13 +60,14 @@ def test_alone_missing(binary):
 def test_findings_stand_where_there_is_no_model_alone(binary):
     found = replace(binary, findings=(FindingNote(name="x", title="Transfer against learning alone"),))
     _, second = said(found, together=scored(auc=0.9))
-    assert second == "What it is held against stands below: Transfer against learning alone."
+    assert second == "What else was found out stands below: Transfer against learning alone."
     _, second = said(found, together=scored(auc=0.9), alone=scored(auc=0.8))
     assert "alone by 0.100" in second
 
 
 def test_a_stage_that_makes_no_model_says_what_it_found(binary):
-    staged = replace(binary, stage="validate", findings=(FindingNote(name="x", title="Validation of transfer"),))
+    found = (FindingNote(name="x", title="Validation of transfer"),)
+    staged = replace(binary, stage="validate", makes_model=False, findings=found)
     assert said(staged) == (
         "This run was the stage validate, which makes no model.",
         "It found out: Validation of transfer.",

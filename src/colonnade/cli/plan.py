@@ -77,6 +77,10 @@ def plan(
         float | None,
         typer.Option(metavar="MS", help="Milliseconds one message is on its way. Default with --apart: 20."),
     ] = None,
+    stage: Annotated[
+        str | None,
+        typer.Option(metavar="STAGE", help="The stage of the method. Default: the one in run.toml, or else train."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the forecast as JSON.")] = False,
 ) -> None:
     """Forecast how long a run will take and how many bytes each party will send, stage by stage.
@@ -86,7 +90,7 @@ def plan(
     tables and --compare come on top. A run that stops early takes less.
     """
     _check_numbers(shared_rows=shared_rows, classes=classes, bandwidth=bandwidth, latency=latency)
-    agreed = read_run_file(file)
+    agreed = read_run_file(file, stage)
     numbers = _column_counts(columns or [], agreed)
     homes = _homes_here(agreed, file.parent, home or [])
     found = _forecast(

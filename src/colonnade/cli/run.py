@@ -304,9 +304,19 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     if run.parts and run.plan.stage in run.method.scored_after:
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
         typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
+    for line in _next_stages(run):
+        typer.echo(f"Next:    {line}")
+
+
+def _next_stages(run: Run) -> Iterator[str]:
+    """Say which stages go on from this run, and what to write for them."""
+    here = run.plan.stage
     for stage, earlier in run.method.stands_on.items():
-        if run.plan.stage in earlier and (stage != "explain" or run.plan.config.get("explanations")):
-            typer.echo(f"Next:    the stage {stage} goes on from here: the same command with --stage {stage}")
+        if here not in earlier or (stage == "explain" and not run.plan.config.get("explanations")):
+            continue
+        # A stage that could stand on several looks for the usual one, unless run.toml says otherwise.
+        named = "" if here == earlier[0] else f', with after = "{run.plan.folder_name}" in run.toml'
+        yield f"the same command with --stage {stage} goes on from here{named}"
 
 
 def _show_finding(finding: Finding) -> None:

@@ -100,11 +100,12 @@ class CodeEncoder:
             tables = {str(name): tuple(map(str, categories)) for name, categories in saved["tables"].items()}
             if any(one.table not in tables for one in coded):
                 raise ValueError
+            numbers = saved["numbers"]
         except (AttributeError, KeyError, TypeError, ValueError):
             raise TableError(
                 "The saved code encoder is incomplete or changed. Restore the file or train again."
             ) from None
-        return cls(coded, tables, TableEncoder.from_json(saved["numbers"]))
+        return cls(coded, tables, TableEncoder.from_json(numbers))
 
     def __repr__(self) -> str:  # category names stay out of logs and tracebacks
         return f"CodeEncoder(coded={len(self.coded)}, numbers={self.numbers.width})"

@@ -125,11 +125,14 @@ class StepEncoder:
                 for column, usual, places in saved["expanded"]
             )
             means, scales = (tuple(map(float, saved[name])) for name in ("means", "scales"))
+            plain = saved["plain"]
+            if not len(means) == len(scales) == sum(len(one.names) for one in expanded):
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise TableError(
                 "The saved table encoder is incomplete or changed. Restore the file or train again."
             ) from None
-        return cls(TableEncoder.from_json(saved["plain"]), expanded, means, scales)
+        return cls(TableEncoder.from_json(plain), expanded, means, scales)
 
     def __repr__(self) -> str:  # quantiles stay out of logs and tracebacks
         return f"StepEncoder(width={self.width}, columns={len(self.types)})"

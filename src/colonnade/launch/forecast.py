@@ -148,9 +148,7 @@ def gather_knowledge(
     return Known(rows, shared, known, task, number, tuple(assumptions), portions)
 
 
-def _shared_here(
-    plan: RunPlan, tables: Mapping[str, PartyTable]
-) -> tuple[int, dict[str, Any], dict[str, Portion]]:
+def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, dict[str, Any], dict[str, Portion]]:
     """Return how many rows are shared, the rows on which each party fits its encoders, and what each pair shares."""
     method = method_named(plan.method)
     lead, seed = method.leader_of(plan), derive_seed(plan.seed, "alignment")
@@ -311,7 +309,8 @@ def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) 
     setting = str(plan.config.get("task", "auto"))
     if classes is not None:
         return ("regression", 0) if classes == 0 else ("binary" if classes == 2 else "multiclass", classes)
-    labels = next((table.labels for table in tables.values() if table.labels is not None), None)
+    # Of rows that have a label: some methods learn from others too.
+    labels = next((table.labels[table.is_labelled] for table in tables.values() if table.labels is not None), None)
     if labels is not None:
         encoder = LabelEncoder.fit(labels, setting)
         return encoder.task, len(encoder.classes)

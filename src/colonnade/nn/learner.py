@@ -46,7 +46,9 @@ def make_optimiser(
         if option not in accepted:
             raise ConfigError(f"The optimiser {name} has no option '{option}'. {did_you_mean(option, accepted)}")
         _check_option(option, value, accepted[option])
-    fast = {"fused": True} if "fused" in accepted and not _KINDS_OF_STEP & options.keys() else {}
+    # The fused SGD cannot take a parameter that gets its first gradient, and so its momentum, later than others.
+    quick = "foreach" if name == "SGD" else "fused"
+    fast = {quick: True} if quick in accepted and not _KINDS_OF_STEP & options.keys() else {}
     arguments = {"lr": learning_rate, **fast, **options}
     try:
         # Some options are refused by the first step only, where it would look like a fault of ours.

@@ -2,8 +2,9 @@
 
 Y. Liu et al., "Batch label inference and replacement attacks in black-boxed vertical federated learning",
 arXiv:2112.05409. The encoder turns each class into a soft code, the network learns the codes, and the decoder turns its
-outputs back into classes. Both stay with the label holder. It is meant against model completion, in which a partner
-fits a head of its own to its own outputs.
+outputs back into classes. Both stay with the label holder. The paper means it against labels inferred from averaged
+gradients; here it is against model completion, in which a partner fits a head to its own outputs. We have not measured
+how much it helps there.
 
 Each class has one code. So who sees gradients can still tell which rows belong together, and with two classes that is
 the label up to its name. Combine it with MARVELL; by itself it means something for four classes and more.

@@ -99,7 +99,7 @@ class Machines:
 
 @dataclass(frozen=True, kw_only=True)
 class Portion:
-    """The rows that one party shares with the lead, where they are matched pair by pair: of each part those labelled."""
+    """The rows that one party shares with the lead, where they are matched pair by pair; of each part the labelled."""
 
     shared: int
     training: int

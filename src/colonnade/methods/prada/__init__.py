@@ -21,6 +21,7 @@ nobody; inference, explanation and the target's choice between models are added.
 
 from colonnade.methods.prada import explain, predict, train
 from colonnade.methods.prada.config import PrADA
+from colonnade.methods.prada.forecast import FORECASTER
 from colonnade.methods.prada.groups import propose_groups
 from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
 from colonnade.session import Method, Role
@@ -55,4 +56,5 @@ METHOD = Method(
     absent={"finetune": ("source",), "explain": ("source",), "predict": ("source",)},
     stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
     scored_after=("train", "finetune"),
+    forecast=FORECASTER,
 )

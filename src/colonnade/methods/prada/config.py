@@ -72,7 +72,7 @@ class PrADA:
     """Where the weights of groups start, all alike, before each party adds a draw of its own."""
     expansion: Literal["steps", "none"] = "steps"
     """Whether the banks' numeric columns also enter as steps at their quantiles, or as they are only."""
-    l2: float = 0.0
+    l2: float = 0.05
     """Weight decay of the scoring layer in pre-training, on the bank's own columns."""
     epochs: int = 3
     batch_size: int = 256

@@ -57,7 +57,7 @@ class HolderScorer:
         encoder = CodeEncoder.from_json(self._document["code_encoder"])
         groups = {name: tuple(columns) for name, columns in self._document["groups"].items()}
         self.names = tuple(self._document["names"])
-        self._new = tuple(NewCategory(*one) for one in self._document["new"])
+        self._new = tuple(NewCategory(*one) for one in self._document["new"][: self._document["weighted"]])
         self._columns = Columns.of(encoder, holding.table, config.precision)
         self._network = build_network(config, encoder, group_shapes(config, encoder, groups), 0)
         self.session = session

@@ -116,7 +116,8 @@ class School:
             domains=1 + len(self._sources) if config.adaptation and is_learning else 1,
             rate=config.learning_rate,
         )
-        self.new = self._new_categories()
+        self._novelties = self._new_categories()
+        self.new = self._with_weights()
         self._own: dict[tuple[str, str], Extractors] = {}
         self._values: dict[tuple[str, str], Numbers] = {}
         self._weights: dict[str, Numbers] = {}
@@ -278,10 +279,10 @@ class School:
         return {name: codes for name, codes in found.items() if codes}
 
     def _new_categories(self) -> tuple[NewCategory, ...]:
-        """Return the categories, by column, that many target rows have and no source row has."""
+        """Return the categories that many target rows have and no source row has, the most frequent first."""
         if self._earlier is not None:
             return tuple(NewCategory(*one) for one in self._earlier.document["new"])
-        if not self._sources or not self.config.novelties:
+        if not self._sources:
             return ()
         codes = self.columns.take(self.target_rows).codes.numpy()
         unseen = self.unseen()
@@ -292,15 +293,19 @@ class School:
                 share = float((codes[:, place] == code).mean())
                 if _FEWEST <= share <= 1.0 - _FEWEST:
                     found.append((share, NewCategory(place, code, group)))
-        ordered = sorted(found, key=lambda one: (-one[0], one[1].place, one[1].code))[: self.config.novelties]
-        inputs = len(self.names) * self.config.aggregate + len(ordered)
-        if ordered and self.config.fine_epochs >= inputs:
+        return tuple(one for _, one in sorted(found, key=lambda one: (-one[0], one[1].place, one[1].code)))
+
+    def _with_weights(self) -> tuple[NewCategory, ...]:
+        """Return the new categories that get a weight of their own, if the settings give any."""
+        found = self._novelties[: self.config.novelties]
+        inputs = len(self.names) * self.config.aggregate + len(found)
+        if found and self.config.fine_epochs >= inputs:
             raise LeakRefused(
                 f"With config.novelties a target could read from {self.config.fine_epochs} scores of each row, by a "
                 f"layer of {inputs} inputs, which rows have a category. Set fine_epochs to {inputs - 1} or fewer, or "
                 "novelties to 0."
             )
-        return tuple(one for _, one in ordered)
+        return found
 
     def state(self, course: Course) -> ModelPart:
         """Return a checkpoint."""
@@ -361,7 +366,8 @@ class School:
             "code_encoder": self.encoder.to_json(),
             "types": {column.name: column.kind for column in self._table.columns if column.name in self._used()},
             "unseen": self.unseen(),
-            "new": [[one.place, one.code, one.group] for one in self.new],
+            "new": [[one.place, one.code, one.group] for one in self._novelties],
+            "weighted": len(self.new),
             "banks": {
                 party: {
                     "scores": pupil.scores,
