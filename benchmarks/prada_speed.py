@@ -22,8 +22,8 @@ import subprocess
 import sys
 import tempfile
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,7 +86,7 @@ def seconds_per_batch(file: Path) -> list[float]:
         if entry.kind == "received" and entry.content["message"] in ("TrainedInputs", "ClearInputs"):
             first.setdefault(entry.content["step"], datetime.fromisoformat(entry.time))
     times = [first[step] for step in sorted(first) if step]
-    return [(after - before).total_seconds() for before, after in zip(times, times[1:], strict=False)][LEFT_OUT:]
+    return [(after - before).total_seconds() for before, after in pairwise(times)][LEFT_OUT:]
 
 
 def measure(arguments: argparse.Namespace) -> Findings:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from colonnade import PartyTable, PrADA
 from colonnade.data import AlignedRows, Split
-from colonnade.datasets import CENSUS_GROUPS, CENSUS_SHARED, CENSUS_WIDTHS, census_income
+from colonnade.datasets import CENSUS_GROUPS, CENSUS_SHARED, CENSUS_WIDTHS, census_income, default_credit
 from colonnade.errors import PeerFailed, PeerLost
 from colonnade.launch.settings import config_to_json
 from colonnade.methods.prada import METHOD
@@ -24,7 +24,16 @@ from colonnade.session import Holding, ModelPart, Pair, Party, Result, RunPlan, 
 from colonnade.transport import MemoryHub
 
 HOLDER, SOURCE, TARGET = "company", "sister", "bank"
-CENSUS = {"groups": CENSUS_GROUPS, "embeddings": CENSUS_WIDTHS, "shared_tables": CENSUS_SHARED}
+NOBODY = np.empty(0, np.int64)
+LOW_LIMIT = 50_000
+CREDIT: dict[str, Any] = {
+    "groups": {
+        "status": ("PAY_0", *(f"PAY_{month}" for month in range(2, 7))),
+        "bills": tuple(f"BILL_AMT{month}" for month in range(1, 7)),
+        "payments": tuple(f"PAY_AMT{month}" for month in range(1, 7)),
+    }
+}
+CENSUS: dict[str, Any] = {"groups": CENSUS_GROUPS, "embeddings": CENSUS_WIDTHS, "shared_tables": CENSUS_SHARED}
 
 
 @dataclass(frozen=True)
@@ -72,8 +81,9 @@ def play_stage(
     seed: int,
     parts: Mapping[str, ModelPart] | None = None,
     banks: Sequence[str] = (TARGET, SOURCE),
+    lines: dict[str, list[dict[str, Any]]] | None = None,
 ) -> dict[str, Result]:
-    """Play one stage between threads and return every party's result."""
+    """Play one stage between threads and return every party's result; ``lines`` takes what they record on the way."""
     roles = {"feature_holder": (HOLDER,)}
     roles |= {role: (party,) for role, party in (("target", TARGET), ("source", SOURCE)) if party in banks}
     plan = RunPlan(name="paper", method="prada", roles=roles, seed=seed, config=config_to_json(config))
@@ -88,6 +98,8 @@ def play_stage(
         try:
             holding = world.holding(party, plan, (parts or {}).get(party))
             found[party] = play(session, lambda _: holding, config)
+            if lines is not None:
+                lines[party] = session.metrics.lines
         except BaseException as error:
             errors.append(error)
         finally:
@@ -103,25 +115,67 @@ def play_stage(
     return found
 
 
-def census_world(seed: int, positives: int, *, source_columns: Sequence[str] = ()) -> World:
+def census_world(seed: int, positives: int) -> World:
     """Return the experiment on Census-Income: the source's customers are no postgraduates, the target's are."""
     data = census_income(positives=positives, seed=seed)
-    dropped = [name for name in ("age", "gender", "capital_gain", "capital_loss", "dividends")]
-    dropped = [name for name in dropped if source_columns and name not in source_columns]
     label = "income_over_50k"
-    source = PartyTable(data.source, id="id", label=label, drop=dropped, name="source")
-    target = PartyTable(data.target, id="id", label=label, unlabelled=True, name="target")
-    none = np.empty(0, np.int64)
     return World(
         PartyTable(data.company, id="id", name="company"),
-        {TARGET: target, SOURCE: source},
         {
-            SOURCE: Rows(data.source_train, data.source_validation, none),
+            TARGET: PartyTable(data.target, id="id", label=label, unlabelled=True, name="target"),
+            SOURCE: PartyTable(data.source, id="id", label=label, name="source"),
+        },
+        {
+            SOURCE: Rows(data.source_train, data.source_validation, NOBODY),
             TARGET: Rows(
                 np.concatenate([data.target_labelled, data.target_unlabelled]), data.target_validation, data.target_test
             ),
         },
     )
+
+
+def credit_world(seed: int, positives: int) -> World:
+    """Return a stand-in for the loan data: the source's clients have a high credit limit, the target's a low one.
+
+    The company knows how clients have paid for half a year. The target has 2000 labelled clients, so many of whom did
+    not pay; 1500 are set apart to validate and 1500 to test, always the same.
+    """
+    tables = default_credit(label_at="profile")
+    profile, payment = tables["profile"], tables["payment"]
+    is_low = (profile["LIMIT_BAL"] <= LOW_LIMIT).to_numpy()
+    fixed = np.random.default_rng(17)
+    low = fixed.permutation(profile["id"].to_numpy()[is_low])
+    validation, test, rest = np.split(low, (1500, 3000))
+    high = fixed.permutation(profile["id"].to_numpy()[~is_low])
+    source_validation, source_rest = np.split(high, (2000,))
+    draw = np.random.default_rng(seed)
+    by_id = profile.set_index("id")["default"]
+    kinds = [draw.permutation(rest[by_id.loc[rest].to_numpy() == kind]) for kind in (1, 0)]
+    labelled = np.concatenate([kinds[0][:positives], kinds[1][: 2000 - positives]])
+    target = profile[is_low].copy()
+    hidden = target["id"].isin(np.setdiff1d(rest, labelled))
+    target["default"] = target["default"].astype(float).mask(hidden)
+    source_train = draw.permutation(source_rest)[:18_000]
+    return World(
+        PartyTable(payment, id="id", name="company"),
+        {
+            TARGET: PartyTable(target, id="id", label="default", unlabelled=True, name="target"),
+            SOURCE: PartyTable(profile[~is_low], id="id", label="default", name="source"),
+        },
+        {SOURCE: Rows(source_train, source_validation, NOBODY), TARGET: Rows(rest, validation, test)},
+    )
+
+
+def as_one(world: World) -> World:
+    """Return a world in which both banks are one organisation: the target has the source's labelled rows too."""
+    frames = []
+    for table in world.banks.values():
+        columns = {"id": table.ids, "label": table.labels}
+        frames.append(pd.DataFrame(columns | {one.name: table.values(one.name) for one in table.columns}))
+    both = PartyTable(pd.concat(frames), id="id", label="label", unlabelled=True, name="both")
+    target, source = world.rows[TARGET], world.rows[SOURCE]
+    train = np.concatenate([target.train, source.train])
+    return World(world.company, {TARGET: both}, {TARGET: Rows(train, target.validation, target.test)})
 
 
 def parts_of(results: Mapping[str, Result]) -> dict[str, Any]:

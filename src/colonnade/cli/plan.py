@@ -16,7 +16,7 @@ from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 
 if TYPE_CHECKING:
     from colonnade.launch.forecast import RunForecast
-    from colonnade.session import RunPlan, StageForecast
+    from colonnade.session import Facts, Portion, RunPlan, StageForecast
 
 app = make_app("Forecast how long a run will take and what each party will send.")
 
@@ -191,7 +191,11 @@ def _show(found: RunForecast) -> None:
     costs = facts.machines.costs
     key = "nothing is encrypted" if costs is None else f"key size {found.key} ({costs.key_bits} bits)"
     typer.echo(f"{plan.name}: {plan.method}, {key}")
-    typer.echo(f"rows: {facts.training} for training, {facts.validation} for validation, {facts.test} for the test")
+    if facts.portions:
+        for party, portion in facts.portions.items():
+            typer.echo(f"rows of {party}: {portion.shared} shared; {_parts(portion)}")
+    else:
+        typer.echo(f"rows: {_parts(facts)}")
     widths = ", ".join(f"{party} {facts.columns[party]}" for party in plan.parties if party in facts.columns)
     typer.echo(f"encoded columns: {widths}\n")
     rows = []
@@ -205,6 +209,10 @@ def _show(found: RunForecast) -> None:
     headings = [f"{party} computes" for party in plan.parties] + [f"{party} sends" for party in plan.parties]
     print_table(["stage", "time", *headings], rows)
     _say_assumptions(found)
+
+
+def _parts(rows: Facts | Portion) -> str:
+    return f"{rows.training} for training, {rows.validation} for validation, {rows.test} for the test"
 
 
 def _say_assumptions(found: RunForecast) -> None:
@@ -250,6 +258,7 @@ def _document(found: RunForecast) -> dict[str, Any]:
         "insecure_test": found.is_insecure,
         "launch": "apart" if machines.cores is None else "local",
         "rows": {"train": facts.training, "validation": facts.validation, "test": facts.test},
+        "portions": {party: asdict(portion) for party, portion in facts.portions.items()},
         "columns": dict(facts.columns),
         "seconds": found.seconds,
         "bytes_sent": {party: found.bytes_sent(party) for party in plan.parties},

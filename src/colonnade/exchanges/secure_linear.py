@@ -374,8 +374,11 @@ class LinearOwner(_Half):
         self._update = self._next_update(received.weights, decay)
         try:
             return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
-        except SlotOverflow as overflow:
-            raise WrongContent(str(overflow)) from None
+        except SlotOverflow:
+            raise WrongContent(
+                f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
+                "have grown too large. Lower the learning rates, and run again."
+            ) from None
 
     def send_last_update(self) -> None:
         """Send the update that no further inputs will carry."""

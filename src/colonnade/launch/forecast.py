@@ -123,8 +123,9 @@ def gather_knowledge(
         shared = shared_rows
     elif is_complete:
         shared, positions, portions = _shared_here(plan, tables)
-        is_by_pair = method.forecast is not None and method.forecast.is_by_pair
-        if method.is_pairwise and len(plan.parties) > 2 and not is_by_pair:
+        if method.forecast is None or not method.forecast.is_by_pair:
+            portions = {}
+        if method.is_pairwise and len(plan.parties) > 2 and not portions:
             assumptions.append(f"every two partners share as many rows as those that share the most: {shared}")
     elif tables:
         shared = min(table.rows for table in tables.values())

@@ -55,9 +55,10 @@ def simulate(
     holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has
     one, and ``after`` the run whose model such a stage goes on from. ``roles`` may be left out when exactly one table
     has a label. With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an
-    interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with all columns in one place. ``keep_views`` keeps
-    every frame each party received, for attacks and tests. ``engine`` is where the heavy work of all parties runs:
-    ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
+    interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the label holder's
+    columns only and with all columns in one place. ``keep_views`` keeps every frame each party received, for attacks
+    and tests. ``engine`` is where the heavy work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an
+    open engine.
     """
     method = method_for(config)
     plan = RunPlan(

@@ -16,7 +16,7 @@ from colonnade.errors import ConfigError, TableError, WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.public_keys import receive_key
 from colonnade.methods.prada.config import PrADA
-from colonnade.methods.prada.head import BankHead, ClearBankHead, SealedBankHead, head_format
+from colonnade.methods.prada.head import STEEPEST, BankHead, ClearBankHead, SealedBankHead, head_format
 from colonnade.methods.prada.labels import Labels
 from colonnade.methods.prada.lessons import Course, Lesson, Phase, batches_of, phase_of
 from colonnade.methods.prada.messages import HOLDER, BankMessages, bank_messages
@@ -159,6 +159,8 @@ class Bank:
             raise WrongContent(f"'{self.peer.peer}' announces {len(self.groups)} groups of {self.aggregate} numbers.")
         self.peer.send(self.messages.LabelledRows(self.known, self.labels.scores))
         self.models: dict[str, BankModel] = {}
+        self.cut = 0
+        """How many steps were too large and cut off."""
 
     def inputs(self, phase: str) -> int:
         """Return how many numbers the feature holder gives per row."""
@@ -201,6 +203,8 @@ class Bank:
             logits = self.logits(model, self.validation)
             goodness = self.labels.goodness(logits, self.validation)
             values |= {"validation_loss": self.labels.loss(logits, self.validation), "validation_goodness": goodness}
+        if self.cut:
+            values["cut_steps"] = self.cut
         session.record(**values, **self.labels.end_epoch())
         is_best, is_last = model.judge(goodness, phase, lesson.epoch)
         self.peer.send(self.messages.EpochEnd(is_best, is_last))
@@ -221,12 +225,15 @@ class Bank:
         loss = self.labels.loss(logits, places)
         check_finite(loss, self.session)
         slopes = self.labels.slopes(logits, places)
+        # Predicted numbers may be further off than the layer can take in one step.
+        steps = np.clip(rate * slopes, -STEEPEST, STEEPEST)
+        self.cut += int((steps != rate * slopes).sum())
         if phase.trains_inputs:
             shown = self.labels.protected(slopes, places)
-            model.head.learn_trained(rate * slopes, shown, self.labels.direction_noise(slopes, places, model.inputs))
+            model.head.learn_trained(steps, shown, self.labels.direction_noise(slopes, places, model.inputs))
         else:
-            model.head.learn_fixed(number, rate * slopes)
-        model.own.learn(self.columns[places], rate * slopes, phase.l2 * rate)
+            model.head.learn_fixed(number, steps)
+        model.own.learn(self.columns[places], steps, phase.l2 * rate)
         return loss
 
     def state(self, course: Course) -> ModelPart:

@@ -49,8 +49,9 @@ class PrADA:
     """The most categories, among those that no source row has, that get a weight of their own in fine-tuning. It needs
     fewer fine_epochs than the layer has inputs: from more scores a target could read who has a category."""
     dropout: float = 0.1
-    batch_norm: Literal["separate", "together"] = "separate"
-    """Whether the adversarial step normalises source and target rows by themselves or in one batch."""
+    batch_norm: Literal["separate", "together"] = "together"
+    """Whether the adversarial step normalises source and target rows by themselves, as the paper does, or in one batch.
+    By themselves they can hardly be told apart from the start, so that there is nothing to adapt."""
     domain_weight: float = 0.1
     """The largest factor lambda of the reversed gradient; it rises to this as 2 / (1 + exp(-10 q)) - 1."""
     domain_rate: float = 3.0

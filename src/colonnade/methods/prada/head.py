@@ -21,6 +21,7 @@ from colonnade.session import Channel
 
 __all__ = [
     "LARGEST",
+    "STEEPEST",
     "BankHead",
     "ClearBankHead",
     "ClearHolderHead",
@@ -38,8 +39,8 @@ Rows = np.ndarray[Any, Any]
 LARGEST = 15.99
 """Groups' numbers are cut off here."""
 _INPUTS = Format(fraction_bits=16, magnitude_bits=4)
-# Slopes of single rows lie within 1 where classes are predicted; predicted numbers may be further off.
-_STEEPEST = 0.999
+STEEPEST = 0.999
+"""Slopes are cut off here: those of classes lie within 1, and predicted numbers may be further off."""
 _CHUNK = 4096
 
 
@@ -362,4 +363,4 @@ class ClearBankHead(BankHead):
 
 
 def _bounded(slopes: Numbers) -> Numbers:
-    return np.clip(slopes, -_STEEPEST, _STEEPEST)
+    return np.clip(slopes, -STEEPEST, STEEPEST)

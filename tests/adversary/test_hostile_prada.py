@@ -1,0 +1,445 @@
+"""A party that lies in PrADA: each case is refused with a sentence, at once, without much memory.
+
+The liar plays its role with the product's own code, but for one message that a test replaces on its way out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.methods.ftl.worlds import integers_for_ciphertexts
+from tests.unit.methods.prada.worlds import HOLDER, SEED, frames, name_of, roles_of, settings, tables_of
+
+import colonnade as cn
+from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
+from colonnade.errors import CiphertextRefused, ColonnadeError, KeyRefused, KeyTooSmall, OutOfStep, RoleFailed, WrongContent
+from colonnade.messages import declaration_of
+from colonnade.methods.prada import shift
+from colonnade.methods.prada.messages import Chosen, bank_messages
+from colonnade.session import Channel, derive_seed
+
+WORLD: dict[str, Any] = {"source_rows": 24, "target_rows": 24, "labelled": 20}
+CLEAR: dict[str, Any] = {"protection": "none"}
+Change = Callable[[Any], Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _without_pictures() -> Iterator[None]:
+    """Nothing here is about how far domains lie apart."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shift, "proxy_distance", lambda source, target, seed: 0.0)
+        yield
+
+
+def config_with(**changes: Any) -> cn.PrADA:
+    return settings(**{"epochs": 1, "fine_epochs": 1, "batch_size": 10, "explanations": True, **changes})
+
+
+class Lie:
+    """Replace one message of a party: the first of its kind, or a later one."""
+
+    def __init__(self, party: str, name: str, change: Change, place: int = 0) -> None:
+        self.party, self.name, self.change, self.left = party, name, change, place
+        self.was_told = False
+
+    def send(self, channel: Channel, message: Any) -> Any:
+        if channel.party == self.party and name_of(message) == self.name and not self.was_told:
+            self.left -= 1
+            if self.left < 0:
+                self.was_told = True
+                return self.change(message)
+        return message
+
+
+def simulated(config: cn.PrADA, **options: Any) -> cn.Run:
+    found = frames(**WORLD)
+    return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), seed=SEED, **options)
+
+
+@functools.cache
+def trained(protection: str) -> cn.Run:
+    with integers_for_ciphertexts():
+        return simulated(config_with(protection=protection))
+
+
+@contextmanager
+def lying(lie: Lie) -> Iterator[None]:
+    send = Channel.send
+
+    def sent(channel: Channel, message: Any) -> None:
+        said = lie.send(channel, message)
+        if said is not message:
+            channel._may_send.add(declaration_of(said).schema)
+        send(channel, said)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Channel, "send", sent)
+        yield
+
+
+def refused(
+    lie: Lie,
+    kind: type[ColonnadeError],
+    words: str = "",
+    *,
+    stage: str = "train",
+    is_measured: bool = False,
+    **changes: Any,
+) -> None:
+    """Let one party lie, and check what the honest one says about it."""
+    config = config_with(**changes)
+    tables = {party: one for party, one in tables_of(frames(**WORLD)).items() if party != "sister0"}
+    earlier = trained(config.protection) if stage in ("predict", "explain") else None
+    began, peak = time.monotonic(), 0
+    if is_measured:
+        tracemalloc.start()
+    try:
+        with integers_for_ciphertexts(), lying(lie), pytest.raises(ColonnadeError) as error:
+            if stage == "predict" and earlier is not None:
+                earlier.predict(tables)
+            elif stage == "explain":
+                roles = roles_of(list(tables))
+                cn.simulate(config, tables, roles=roles, seed=SEED, stage="explain", after=earlier)
+            else:
+                simulated(config, stage=stage)
+        if is_measured:
+            _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert lie.was_told
+    assert time.monotonic() - began < 60
+    assert peak < 100e6, f"{peak / 1e6:.0f} MB"
+    said = error.value
+    assert type(said) is kind, repr(said)
+    assert not isinstance(said, RoleFailed)
+    assert words in str(said), str(said)
+    assert str(said).isprintable()
+    assert len(str(said)) < 1000
+
+
+def with_field(**fields: Any) -> Change:
+    def change(honest: Any) -> Any:
+        made = {name: value(getattr(honest, name)) if callable(value) else value for name, value in fields.items()}
+        return dataclasses.replace(honest, **made)
+
+    return change
+
+
+# What is announced
+
+NAMES: dict[str, dict[str, Any]] = {
+    "no group": {"names": ()},
+    "too many groups": {"names": tuple(f"group{place}" for place in range(5000))},
+    "a group twice": {"names": ("a", "b", "a")},
+    "a group without a name": {"names": ("a", "", "b")},
+    "a name that moves the cursor": {"names": ("a", "b\x1b[2J", "c")},
+    "a name of a megabyte": {"names": ("a", "b" * 2**20, "c")},
+    "more numbers than agreed": {"aggregate": 7},
+    "no number": {"aggregate": 0},
+    "more numbers than any machine has": {"aggregate": 2**62},
+    "many new categories": {"new": ("a",) * 5000},
+    "new categories of a megabyte": {"new": ("n" * 2**20,)},
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_groups_that_cannot_be_are_refused(case: str) -> None:
+    refused(Lie(HOLDER, "GroupNames", with_field(**NAMES[case])), WrongContent, is_measured="any" in case, **CLEAR)
+
+
+def test_new_categories_for_a_source_are_refused() -> None:
+    refused(Lie(HOLDER, "GroupNames", with_field(new=("a",)), place=1), WrongContent, **CLEAR)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "one beyond the last": {"rows": lambda rows: np.append(rows[1:], 24)},
+    "one before the first": {"rows": lambda rows: np.append(rows, -1)},
+    "far outside": {"rows": lambda rows: np.append(rows, 2**62)},
+    "a row twice": {"rows": lambda rows: np.append(rows, rows[0])},
+    "floats": {"rows": lambda rows: rows.astype(np.float64)},
+    "marks": {"rows": lambda rows: np.ones(24, dtype=bool)},
+    "a matrix": {"rows": lambda rows: rows[:, None]},
+    "one number": {"rows": lambda rows: np.array(3)},
+    "none": {"rows": lambda rows: rows[:0]},
+    "no score": {"scores": 0},
+    "fewer than no score": {"scores": -1},
+    "a huge number of scores": {"scores": 10**9},
+    "more scores than any machine has": {"scores": 2**62},
+}
+
+
+@pytest.mark.parametrize("case", ROWS)
+@pytest.mark.parametrize("party", ["bank0", pytest.param("sister0", marks=pytest.mark.slow)])
+def test_labelled_rows_that_cannot_be_are_refused(case: str, party: str) -> None:
+    is_large = "any machine" in case or "huge" in case
+    refused(Lie(party, "LabelledRows", with_field(**ROWS[case])), WrongContent, is_measured=is_large, **CLEAR)
+
+
+def test_labelled_rows_that_are_all_held_out_are_refused() -> None:
+    """Both sides know which rows train; a bank that has none of them cannot learn."""
+
+    def held_out(rows: np.ndarray) -> np.ndarray:
+        order = np.random.Generator(np.random.PCG64(derive_seed(SEED, "split"))).permutation(24)
+        return np.intersect1d(rows, order[: round(24 * 0.2) + round(24 * 0.1)])
+
+    refused(Lie("bank0", "LabelledRows", with_field(rows=held_out)), WrongContent, "no labelled training row", **CLEAR)
+
+
+def test_keys_that_protect_nothing_are_refused() -> None:
+    for modulus, kind in ((0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)):
+        refused(Lie(HOLDER, "PublicModulus", with_field(modulus=modulus)), kind)
+    refused(Lie(HOLDER, "PublicModulus", with_field(modulus=0)), KeyTooSmall, stage="predict")
+
+
+# Shares, ciphertexts, and what is opened
+
+
+def other_key(array: CipherArray) -> CipherArray:
+    return encrypt(PrivateKey.generate("insecure_test"), np.zeros(array.shape), Format(32, 0))
+
+
+def same_key(array: CipherArray, **changes: Any) -> CipherArray:
+    layout = dataclasses.replace(array.layout, **changes)
+    made = CipherArray.__new__(CipherArray)
+    made._set(
+        layout, (array.ciphertexts * layout.count)[: layout.count], array._fingerprint, array._width, array._checked_key
+    )
+    return made
+
+
+LAYOUTS: dict[str, Change] = {
+    "another key": other_key,
+    "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
+    "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
+    "another bound": lambda array: same_key(array, bound=array.layout.bound * 2),
+    "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
+}
+ARRAYS: list[tuple[str, str, str, dict[str, Any]]] = [
+    (HOLDER, "TrainedInputs", "columns", {}),
+    (HOLDER, "TrainedInputs", "rows", {}),
+    (HOLDER, "TrainedInputs", "shares", {}),
+    ("sister0", "MaskedLogits", "values", {}),
+    ("sister0", "TrainedGradients", "weights", {}),
+    ("sister0", "TrainedGradients", "inputs", {}),
+    ("sister0", "NoisedGradients", "inputs", {"defence": "marvell"}),
+    (HOLDER, "SealedInputs", "columns", {}),
+    ("bank0", "MaskedGradient", "values", {}),
+    (HOLDER, "SealedInputs", "columns", {"stage": "predict"}),
+    ("bank0", "MaskedLogits", "values", {"stage": "predict"}),
+    (HOLDER, "SealedInputs", "columns", {"stage": "explain"}),
+    ("bank0", "MaskedContributions", "values", {"stage": "explain"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        (case, place) if case == "one row more" else pytest.param(case, place, marks=pytest.mark.slow)
+        for place in range(len(ARRAYS))
+        for case in LAYOUTS
+    ],
+)
+def test_ciphertexts_of_another_layout_or_key_are_refused(case: str, place: int) -> None:
+    party, name, field, options = ARRAYS[place]
+    refused(Lie(party, name, with_field(**{field: LAYOUTS[case]})), CiphertextRefused, **options)
+
+
+def test_inputs_packed_for_another_use_are_refused() -> None:
+    refused(Lie(HOLDER, "SealedInputs", with_field(rows=lambda rows: None), place=1), WrongContent, "another use")
+
+
+def test_share_updates_where_none_is_due_or_none_where_one_is_are_refused() -> None:
+    ring = np.zeros((1, 128), np.uint8)
+    refused(Lie(HOLDER, "TrainedInputs", with_field(update=ring)), WrongContent, "none was due")
+    refused(Lie(HOLDER, "TrainedInputs", with_field(update=None), place=1), WrongContent, "none where one was")
+
+
+SHARES: dict[str, Change] = {
+    "one less": lambda values: values[1:],
+    "none": lambda values: (),
+    "many": lambda values: values * 1000,
+}
+
+
+@pytest.mark.parametrize("case", SHARES)
+def test_shares_of_another_number_are_refused(case: str) -> None:
+    refused(Lie(HOLDER, "OpeningShare", with_field(values=SHARES[case])), WrongContent, "shares instead of")
+
+
+def test_shares_far_beyond_their_range_end_the_run() -> None:
+    """They would be exponents of that length in every product that follows."""
+    lie = Lie(HOLDER, "OpeningShare", with_field(values=lambda values: tuple(2**4000 for _ in values)))
+    refused(lie, WrongContent)
+
+
+OPENED: dict[str, Change] = {
+    "one more": lambda values: np.vstack([values, values[:1]]),
+    "none": lambda values: values[:0],
+    "narrow": lambda values: np.ascontiguousarray(values[:, 1:]),
+    "floats": lambda values: values.astype(np.float64),
+    "larger than the key": lambda values: np.full_like(values, 255),
+    "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),
+}
+OPENINGS = [
+    ("OpenedLogits", {}),
+    ("ShareUpdate", {}),
+    ("OpenedLogits", {"stage": "predict"}),
+    ("OpenedContributions", {"stage": "explain"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        (case, place) if place == 0 or case == "something else" else pytest.param(case, place, marks=pytest.mark.slow)
+        for place in range(len(OPENINGS))
+        for case in OPENED
+    ],
+)
+def test_opened_values_of_another_form_are_refused(case: str, place: int) -> None:
+    name, options = OPENINGS[place]
+    refused(Lie(HOLDER, name, with_field(values=OPENED[case])), WrongContent, **options)
+
+
+# In the clear
+
+VALUES: dict[str, Change] = {
+    "a row more": lambda values: np.vstack([values, values[:1]]),
+    "a column less": lambda values: np.ascontiguousarray(values[:, 1:]),
+    "not a number": lambda values: np.full_like(values, np.nan),
+    "infinite": lambda values: np.where(values == values[0, 0], np.inf, values),
+}
+IN_THE_CLEAR = [
+    (HOLDER, "ClearStart", {}),
+    (HOLDER, "ClearInputs", {}),
+    ("sister0", "ClearGradients", {}),
+    ("sister0", "ClearNoisedGradients", {"defence": "marvell"}),
+    (HOLDER, "ClearInputs", {"stage": "predict"}),
+    (HOLDER, "ClearInputs", {"stage": "explain"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        (case, place) if case == "not a number" or place == 2 else pytest.param(case, place, marks=pytest.mark.slow)
+        for place in range(len(IN_THE_CLEAR))
+        for case in VALUES
+    ],
+)
+def test_numbers_of_another_shape_or_none_at_all_are_refused_in_the_clear(case: str, place: int) -> None:
+    party, name, options = IN_THE_CLEAR[place]
+    refused(Lie(party, name, with_field(values=VALUES[case])), WrongContent, **CLEAR, **options)
+
+
+# Whose turn it is, and when it ends
+
+TURNS: dict[str, dict[str, Any]] = {
+    "backwards": {"step": -1},
+    "from the beginning": {"step": 0},
+    "far ahead": {"step": 2**62},
+    "further than any number": {"step": 2**200},
+}
+
+
+@pytest.mark.parametrize("case", TURNS)
+def test_turns_that_go_backwards_or_too_far_are_refused(case: str) -> None:
+    refused(Lie(HOLDER, "Turn", with_field(**TURNS[case])), WrongContent, **CLEAR)
+
+
+def test_a_turn_that_is_never_over_is_refused() -> None:
+    """The same step again and again would keep a bank busy for ever, with a checkpoint each time."""
+
+    class Endless(Lie):
+        def send(self, channel: Channel, message: Any) -> Any:
+            if channel.party == self.party and name_of(message) == self.name:
+                self.was_told = True
+                return dataclasses.replace(message, is_over=False, step=1)
+            return message
+
+    lie = Endless(HOLDER, "Turn", lambda honest: honest)
+    refused(lie, WrongContent, "backwards", **CLEAR, epochs=2)
+
+
+def test_a_turn_without_end_is_out_of_step_when_the_next_message_comes() -> None:
+    refused(Lie(HOLDER, "Turn", with_field(is_over=False)), OutOfStep, "expected Turn", **CLEAR)
+
+
+ENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "never the last": ({"is_last": False}, {}),
+    "not the best though nothing was compared": ({"is_best": False}, {}),
+    "the last too early": ({"is_last": True}, {"epochs": 2, "fine_epochs": 2}),
+    "never the last, with patience": ({"is_last": False}, {"patience": 1, "fine_patience": 1}),
+}
+
+
+@pytest.mark.parametrize("case", ENDS)
+@pytest.mark.parametrize("party", ["sister0", pytest.param("bank0", marks=pytest.mark.slow)])
+def test_epochs_that_end_as_they_cannot_are_refused(case: str, party: str) -> None:
+    fields, changes = ENDS[case]
+    refused(Lie(party, "EpochEnd", with_field(**fields)), WrongContent, **CLEAR, **changes)
+
+
+@pytest.mark.parametrize(
+    ("model", "compare"),
+    [
+        pytest.param("", "vfl", marks=pytest.mark.slow),
+        pytest.param("m" * 2**20, "none", id="a megabyte"),
+        ("\x1b[2J", "none"),
+        pytest.param("vfl", "local", marks=pytest.mark.slow),
+        ("local", "none"),
+        ("vfl", "none"),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> None:
+    refused(Lie("bank0", "Chosen", lambda honest: Chosen(model)), WrongContent, "does not exist", **CLEAR, compare=compare)
+
+
+# Explanations
+
+LEVELS: dict[str, Change] = {
+    "too high": lambda levels: levels + 5,
+    "negative": lambda levels: levels - 5,
+    "floats": lambda levels: levels.astype(np.float64),
+    "a row more": lambda levels: np.vstack([levels, levels[:1]]),
+    "a column less": lambda levels: levels[:, 1:],
+    "flat": lambda levels: levels.reshape(-1),
+    "as large as can be": lambda levels: np.full(levels.shape, 2**62),
+    "unsigned and huge": lambda levels: np.full(levels.shape, 2**64 - 1, np.uint64),
+}
+
+
+@pytest.mark.parametrize("case", LEVELS)
+def test_levels_that_cannot_be_are_refused(case: str) -> None:
+    refused(Lie(HOLDER, "GroupLevels", with_field(levels=LEVELS[case])), WrongContent, stage="explain", **CLEAR)
+
+
+# Order
+
+
+def test_gradients_in_the_clear_are_out_of_step_in_an_encrypted_run() -> None:
+    clear = bank_messages("source", False).ClearGradients(np.zeros((10, 3)))
+    refused(Lie("sister0", "TrainedGradients", lambda honest: clear), OutOfStep, "may not send here")
+
+
+def test_a_frozen_target_cannot_be_made_to_take_trained_inputs() -> None:
+    """A feature holder that asks for gradients where none are agreed gets none, whatever it sends."""
+    inputs = bank_messages("target", False).linear.TrainedInputs
+
+    def change(honest: Any) -> Any:
+        return inputs(honest.columns, honest.rows, honest.columns, None)
+
+    refused(Lie(HOLDER, "SealedInputs", change, place=1), OutOfStep, "may not send here")
+
+
+def test_an_end_that_comes_too_early_is_out_of_step() -> None:
+    end = bank_messages("source", False).EpochEnd(True, True)
+    refused(Lie("sister0", "ClearGradients", lambda honest: end), OutOfStep, "EpochEnd", **CLEAR)
