@@ -190,7 +190,7 @@ def test_labelled_rows_that_are_all_held_out_are_refused() -> None:
         order = np.random.Generator(np.random.PCG64(derive_seed(SEED, "split"))).permutation(24)
         return np.intersect1d(rows, order[: round(24 * 0.2) + round(24 * 0.1)])
 
-    refused(Lie("bank0", "LabelledRows", with_field(rows=held_out)), WrongContent, "no labelled training row", **CLEAR)
+    refused(Lie("bank0", "LabelledRows", with_field(rows=held_out)), WrongContent, "labelled training row", **CLEAR)
 
 
 def test_keys_that_protect_nothing_are_refused() -> None:

@@ -32,6 +32,8 @@ class Case:
     """Whether only `make test-slow` runs it, because a quicker case is much like it."""
     may_be_missing: tuple[str, ...] = ()
     """Messages that a run sends or not, depending on what it finds in the data."""
+    draws_in_secret: bool = False
+    """Whether noise or initial weights come from a secret of their party: then no two runs are alike."""
 
     @property
     def method(self) -> Method:
@@ -41,6 +43,7 @@ class Case:
     def __str__(self) -> str:
         name = type(self.config).__name__
         kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
+        kind += " with secret draws" if self.draws_in_secret else ""
         return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
 
 
@@ -52,6 +55,26 @@ _FTL: dict[str, Any] = {
     "gamma": 0.01,
     "reconstruction": 0.0,
     "safeguard": False,
+    "key_size": "insecure_test",
+}
+
+_PRADA: dict[str, Any] = {
+    "groups": {"first": ("c0", "c1"), "second": ("c2", "c3", "kind")},
+    "widths": {"first": (6, 4), "second": (6, 4), "first-second": (6, 4)},
+    "dropout": 0.0,
+    "epochs": 3,
+    "fine_epochs": 3,
+    "batch_size": 32,
+    "fine_batch_size": 32,
+    "learning_rate": 0.02,
+    "weight_average": 0.0,
+    "head_rate": 0.2,
+    "fine_rate": 0.2,
+    "expansion": "none",
+    "domain_sampling": "uniform",
+    "defence": "none",
+    "secret_start": False,
+    "pictures": False,
     "key_size": "insecure_test",
 }
 
@@ -86,6 +109,33 @@ CASES = (
         for roles in ({"source": 1, "target": 2}, {"source": 2, "target": 1})
         for protection in ("none", "paillier")
     ],
+    Case(cn.PrADA(**_PRADA), {"feature_holder": 1, "source": 1, "target": 1}, learns=0.7, repeats_within=1e-6),
+    Case(
+        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "all", "compare": "none", "fine_epochs": 6}),
+        {"feature_holder": 1, "target": 1},
+        may_be_missing=("Turn",),
+    ),
+    Case(
+        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "unseen", "compare": "vfl"}),
+        {"feature_holder": 1, "source": 2, "target": 2},
+        learns=0.6,
+        is_slow=True,
+    ),
+    Case(
+        cn.PrADA(**{**_PRADA, "tune": "all"}),
+        {"feature_holder": 1, "source": 2, "target": 2},
+        rows=80,
+        learns=0.5,
+        repeats_within=1e-6,
+        is_slow=True,
+    ),
+    Case(
+        cn.PrADA(**{**_PRADA, "tune": "all", "defence": "marvell", "secret_start": True}),
+        {"feature_holder": 1, "source": 1, "target": 1},
+        learns=0.6,
+        draws_in_secret=True,
+        is_slow=True,
+    ),
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
