@@ -35,6 +35,8 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.crypto
 	$(BIN)/python -m benchmarks.forecast
 	$(BIN)/python -m benchmarks.ftl_speed
+	$(BIN)/python -m benchmarks.label_defences
+	$(BIN)/python -m benchmarks.prada_speed
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .

@@ -21,7 +21,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import colonnade
 from colonnade import alignment, errors
@@ -32,6 +32,7 @@ from colonnade.launch import files
 from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
+from colonnade.methods.prada.config import Defence, Tune
 from colonnade.session import CONTROL, Alignment, Channel, Evaluate, channel, derive_seed
 from colonnade.session.control import ResumeFrom
 
@@ -105,6 +106,59 @@ SETTINGS = {
         "predictions_per_day": "Most rows a source scores for a target within 24 hours.",
         "checkpoint_every": "Iterations between checkpoints.",
     },
+    "prada": {
+        "groups": "Feature groups by name, each a list of the feature holder's columns; without any it proposes four.",
+        "interactions": "Every two groups also make a group together.",
+        "grouped": "`false` has one network take all columns, and one number per row.",
+        "adaptation": "Groups learn not to tell source rows from target rows.",
+        "widths": "Layer widths of a group's network, by group (`a-b` for a pair); by default like the paper's.",
+        "aggregate": "How many numbers a group gives per row.",
+        "embeddings": "Numbers per category, by column; by default they grow slowly with the number of categories.",
+        "shared_tables": "Lists of columns whose categories mean the same and share one embedding.",
+        "ties": "By column: a category that sources hardly have, and the one that stands for it in pre-training.",
+        "tie_unseen": "Tie other categories that hardly any source row has to the one most like them.",
+        "novelties": "Most categories that no source row has and that get a weight of their own in fine-tuning.",
+        "dropout": "The share of values set to zero while the networks train.",
+        "batch_norm": "Whether the adversarial step normalises both domains in one batch, or each by itself.",
+        "domain_weight": "The largest factor of the reversed gradient: the paper's lambda.",
+        "domain_rate": "The discriminators' learning rate, as a multiple of the networks'.",
+        "domain_sampling": "`density` draws source rows for that step by how much they look like target rows.",
+        "task": "What is learned. `auto` decides from each bank's own training labels.",
+        "optimiser": "The optimiser of the feature holder's networks: the name of a class in `torch.optim`.",
+        "optimiser_options": "More arguments of that class.",
+        "learning_rate": "Its learning rate, above 0.",
+        "head_rate": "The learning rate of the scoring layer in pre-training.",
+        "schedule": "How both rates fall: to zero along a cosine, as the paper's code does, or not at all.",
+        "momentum": "Of the scoring layer: how much of the last step goes into the next.",
+        "start": "Where all weights of groups start, before each party adds a small draw of its own.",
+        "expansion": "`steps` also cuts the banks' numeric columns at their quantiles.",
+        "l2": "Weight decay on the source's own columns.",
+        "epochs": "Most passes over a source's training rows.",
+        "batch_size": "Rows per step of pre-training. A small last batch joins the one before it.",
+        "patience": "Epochs without a better validation before pre-training stops; 0 never stops. For one source.",
+        "weight_average": "How much of the running average of the networks' weights each step keeps; 0 uses none.",
+        "tune": "What of the networks learns from a target's labels; `unseen` is categories that no source has.",
+        "tune_rate": "The learning rate of that.",
+        "fine_rate": "The learning rate of the scoring layer in fine-tuning.",
+        "fine_start": "Where the weights of groups start in fine-tuning; by default at `start`.",
+        "fine_l2": "Weight decay on the target's own columns.",
+        "fine_epochs": "Most passes over a target's labelled training rows.",
+        "fine_batch_size": "Rows per step of fine-tuning.",
+        "fine_patience": "As `patience`, for fine-tuning.",
+        "defence": "What hides labels in gradients: noise, secret codes of the classes, both, or nothing.",
+        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0 and below 4; less is noisier.",
+        "direction_noise": "With `marvell`: further noise, in parts of the slopes' size, that blurs the weights.",
+        "secret_start": "`false` draws initial weights from the run's seed, so that a run repeats; for research.",
+        "most_passes": "How often one row may be scored in a run; more epochs than this are refused.",
+        "compare": "What a target's model is held against: nothing, its own columns, or also a model without source.",
+        "margin": "By how many standard deviations transfer may lose against these before the better one is used.",
+        "explanations": "Allow the stage `explain`, which shows a target what each group adds to each score.",
+        "pictures": "Draw the groups before and after training in the feature holder's report.",
+        "precision": "The arithmetic of the networks.",
+        "protection": "`none` sends the groups' numbers in the clear, for research; it marks the run's report.",
+        "key_size": "Bits of the feature holder's key. `insecure_test` has 1024 and marks the run and its report.",
+        "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
+    },
 }
 KEYS = {
     "run": {
@@ -113,6 +167,7 @@ KEYS = {
         "roles": "Which party plays which role; a list where several play the same.",
         "seed": "Where all training randomness comes from. Not a secret.",
         "stage": "What is done with the method: `train`, or another of its stages. `run --stage` goes before it.",
+        "after": "The folder of the run that a stage goes on from, if it is not the usual one.",
     },
     "alignment": {
         "trim": "Whether white space around ids is ignored.",
@@ -141,6 +196,7 @@ KEYS = {
         "label": "The column to predict; at the label holder only.",
         "types": "Column to `numeric` or `categorical`, where the look of the cells misleads.",
         "drop": "Columns to ignore.",
+        "unlabelled": "Allow rows without a label, for methods that learn from such rows too.",
         "query": "For a database URL: a SELECT. Exactly one of `query` and `table`.",
         "table": "For a database URL: a table or view, `schema.table` if needed.",
         "matches": 'A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`.',
@@ -161,6 +217,7 @@ KEYS = {
         "address": "For `ray`: a cluster this party has, such as `HOST:6379`. Without it, Ray is started here.",
     },
 }
+ALIASES = {"Defence": get_args(Defence), "Tune": get_args(Tune)}
 KEY_TABLES: dict[str, type] = {
     "run": files._RunTable,
     "alignment": Alignment,
@@ -291,9 +348,13 @@ def _key_table(kind: type, meanings: dict[str, str], defaults: dict[str, Any] | 
 
 def _type_in_toml(annotation: str) -> str:
     """Say a Python annotation in TOML's words."""
+    for name, choices in ALIASES.items():
+        annotation = re.sub(rf"\b{name}\b", f"Literal[{', '.join(map(repr, choices))}]", annotation)
     text = re.sub(r"Literal\[([^\]]*)\]", lambda found: found[1].replace(", ", " | "), annotation).replace("'", '"')
     text = re.sub(r"tuple\[(\w+), \.\.\.\]|list\[(\w+)\]", lambda found: f"list of {found[1] or found[2]}", text)
+    text = text.replace("tuple[list of str, ...]", "list of lists of str")
     text = re.sub(r"Mapping\[str, (.*)\]", r"table of \1", text).removesuffix(" | None")
+    text = re.sub(r"Mapping\[str, (.*)\]", r"tables of \1", text).replace("table of list of", "table of lists of")
     text = text.replace("Kind", '"numeric" | "categorical"').replace("PartyEncoder", "tables").replace("Any", "values")
     for python, toml in (("str", "string"), ("int", "integer"), ("bool", "boolean")):
         text = re.sub(rf"\b{python}\b", toml, text)

@@ -75,6 +75,7 @@ _PRADA: dict[str, Any] = {
     "defence": "none",
     "secret_start": False,
     "pictures": False,
+    "precision": "float64",
     "key_size": "insecure_test",
 }
 
@@ -111,7 +112,7 @@ CASES = (
     ],
     Case(cn.PrADA(**_PRADA), {"feature_holder": 1, "source": 1, "target": 1}, learns=0.7, repeats_within=1e-6),
     Case(
-        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "all", "compare": "none", "fine_epochs": 6}),
+        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "all", "compare": "none", "fine_epochs": 12}),
         {"feature_holder": 1, "target": 1},
         may_be_missing=("Turn",),
     ),

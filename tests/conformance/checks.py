@@ -159,13 +159,17 @@ def check_resume_equals_undisturbed(case: Case, transport: str, folder: Path) ->
 def check_predicts_new_rows(case: Case, transport: str) -> None:
     """A loaded model scores new rows; its scores for known rows are those it gave before."""
     run = once(case, transport)
-    bringing = parties_with_rows(run.method, run.plan)
+    bringing = parties_with_rows(run.method, run.method.in_stage(run.plan, "predict"))
     tables = {party: table for party, table in toy_tables(case, with_label=False).items() if party in bringing}
     scores = run.predict(tables)
     assert scores["prediction"].isin(["label-canary-yes", "label-canary-no"]).all()
     if run.method.scores_alone is None:
         assert scores["score"].between(0, 1).all()
-        assert len(scores) == run.tables[run.plan.parties[0]]["shared_rows"]
+        scored = [run.plan.parties[0]]
+        if run.method.is_pairwise:
+            holding = {role.name for role in run.method.roles if role.has_label}
+            scored = [party for party in bringing if run.plan.role_of(party) in holding]
+        assert len(scores) == sum(run.tables[party]["shared_rows"] for party in scored)
     else:
         assert "score" not in scores
         assert len(scores) == sum(table.rows for table in tables.values())

@@ -8,15 +8,20 @@ Roles: ``target``, a bank with few labelled rows; ``source``, a bank of the same
 
 What each party learns. The feature holder learns which of its rows each bank has, which of these are labelled, and, in
 pre-training and wherever its networks learn, the gradient at its groups' numbers. Without a defence every label can be
-read from that gradient, exactly; MARVELL's noise, which is the default, bounds what one release tells, and ``tune =
-"nothing"``, also the default, sends none for the target's labels. Each bank learns the groups' names and, for every row
-and epoch, what all groups together add to the row's score: over more epochs than groups these span the groups' numbers
-up to an unknown linear map. With ``explanations`` the target learns what each group adds. Nobody learns the weights of
-groups while they are encrypted; with gradients the feature holder learns them up to a factor.
+read from that gradient, exactly. MARVELL's noise, the default, bounds what one release tells; every epoch is a further
+release. With ``tune = "nothing"``, also the default, fine-tuning sends no gradient; what then still depends on the
+target's labels is which model it chooses (``compare``) and whether an epoch was better (``fine_patience``). A holder that
+knows some labels can fit a model to its own groups' numbers: no noise prevents that.
 
-Differs from the paper: its signs, its order of updates and its noise are corrected as the errata of this product's docs
-list; two round trips per batch instead of three; shares are drawn anew in every step; initial weights are known to
-nobody; inference, explanation and the target's choice between models are added.
+Each bank learns the groups' names and, for every row and epoch, what all groups together add to the row's score: over
+more epochs than groups these span the groups' numbers up to an unknown linear map. With ``explanations`` the target
+learns what each group adds to each row. Neither side knows the weights of groups while they are encrypted; from
+gradients the feature holder learns them, about, or exactly where nothing adds noise.
+
+Differs from the paper: its signs, its order of updates and its noise are corrected, as the method's page lists; two
+round trips per batch instead of three; shares are drawn anew in every step; noise off the line of the weights goes with
+MARVELL; a category that hardly any source row has starts as the one most like it; rows of both domains are normalised
+in one batch; inference, explanation and the target's choice between models are added.
 """
 
 from colonnade.methods.prada import explain, predict, train
