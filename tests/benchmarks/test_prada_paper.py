@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
 from benchmarks.papers import prada, prada_page
 from benchmarks.papers.prada_world import SOURCE, TARGET, Rows, World, as_one, parts_of, play_stage
+
 from colonnade import PartyTable, PrADA
 
 

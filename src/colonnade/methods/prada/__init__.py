@@ -10,8 +10,8 @@ What each party learns. The feature holder learns which of its rows each bank ha
 pre-training and wherever its networks learn, the gradient at its groups' numbers. Without a defence every label can be
 read from that gradient, exactly. MARVELL's noise, the default, bounds what one release tells; every epoch is a further
 release. With ``tune = "nothing"``, also the default, fine-tuning sends no gradient; what then still depends on the
-target's labels is which model it chooses (``compare``) and whether an epoch was better (``fine_patience``). A holder that
-knows some labels can fit a model to its own groups' numbers: no noise prevents that.
+target's labels is which model it chooses (``compare``) and whether an epoch was better (``fine_patience``). A feature
+holder that knows some labels can fit a model to its own groups' numbers: no noise prevents that.
 
 Each bank learns the groups' names and, for every row and epoch, what all groups together add to the row's score: over
 more epochs than groups these span the groups' numbers up to an unknown linear map. With ``explanations`` the target
