@@ -57,7 +57,7 @@ def test_both_banks_as_one_have_all_labelled_rows(world: World) -> None:
 
 
 def test_the_page_shows_every_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    sizes = prada.Sizes(positives=(40,), seeds=(0, 1, 2), few=(0,))
+    sizes = prada.Sizes(positives=(40,), seeds=(0, 1, 2), credit_seeds=(0, 1, 2), few=(0,))
     scores = {"scores": {"40": [83.21, 50.5]}, "domain_accuracy": [0.61, 0.58], "chosen": {"40": "transfer"}}
     scores["domains"] = {"groups": ["emp"], "before": [0.5], "after": [0.25]}
     scores["label protection"] = {
