@@ -200,7 +200,8 @@ fixed before anything was tuned. The paper's own sampling has 9,000 unlabelled r
 
 **Numbers.** AUC / KS in per cent on the target's test rows, mean ± sample standard deviation of {len(self.sizes.seeds)}
 seeds, which draw labelled rows, source rows and initial weights (the paper's settings: {len(self.sizes.few)} of
-them; the stand-in for the loan data: {len(self.sizes.credit_seeds)}). The deviation does not include that of the test rows (about 0.9 AUC).
+them; the stand-in for the loan data: {len(self.sizes.credit_seeds)}). The deviation does not include that
+of the test rows (about 0.9 AUC).
 
 **What was tuned.** Settings come from a prototype and a few trials on seeds 0 to 2. They were chosen on validation
 rows; in some of these trials the test scores of seed 0 were in view, so that a little optimism may be left.

@@ -25,14 +25,16 @@ __all__ = [
     "group_shapes",
     "nearest_ties",
     "propose_groups",
+    "settled",
     "ties_of",
 ]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 # Rows that correlations are estimated from, and how many groups are proposed where nobody says.
 _ROWS, _GROUPS = 5000, 4
-# A category with fewer source rows than this has learned nothing; columns of more categories are not compared.
-_RARE, _MOST_COMPARED = 50, 512
+# A category with fewer source rows than this, or than this part of all, has learned nothing. Columns of more categories
+# than the last are not compared.
+_RARE, _RARE_SHARE, _MOST_COMPARED = 50, 0.005, 512
 
 
 def propose_groups(table: PartyTable, count: int = _GROUPS, *, seed: int = 0) -> dict[str, tuple[str, ...]]:
@@ -171,25 +173,41 @@ def nearest_ties(
     Alike are rows with the same categories in other columns: the coefficients of Bhattacharyya between what two
     categories' rows have there, added up over columns. ``every`` are all training rows, of source and target.
     """
-    found: dict[str, dict[int, int]] = {}
     codes, seen = columns.codes.numpy()[every], columns.codes.numpy()[source]
-    sizes = [len(encoder.tables[one.table]) + 1 for one in encoder.coded]
-    for place, one in enumerate(encoder.coded):
-        counts = np.bincount(seen[:, place], minlength=sizes[place])
-        present = np.bincount(codes[:, place], minlength=sizes[place])
-        rare = [code for code in range(1, sizes[place]) if counts[code] < _RARE and present[code]]
-        usual = [code for code in range(1, sizes[place]) if counts[code] >= _RARE]
-        if not rare or not usual or sizes[place] > _MOST_COMPARED:
+    fewest = max(1.0, min(_RARE, _RARE_SHARE * len(source)))
+    sizes = {name: len(categories) + 1 for name, categories in encoder.tables.items()}
+    tables = [one.table for one in encoder.coded]
+    found: dict[str, dict[int, int]] = {}
+    for name, size in sizes.items():
+        places = [place for place, table in enumerate(tables) if table == name]
+        counts, present = (np.bincount(rows[:, places].reshape(-1), minlength=size) for rows in (seen, codes))
+        rare = [code for code in range(1, size) if counts[code] < fewest and present[code]]
+        usual = [code for code in range(1, size) if counts[code] >= fewest]
+        if not rare or not usual or size > _MOST_COMPARED:
             continue
-        alike = np.zeros((sizes[place], sizes[place]))
-        for other, size in enumerate(sizes):
-            if other != place and size <= _MOST_COMPARED:
-                pairs = np.bincount(codes[:, place] * size + codes[:, other], minlength=sizes[place] * size)
-                shares = np.sqrt(pairs.reshape(sizes[place], size) / np.maximum(present, 1)[:, None])
+        alike = np.zeros((size, size))
+        for other, table in enumerate(tables):
+            width = sizes[table]
+            if table == name or width > _MOST_COMPARED:
+                continue
+            for place in places:
+                pairs = np.bincount(codes[:, place] * width + codes[:, other], minlength=size * width)
+                shares = np.sqrt(pairs.reshape(size, width) / np.maximum(present, 1)[:, None])
                 alike += shares @ shares.T
-        ties = found.setdefault(one.table, {})
-        for code in rare:
-            ties.setdefault(code, usual[int(np.argmax(alike[code, usual]))])
+        found[name] = {code: usual[int(np.argmax(alike[code, usual]))] for code in rare}
+    return found
+
+
+def settled(ties: Mapping[int, int]) -> dict[int, int]:
+    """Follow ties to their end, so that nothing is tied to what is itself tied; what leads in a circle stays untied."""
+    found = {}
+    for code in ties:
+        like, seen = ties[code], {code}
+        while like in ties and like not in seen:
+            seen.add(like)
+            like = ties[like]
+        if like not in seen:
+            found[code] = like
     return found
 
 

@@ -25,6 +25,7 @@ from colonnade.methods.prada.groups import (
     choose_groups,
     group_shapes,
     nearest_ties,
+    settled,
     ties_of,
 )
 from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
@@ -102,6 +103,7 @@ class School:
             for name, likes in nearest_ties(self.columns, self.encoder, sources, every).items():
                 # What the user ties stays tied as it is.
                 self._ties[name] = {**likes, **self._ties.get(name, {})}
+        self._ties = {name: settled(likes) for name, likes in self._ties.items()}
         self._shapes = shapes
         network = self._network("groups")
         if holding.part is not None:
