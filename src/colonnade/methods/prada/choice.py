@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import LabelEncoder
 from colonnade.methods.prada.bank import Bank
 from colonnade.methods.prada.labels import goodness
 from colonnade.nn.regression import scores_of
 from colonnade.session import Finding
 
-__all__ = ["JOINT", "LOCAL", "WITHOUT_SOURCE", "Choice", "choose_model", "local_scores"]
+__all__ = ["JOINT", "LOCAL", "WITHOUT_SOURCE", "Choice", "choose_model", "local_weights"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -47,7 +46,10 @@ def choose_model(bank: Bank, logits: Mapping[str, Numbers]) -> Choice:
     if config.compare != "none":
         local = _fit_local(bank)
         held = np.concatenate([bank.validation, bank.test])
-        found[LOCAL] = local_scores(labels.encoder, local, bank.columns[held])
+        coefficients, intercept = local_weights(local)
+        found[LOCAL] = (
+            scores_of(labels.task, bank.columns[held] @ coefficients + intercept) if len(held) else np.empty(0)
+        )
     if "vfl" in logits:
         found[WITHOUT_SOURCE] = labels.predicted(logits["vfl"])
     truth = {"validation": labels.encoded[bank.validation], "test": labels.encoded[bank.test]}
@@ -64,11 +66,10 @@ def choose_model(bank: Bank, logits: Mapping[str, Numbers]) -> Choice:
     return Choice(chosen, parts[chosen]["test"], local, (_finding(bank, parts, truth, losses, chosen),))
 
 
-def local_scores(labels: LabelEncoder, local: Mapping[str, Any], columns: Numbers) -> Numbers:
-    """Score rows by a model of own columns alone."""
-    intercept = np.array(local["intercept"])
-    logits = columns @ np.array(local["coefficients"]).reshape(-1, len(intercept)) + intercept
-    return scores_of(labels.task, logits) if len(logits) else np.empty(0)
+def local_weights(local: Mapping[str, Any]) -> tuple[Numbers, Numbers]:
+    """Return coefficients and intercept of a model of own columns alone."""
+    intercept = np.array(local["intercept"], dtype=np.float64)
+    return np.array(local["coefficients"], dtype=np.float64).reshape(-1, len(intercept)), intercept
 
 
 def _fit_local(bank: Bank) -> dict[str, Any]:

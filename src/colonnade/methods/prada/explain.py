@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import FixedPoint, Format
-from colonnade.errors import ConfigError, LeakRefused, WrongContent
+from colonnade.errors import LeakRefused, WrongContent
 from colonnade.exchanges.secure_linear import LinearFormat, LinearMessages, LinearOwner, LinearPartner
 from colonnade.methods.prada.bank import messages_for
 from colonnade.methods.prada.choice import LOCAL
@@ -72,13 +72,13 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     """Play the party that gets the explanation."""
     _check(session, config)
     scorer = TargetScorer(session, holding, config)
-    if scorer.chosen == LOCAL:
-        raise ConfigError(
-            "The model in use is one of the target's own columns alone, which needs no partner to be explained: its "
-            "coefficients are in the model's part."
-        )
     pair = holding.pair(scorer.peer.peer)
     places = _explained(pair)
+    if scorer.chosen == LOCAL:
+        # A model of this party's own columns alone: there is nothing to ask for.
+        none = np.zeros((len(places), 0, scorer.scores))
+        levels = np.zeros((len(places), 0), np.int64)
+        return Result(findings=(_finding(scorer, pair, places, np.zeros(scorer.scores), none, levels),))
     head = scorer.head()
     if isinstance(head, ClearBankHead):
         mean, values = head.receive_rows(1), head.receive_rows(len(places))
@@ -91,7 +91,7 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     levels = np.asarray(scorer.peer.receive(GroupLevels, levels=shape).levels)
     if levels.dtype.kind not in "iu" or not ((levels >= 0) & (levels < _LEVELS)).all():
         raise WrongContent(f"'{scorer.peer.peer}' sent levels that cannot be.")
-    return Result(findings=(_finding(scorer, holding, pair, places, base, parts, levels),))
+    return Result(findings=(_finding(scorer, pair, places, base, parts, levels),))
 
 
 def source(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -186,7 +186,6 @@ def _levels(values: Numbers) -> npt.NDArray[np.int64]:
 
 def _finding(
     scorer: TargetScorer,
-    holding: Holding,
     pair: Pair,
     places: npt.NDArray[np.int64],
     base: Numbers,

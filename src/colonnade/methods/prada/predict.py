@@ -9,7 +9,7 @@ from colonnade.data import CodeEncoder, LabelEncoder, StepEncoder
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
-from colonnade.methods.prada.choice import JOINT, LOCAL, local_scores
+from colonnade.methods.prada.choice import JOINT, LOCAL, local_weights
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors
 from colonnade.methods.prada.groups import Columns, NewCategory, build_network, group_shapes
@@ -39,8 +39,8 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     """Play the party that gets the scores."""
     scorer = TargetScorer(session, holding, config)
     count = len(scorer.columns)
-    scores = scorer.local() if scorer.chosen == LOCAL else scorer.predicted(scorer.logits())
-    return Result(scores=scores_in_terms_of(scorer.labels, scores, np.arange(count)))
+    logits = scorer.own_logits() if scorer.chosen == LOCAL else scorer.logits()
+    return Result(scores=scores_in_terms_of(scorer.labels, scorer.predicted(logits), np.arange(count)))
 
 
 def source(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -122,9 +122,13 @@ class TargetScorer:
         places = {name: place for place, name in enumerate(self.groups)}
         self.new = tuple(places[name] for name in document["new"]) if self.chosen == JOINT else ()
         """The group of each category that has a weight of its own."""
-        own = f"{_phase(self.chosen)}/"
-        self.coefficients = self.part.tensors[f"{own}coefficients"].numpy()
-        self.intercept = self.part.tensors[f"{own}intercept"].numpy()
+        if self.chosen == LOCAL:
+            self.groups = ()
+            self.coefficients, self.intercept = local_weights(document["local"])
+        else:
+            own = f"{_phase(self.chosen)}/"
+            self.coefficients = self.part.tensors[f"{own}coefficients"].numpy()
+            self.intercept = self.part.tensors[f"{own}intercept"].numpy()
 
     @property
     def inputs(self) -> int:
@@ -152,16 +156,12 @@ class TargetScorer:
         """Return what this party's own columns give, intercept included."""
         return np.asarray(self.columns @ self.coefficients + self.intercept)
 
-    def local(self) -> Numbers:
-        """Score rows by own columns alone."""
-        return local_scores(self.labels, self.part.document["local"], self.columns)
-
     def predicted(self, logits: Numbers) -> Numbers:
         """Return probabilities, or standardised numbers, in terms of the true labels."""
         weights = {
             name.removeprefix("disguise/"): value
             for name, value in self.part.tensors.items()
-            if name.startswith("disguise/")
+            if name.startswith("disguise/") and self.chosen != LOCAL
         }
         disguise = LabelDisguise.from_state(weights) if weights else None
         task = self.labels.task
