@@ -59,7 +59,7 @@ SETTINGS = {
         "precision": "The arithmetic of all networks, and the type of what crosses.",
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
         "defence": "What hides labels: noise on gradients, secret codes of the classes, or both.",
-        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0 and below 4; less is noisier.",
+        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier.",
     },
     "secure_lr": {
         "task": "What is learned. `auto` decides from the training labels.",
@@ -146,7 +146,7 @@ SETTINGS = {
         "fine_batch_size": "Rows per step of fine-tuning.",
         "fine_patience": "As `patience`, for fine-tuning.",
         "defence": "What hides labels in gradients: noise, secret codes of the classes, both, or nothing.",
-        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0 and below 4; less is noisier.",
+        "label_budget": "With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier.",
         "direction_noise": "With `marvell`: further noise, in parts of the slopes' size, that blurs the weights.",
         "secret_start": "`false` draws initial weights from the run's seed, so that a run repeats; for research.",
         "most_passes": "How often one row may be scored in a run; more epochs than this are refused.",

@@ -20,7 +20,15 @@ from tests.unit.methods.prada.worlds import HOLDER, SEED, frames, name_of, roles
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
-from colonnade.errors import CiphertextRefused, ColonnadeError, KeyRefused, KeyTooSmall, OutOfStep, RoleFailed, WrongContent
+from colonnade.errors import (
+    CiphertextRefused,
+    ColonnadeError,
+    KeyRefused,
+    KeyTooSmall,
+    OutOfStep,
+    RoleFailed,
+    WrongContent,
+)
 from colonnade.messages import declaration_of
 from colonnade.methods.prada import shift
 from colonnade.methods.prada.messages import Chosen, bank_messages
@@ -98,18 +106,22 @@ def refused(
     config = config_with(**changes)
     tables = {party: one for party, one in tables_of(frames(**WORLD)).items() if party != "sister0"}
     earlier = trained(config.protection) if stage in ("predict", "explain") else None
+
+    def play() -> None:
+        if stage == "predict" and earlier is not None:
+            earlier.predict(tables)
+        elif stage == "explain":
+            roles = roles_of(list(tables))
+            cn.simulate(config, tables, roles=roles, seed=SEED, stage="explain", after=earlier)
+        else:
+            simulated(config, stage=stage)
+
     began, peak = time.monotonic(), 0
     if is_measured:
         tracemalloc.start()
     try:
         with integers_for_ciphertexts(), lying(lie), pytest.raises(ColonnadeError) as error:
-            if stage == "predict" and earlier is not None:
-                earlier.predict(tables)
-            elif stage == "explain":
-                roles = roles_of(list(tables))
-                cn.simulate(config, tables, roles=roles, seed=SEED, stage="explain", after=earlier)
-            else:
-                simulated(config, stage=stage)
+            play()
         if is_measured:
             _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -400,7 +412,9 @@ def test_epochs_that_end_as_they_cannot_are_refused(case: str, party: str) -> No
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> None:
-    refused(Lie("bank0", "Chosen", lambda honest: Chosen(model)), WrongContent, "does not exist", **CLEAR, compare=compare)
+    refused(
+        Lie("bank0", "Chosen", lambda honest: Chosen(model)), WrongContent, "does not exist", **CLEAR, compare=compare
+    )
 
 
 # Explanations

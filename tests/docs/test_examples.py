@@ -62,3 +62,38 @@ def test_the_homes_of_the_credit_example_train_and_score(tmp_path: Path, is_real
     assert list(scores.columns) == ["client", "prediction"]
     assert len(scores) == len(pd.read_csv(folder / "shop" / "new.csv"))
     command("-m", "colonnade", "audit", "verify", "runs/credit")
+
+
+def test_the_homes_of_the_census_example_train_explain_and_score(tmp_path: Path) -> None:
+    """With small keys and few steps; `colonnade run --local run.toml` in the folder itself takes about a minute."""
+    folder, example = tmp_path / "prada_census", ROOT / "examples" / "prada_census"
+    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("runs", "*.csv", "alignments"))
+    settings = (folder / "run.toml").read_text()
+    for name, value in (("epochs", '1\nkey_size = "insecure_test"\npictures = false'), ("fine_epochs", "2")):
+        settings, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", settings, flags=re.MULTILINE)
+        assert count == 1
+    (folder / "run.toml").write_text(settings.replace("margin = 5.0", "margin = 100.0"))
+
+    def command(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", *words],
+            cwd=folder,
+            env={**os.environ, "COLONNADE_DATA": str(tmp_path / "nowhere")},
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "made-up" in command("make_tables.py")
+    assert "[config.groups]" in command("-m", "colonnade", "groups", "data", "--count", "3")
+    run = ("-m", "colonnade", "run", "--simulate", "run.toml", "--quiet")
+    assert "Whether transfer helped" in command(*run)
+    assert "What moves the score" in command(*run, "--stage", "explain")
+    tables = ("--table", "bank=bank/new.csv", "--table", "data=data/new.csv")
+    command("-m", "colonnade", "predict", "runs/census", *tables, "--output", "scores.csv")
+    scores = pd.read_csv(folder / "scores.csv")
+    assert list(scores.columns) == ["id", "score", "prediction"]
+    assert len(scores) == len(pd.read_csv(folder / "bank" / "new.csv"))
+    command("-m", "colonnade", "audit", "verify", "runs/census")

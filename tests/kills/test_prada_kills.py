@@ -1,6 +1,6 @@
 """SIGKILL in the middle of PrADA between three homes, then the same command again: the same model.
 
-Without a secret draw and in the clear the model is the same byte for byte; encrypted, within what shares are rounded by.
+In the clear the model is the same byte for byte; encrypted, within what shares are rounded by.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class Banks(Homes):
         for party, port in zip(PARTIES, ports, strict=True):
             make_home(self.folder / party, party, f"127.0.0.1:{port}")
             frames[party].rename_axis("id").to_csv(self.folder / party / "table.csv")
-            text = f'[party]\nname = "{party}"\nlisten = "127.0.0.1:{port}"\n\n[table]\nsource = "table.csv"\nid = "id"\n'
+            text = (
+                f'[party]\nname = "{party}"\nlisten = "127.0.0.1:{port}"\n\n[table]\nsource = "table.csv"\nid = "id"\n'
+            )
             text += 'label = "label"\n' if party != "data" else ""
             text += "unlabelled = true\n" if party == "bank" else ""
             (self.folder / party / "party.toml").write_text(text + "\n[policy]\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,8 @@ def shuffled(rows: Any, seed: int) -> np.ndarray:
 def drawn_linear(generator: torch.Generator, inputs: int, outputs: int) -> tuple[torch.Tensor, torch.Tensor]:
     bound = 1.0 / math.sqrt(inputs)
     return tuple(
-        (2.0 * torch.rand(shape, generator=generator, dtype=F64) - 1.0) * bound for shape in ((outputs, inputs), (outputs,))
+        (2.0 * torch.rand(shape, generator=generator, dtype=F64) - 1.0) * bound
+        for shape in ((outputs, inputs), (outputs,))
     )  # type: ignore[return-value]
 
 
@@ -90,7 +92,7 @@ class Groups:
         for place, (name, columns) in enumerate(central.groups.items()):
             inputs = sum(central.config.embeddings.get(column, 1) for column in columns)
             widths = (inputs, *central.config.widths[name])
-            for layer, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+            for layer, (before, after) in enumerate(pairwise(widths)):
                 # Linear, norm, perhaps dropout, then the leaky relu.
                 at = layer * (4 if central.config.dropout else 3)
                 weight, bias = drawn_linear(generator, before, after)
@@ -179,7 +181,9 @@ class Judge:
             self.state["direction"] = left
         values = values @ (weight / (left @ weight @ right)).T + self.state["0.linear.bias"]
         values = functional.leaky_relu(norm_of(values, self.state, "1", True))
-        values = functional.leaky_relu(norm_of(values @ self.state["3.weight"].T + self.state["3.bias"], self.state, "4", True))
+        values = functional.leaky_relu(
+            norm_of(values @ self.state["3.weight"].T + self.state["3.bias"], self.state, "4", True)
+        )
         return values @ self.state["6.weight"].T + self.state["6.bias"]
 
 
@@ -198,12 +202,10 @@ class Head:
         self.speeds = [np.zeros(shape), np.zeros((width, scores)), np.zeros(scores)]
         self.momentum = central.config.momentum
 
-    def learn(self, X: np.ndarray, x: np.ndarray, slopes: np.ndarray, rate: float, l2: float) -> None:
-        gradients = (X.T @ slopes, x.T @ slopes + l2 * self.own, slopes.sum(axis=0))
+    def learn(self, mu: np.ndarray, x: np.ndarray, slopes: np.ndarray, rate: float, l2: float) -> None:
+        gradients = (mu.T @ slopes, x.T @ slopes + l2 * self.own, slopes.sum(axis=0))
         self.speeds = [self.momentum * v + rate * g for v, g in zip(self.speeds, gradients, strict=True)]
-        self.W, self.own, self.b = (
-            old - v for old, v in zip((self.W, self.own, self.b), self.speeds, strict=True)
-        )
+        self.W, self.own, self.b = (old - v for old, v in zip((self.W, self.own, self.b), self.speeds, strict=True))
 
 
 class Central:
@@ -278,7 +280,9 @@ class Central:
             if config.compare == "vfl":
                 own = Groups(self, own_seed(HOLDER, f"vfl/{bank}/"))
                 head = Head(self, bank, "vfl", self.width, self.width, config.start)
-                self.keep(f"data: groups without source of {bank}/", self.learn(own, bank, "vfl", head, config.learning_rate))
+                self.keep(
+                    f"data: groups without source of {bank}/", self.learn(own, bank, "vfl", head, config.learning_rate)
+                )
                 self.keep_head(bank, "vfl", head)
         return self.result
 
@@ -293,7 +297,10 @@ class Central:
             Judge(config.widths[name][-1], domains, own_seed(HOLDER, "discriminator", place))
             for place, name in enumerate(self.groups)
         ]
-        judged = Rates(config, {f"{place}/{name}": value for place, judge in enumerate(judges) for name, value in judge.state.items()})
+        judged = Rates(
+            config,
+            {f"{place}/{name}": value for place, judge in enumerate(judges) for name, value in judge.state.items()},
+        )
         groups.optimiser = Rates(config, groups.state)
         heads = {bank: Head(self, bank, "pretrain", self.width, self.width, config.start) for bank in self.sources}
         for epoch in range(config.epochs):
@@ -304,7 +311,17 @@ class Central:
                     q = (epoch + number / len(cut)) / config.epochs
                     if config.adaptation:
                         self.adapt(groups, judges, judged, bank, self.rows[bank][places], q)
-                    self.label_step(groups, self.tied, heads[bank], bank, places, q, config.learning_rate, config.head_rate, config.l2)
+                    self.label_step(
+                        groups,
+                        self.tied,
+                        heads[bank],
+                        bank,
+                        places,
+                        q,
+                        config.learning_rate,
+                        config.head_rate,
+                        config.l2,
+                    )
         for bank, head in heads.items():
             self.keep_head(bank, "pretrain", head)
         settled = groups.settled()
@@ -496,6 +513,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "three classes": ({"task": "multiclass"}, {**SGD, "tune": "all"}),
     "regression": ({"task": "regression"}, {**SGD, "task": "regression", "head_rate": 0.02, "fine_rate": 0.02}),
     "one batch norm for both domains": ({}, {**SGD, "batch_norm": "together", "domain_weight": 2.0}),
+    "norms for each domain": ({}, {**SGD, "batch_norm": "separate", "domain_weight": 2.0}),
     "without adaptation": ({}, {**SGD, "adaptation": False}),
     "without groups, several numbers": ({}, {**SGD, "grouped": False, "aggregate": 3, "widths": {"all": (6, 4)}}),
     "without interactions": ({}, {**SGD, "interactions": False, "widths": {"a": (5, 3), "b": (4, 4, 3)}}),

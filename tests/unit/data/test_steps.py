@@ -60,7 +60,9 @@ def test_missing_and_far_cells_stay_finite() -> None:
 def test_without_expansion_it_is_the_plain_encoder() -> None:
     encoder = StepEncoder.fit(table(), np.arange(COUNT), expands=False)
     assert encoder.width == encoder.plain.width
-    assert (encoder.transform(table(), np.arange(9)) == encoder.plain.transform(table(), np.arange(9), np.float64)).all()
+    assert (
+        encoder.transform(table(), np.arange(9)) == encoder.plain.transform(table(), np.arange(9), np.float64)
+    ).all()
 
 
 def test_a_table_of_ids_alone_has_no_outputs() -> None:

@@ -27,10 +27,12 @@ def domains(shift: float = 1.5, seed: int = 0) -> Columns:
     return Columns(torch.zeros((2 * COUNT, 0), dtype=torch.int64), torch.from_numpy(numbers))
 
 
-def trained(columns: Columns, domain_weight: float, batch_norm: str = "together", steps: int = STEPS) -> Any:
+def trained(
+    columns: Columns, domain_weight: float, batch_norm: str = "together", steps: int = STEPS, count: int = 4
+) -> Any:
     """Learn a label that the numbers without shift tell, with adversarial steps between, as pre-training does."""
     torch.set_num_threads(1)
-    groups = [GroupShape(name, (), (2 * place, 2 * place + 1), (8, 4)) for place, name in enumerate("abcd")]
+    groups = [GroupShape(name, (), (2 * place, 2 * place + 1), (8, 4)) for place, name in enumerate("abcd"[:count])]
     network = FeatureGroups(groups, {}, [], aggregate=1, dropout=0.0, seed=1, dtype=torch.float64)
     config = settings(domain_weight=domain_weight, batch_norm=batch_norm, weight_average=0.97)
     extractors = Extractors(config, network, columns, lambda purpose, counter=0: counter, domains=2, rate=0.01)
@@ -42,7 +44,7 @@ def trained(columns: Columns, domain_weight: float, batch_norm: str = "together"
         values = extractors.forward(step, rows)
         score = 1 / (1 + np.exp(-values.detach().numpy().sum(axis=1)))
         slopes = (score - labels[rows])[:, None] / len(rows)
-        extractors.learn(values, slopes @ np.ones((1, 4)), step / steps)
+        extractors.learn(values, slopes @ np.ones((1, count)), step / steps)
     return extractors
 
 
@@ -61,31 +63,33 @@ def distances(extractors: Any) -> np.ndarray:
     return np.array([proxy_distance(one, other, 0) for one, other in zip(*parts, strict=True)])
 
 
-def test_discriminators_beat_chance_first_and_adaptation_brings_domains_together() -> None:
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_discriminators_beat_chance_first_and_adaptation_brings_domains_together(count: int) -> None:
     """Check 10: at lambda = 0 a discriminator succeeds, or the check would be empty; with adaptation it fails."""
     columns = domains()
-    without, with_it = trained(columns, 0.0), trained(columns, 1.0)
+    without, with_it = (trained(columns, weight, count=count) for weight in (0.0, 1.0))
     before, after = distances(without), distances(with_it)
-    assert (after < before).sum() >= 3, (before, after)
+    assert (after < before).sum() >= count - 1, (before, after)
     assert after.mean() < 0.7 * before.mean()
     first, last = held_out_accuracy(without), held_out_accuracy(with_it)
     assert (first > 0.6).all(), first
-    assert (np.abs(last - 0.5) < np.abs(first - 0.5)).sum() >= 3, (first, last)
+    assert (np.abs(last - 0.5) < np.abs(first - 0.5)).sum() >= count - 1, (first, last)
 
 
 def test_with_separate_norms_a_shift_of_means_cannot_be_seen_and_so_not_be_removed() -> None:
     """Check 10 would pass emptily here, as section 8 of the sheet found: every domain is normalised by itself."""
-    without = trained(domains(), 0.0, "separate", 50)
+    without = trained(domains(), 0.0, "separate", 50, 2)
     assert 0.4 < without.domain_accuracy()["domain_accuracy"] < 0.6
 
 
 def test_the_discriminators_step_has_no_factor_and_the_extractors_has() -> None:
     """Check 1: with plain gradient descent, one step of D is the same for any lambda; that of F is proportional."""
     columns, steps = domains(), {}
+    fixed: dict[str, Any] = {"optimiser": "SGD", "batch_norm": "separate"}
     for weight in (0.0, 1.0, 3.0):
         groups = [GroupShape("a", (), (0, 1), (4, 3))]
         network = FeatureGroups(groups, {}, [], aggregate=1, dropout=0.0, seed=1, dtype=torch.float64)
-        config = settings(domain_weight=weight, optimiser="SGD", schedule="constant", domain_rate=2.0)
+        config = settings(**fixed, domain_weight=weight, schedule="constant", domain_rate=2.0)
         extractors = Extractors(config, network, columns, lambda purpose, counter=0: counter, domains=2, rate=0.1)
         judge = extractors._judges.modules["discriminator 0"]  # type: ignore[union-attr]
         before = [network.extractors[0][0].weight.detach().clone(), judge[3].weight.detach().clone()]
@@ -98,7 +102,9 @@ def test_the_discriminators_step_has_no_factor_and_the_extractors_has() -> None:
     assert torch.equal(steps[0.0][2], steps[3.0][2])
     assert steps[1.0][0] == pytest.approx(2 / (1 + np.exp(-4.0)) - 1)
     # F goes uphill where D goes downhill: its step has the sign of the loss's gradient.
-    network = FeatureGroups([GroupShape("a", (), (0, 1), (4, 3))], {}, [], aggregate=1, dropout=0.0, seed=1, dtype=torch.float64)
+    network = FeatureGroups(
+        [GroupShape("a", (), (0, 1), (4, 3))], {}, [], aggregate=1, dropout=0.0, seed=1, dtype=torch.float64
+    )
     extractors = Extractors(settings(), network, columns, lambda purpose, counter=0: counter, domains=2, rate=0.1)
     judge = extractors._judges.modules["discriminator 0"]  # type: ignore[union-attr]
     loss = torch.zeros((), dtype=torch.float64)

@@ -169,7 +169,7 @@ SMALL_BATCHES: dict[str, Any] = {
 
 @pytest.mark.parametrize("direction_noise", [0.0, 0.5])
 def test_weights_that_are_known_exactly_give_away_what_marvell_hides(direction_noise: float) -> None:
-    """With as many groups as rows in a batch, every true slope follows from a step of the weights; noise prevents it."""
+    """With as many numbers as rows in a batch, a step of the weights tells every true slope; noise prevents that."""
     with spying() as seen:
         run_of(frames(source_rows=400), settings(**SMALL_BATCHES, direction_noise=direction_noise))
     found = from_steps_of_weights(seen, momentum=0.9)
@@ -188,9 +188,7 @@ def model_completion(seen: Seen, known: int) -> float:
 
 
 @pytest.mark.parametrize("defence", ["none", pytest.param("coae", marks=pytest.mark.slow)])
-def test_model_completion_is_measured_with_and_without_a_disguise(
-    defence: str, record_property: Any
-) -> None:
+def test_model_completion_is_measured_with_and_without_a_disguise(defence: str, record_property: Any) -> None:
     """Check 8: reported, not bounded. No defence of gradients hides what a trained network itself knows."""
     changes = {"protection": "none", "defence": defence, "epochs": 2, "batch_size": 70, "learning_rate": 0.02}
     with spying() as seen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -160,3 +161,39 @@ def test_a_bank_alone_cannot_tell_the_weights_from_what_it_keeps() -> None:
     run = run_of(frames(), settings(epochs=1, fine_epochs=1))
     share = [abs(int(one)) for one in run.parts["bank0"].document["heads"]["finetune"]["share"]]
     assert np.median(share) > 2**80, "weights take 53 bits, shares 92"
+
+
+def test_a_checkpoint_from_before_the_run_went_back_is_not_taken_for_one_from_after(tmp_path: Path) -> None:
+    """Shares are drawn anew: a bank's share of step 4 and the feature holder's of another try at step 4 do not fit.
+
+    The run is cut at 5; the feature holder loses its checkpoint of step 4, so that all go back to 2; at step 4 the
+    source fails before it has kept the step again, and the feature holder after.
+    """
+    found, config = frames(), settings(checkpoint_every=2, epochs=2, fine_epochs=1)
+    folder = tmp_path / "cut"
+    original = Session.checkpoint
+
+    def checkpoint(session: Session, state: Any) -> None:
+        if session.party == "sister0" and session.step == 4:
+            # Give the other side the time to keep what it has.
+            time.sleep(1.0)
+            raise ZeroDivisionError
+        original(session, state)
+
+    with integers_for_ciphertexts():
+        whole = run_of(found, config)
+        with pytest.MonkeyPatch.context() as patch:
+            cut_at(patch, "sister0", 5)
+            with pytest.raises(RoleFailed):
+                run_of(found, config, folder=folder)
+        (lost,) = folder.rglob(f"{HOLDER}/checkpoints/train/step-000000004.json")
+        lost.unlink()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Session, "checkpoint", checkpoint)
+            with pytest.raises(RoleFailed):
+                run_of(found, config, folder=folder)
+        assert lost.exists(), "kept once more by the feature holder"
+        resumed = run_of(found, config, folder=folder)
+    one, two = parameters(whole), parameters(resumed)
+    for key, value in one.items():
+        assert np.abs(value - two[key]).max(initial=0.0) < 1e-6, key

@@ -166,7 +166,7 @@ def sizes(run: cn.Run) -> list[tuple[str, int]]:
 
 
 def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_clear(run: cn.Run) -> None:
-    """Check 7. Kinds, number and sizes are the same; all that is not masked is equal; what is masked is uniform (above).
+    """Check 7. Kinds, number and sizes are the same, all that is not masked is equal, and the rest is uniform (above).
 
     For this compare must be "none" and fine_patience 0, as here: a choice between models and a stop say something
     about validation labels.

@@ -39,6 +39,7 @@ SMALL: dict[str, Any] = {
     "defence": "none",
     "pictures": False,
     "secret_start": False,
+    "tie_unseen": False,
     "precision": "float64",
     "key_size": "insecure_test",
 }

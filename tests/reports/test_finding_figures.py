@@ -1,0 +1,144 @@
+"""Figures that come with a finding: drawn inside the page, safe, and refused where their values do not fit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.reports.test_page import HOSTILE, Page
+
+from colonnade.errors import RunFolderError
+from colonnade.reports import FigureNote, FindingNote, RunRecord, render
+from colonnade.reports.figures import _swarm
+
+SCATTER = {
+    "series": [{"name": "source", "x": [0, 1.5], "y": [2, 3]}, {"name": "target", "x": [0.5], "y": [0.25]}],
+}
+BARS = {"names": ["work", "age"], "lengths": [0.5, 0.25]}
+BEESWARM = {
+    "names": ["work", "age"],
+    "values": [[-0.5, 0.5, 0.5, 0.1, 0.2], [1, 2, 3, 4, 5]],
+    "levels": [[0, 1, 2, 3, 4]] * 2,
+}
+KINDS: dict[str, dict[str, Any]] = {"scatter": SCATTER, "bars": BARS, "beeswarm": BEESWARM}
+
+
+def found(*figures: FigureNote) -> FindingNote:
+    return FindingNote(name="explanation", title="What moves the score", figures=figures)
+
+
+def drawn(kind: str, title: str = "A figure", **values: Any) -> FigureNote:
+    return FigureNote(kind=kind, title=title, values=KINDS[kind] | values)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(binary: RunRecord, kind: str) -> None:
+    without = Page(render(replace(binary, findings=(found(),))))
+    page = Page(render(replace(binary, findings=(found(drawn(kind)),))))
+    assert page.tags.count("svg") == without.tags.count("svg") + 1
+    labels = [value for element, name, value in page.attributes if (element, name) == ("svg", "aria-label")]
+    assert sum(label.startswith("A figure. ") for label in labels) == 1
+    assert "A figure." in page.text
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids)), "ids of one figure do not meet those of another"
+
+
+def test_both_domains_have_a_name_and_a_colour(binary: RunRecord) -> None:
+    page = render(replace(binary, findings=(found(drawn("scatter")),)))
+    figure = page[page.index('class="figures small"') :]
+    assert "2 rows of source, 1 rows of target." in figure
+    assert "#b8332f" in figure
+    assert "#2f6fb0" in figure
+    assert re.search(r"<text[^>]*>source</text>", figure)
+
+
+def test_scatters_stand_side_by_side_and_others_have_more_room(binary: RunRecord) -> None:
+    page = render(replace(binary, findings=(found(drawn("bars"), drawn("scatter"), drawn("scatter")),)))
+    small = page.index('class="figures small"')
+    assert page[small:].count("A figure. ") >= 3
+    assert page.index('class="figures"', small) > small, "what is compared comes first"
+
+
+def test_a_beeswarm_has_its_zero_line_and_five_colours(binary: RunRecord) -> None:
+    page = render(replace(binary, findings=(found(drawn("beeswarm")),)))
+    for colour in ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b", "#8a9098"):
+        assert colour in page
+    assert "A dot is one of 5 rows." in page
+
+
+def test_dots_of_equal_value_lie_beside_each_other_around_the_middle() -> None:
+    heights = _swarm([1.0, 1.0, 1.0, 9.0], 0.5)
+    assert len(set(heights[:3])) == 3
+    assert sum(heights[:3]) == pytest.approx(0.0)
+    assert heights[3] == 0.0
+    assert max(map(abs, _swarm([1.0] * 1000, 0.5))) < 0.5, "a row does not grow into the next"
+    assert _swarm([], 1.0) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_from_people_we_do_not_know_are_text(binary: RunRecord, kind: str) -> None:
+    hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]} if kind != "scatter" else {}
+    if kind == "scatter":
+        hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1]}]}
+    page = Page(render(replace(binary, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
+    assert "script" not in page.tags
+
+
+def test_nothing_to_draw_is_drawn_without_a_fault(binary: RunRecord) -> None:
+    empty = (
+        FigureNote(kind="bars", title="a", values={"names": [], "lengths": []}),
+        FigureNote(kind="beeswarm", title="b", values={"names": [], "values": [], "levels": []}),
+        FigureNote(kind="beeswarm", title="c", values={"names": ["x"], "values": [[]], "levels": [[]]}),
+        FigureNote(kind="scatter", title="d", values={"series": [{"name": "source", "x": [], "y": []}]}),
+    )
+    assert render(replace(binary, findings=(found(*empty),)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("pie", {}),
+        ("bars", {"names": ["a"], "lengths": []}),
+        ("bars", {"names": ["a"], "lengths": [float("nan")]}),
+        ("bars", {"names": ["a"], "lengths": ["1"]}),
+        ("bars", {}),
+        ("scatter", {"series": []}),
+        ("scatter", {"series": [{"name": "a", "x": [1], "y": []}]}),
+        ("beeswarm", {"names": ["a"], "values": [[1]], "levels": [[]]}),
+        ("beeswarm", {"names": ["a"], "values": [], "levels": []}),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(kind: str, values: dict[str, Any]) -> None:
+    with pytest.raises(RunFolderError, match="figure"):
+        FigureNote(kind=kind, title="x", values=values)
+
+
+def test_figures_survive_the_way_through_json(binary: RunRecord) -> None:
+    record = replace(binary, findings=(found(*(drawn(kind) for kind in KINDS)),), makes_model=False)
+    again = RunRecord.from_json(record.to_json())
+    assert again.findings == record.findings
+    assert not again.makes_model
+    assert render(again) == render(record)
+
+
+def test_each_part_of_a_training_has_its_own_loss_curve(binary: RunRecord) -> None:
+    points = tuple(
+        {"step": step, "epoch": step, "train_loss": 1 / (1 + step), "validation_loss": None, "part": part}
+        for part in ("pretrain of sister", f"finetune of {HOSTILE}")
+        for step in range(3)
+    )
+    page = Page(render(replace(binary, curves=points, chosen_epoch=None)))
+    assert "Loss, pretrain of sister." in page.text
+    assert "Loss, finetune of" in page.text
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert "script" not in page.tags
+
+
+def test_a_stage_that_makes_a_model_says_how_good_it_is(binary: RunRecord) -> None:
+    page = Page(render(replace(binary, stage="pretrain", makes_model=True))).text
+    assert "What was trained, and by whom" in page
+    assert "makes no model" not in page
+    assert "reach AUC" in page
