@@ -31,7 +31,7 @@ from colonnade.errors import (
 )
 from colonnade.messages import declaration_of
 from colonnade.methods.prada import shift
-from colonnade.methods.prada.messages import Chosen, bank_messages
+from colonnade.methods.prada.messages import bank_messages
 from colonnade.session import Channel, derive_seed
 
 WORLD: dict[str, Any] = {"source_rows": 24, "target_rows": 24, "labelled": 20}
@@ -370,15 +370,18 @@ def test_turns_that_go_backwards_or_too_far_are_refused(case: str) -> None:
 def test_a_turn_that_is_never_over_is_refused() -> None:
     """The same step again and again would keep a bank busy for ever, with a checkpoint each time."""
 
-    class Endless(Lie):
+    class Again(Lie):
         def send(self, channel: Channel, message: Any) -> Any:
-            if channel.party == self.party and name_of(message) == self.name:
-                self.was_told = True
-                return dataclasses.replace(message, is_over=False, step=1)
-            return message
+            said = super().send(channel, message)
+            if said is not message:
+                Channel.send(channel, said)
+            return said
 
-    lie = Endless(HOLDER, "Turn", lambda honest: honest)
-    refused(lie, WrongContent, "backwards", **CLEAR, epochs=2)
+    refused(Again(HOLDER, "Turn", with_field(is_over=False)), WrongContent, "backwards", **CLEAR)
+
+
+def test_a_bank_that_says_it_kept_another_step_is_refused() -> None:
+    refused(Lie("bank0", "TurnSeen", with_field(step=10**9)), WrongContent, "another step", **CLEAR)
 
 
 def test_a_turn_without_end_is_out_of_step_when_the_next_message_comes() -> None:
@@ -412,9 +415,13 @@ def test_epochs_that_end_as_they_cannot_are_refused(case: str, party: str) -> No
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> None:
-    refused(
-        Lie("bank0", "Chosen", lambda honest: Chosen(model)), WrongContent, "does not exist", **CLEAR, compare=compare
-    )
+    refused(Lie("bank0", "Chosen", with_field(model=model)), WrongContent, "does not exist", **CLEAR, compare=compare)
+
+
+@pytest.mark.parametrize("mark", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "a megabyte", "a sequence"])
+def test_a_mark_that_is_none_is_refused(mark: str) -> None:
+    refused(Lie("bank0", "Chosen", with_field(mark=mark)), WrongContent, **CLEAR)
+    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), WrongContent, stage="predict", **CLEAR)
 
 
 # Explanations

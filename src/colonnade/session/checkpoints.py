@@ -30,6 +30,14 @@ class CheckpointStore:
         self._drop(one for one in written if one > step)
         self._drop([one for one in written if one <= step][:-_KEPT])
 
+    def forget_after(self, step: int) -> None:
+        """Drop what was made after a step that the run goes back to.
+
+        Secret shares are drawn anew on the way, so that an old checkpoint of a later step does not belong to what the
+        others make of the same step now.
+        """
+        self._drop(one for one in self._written() if one > step)
+
     def load(self, step: int) -> ModelPart:
         """Read the checkpoint of one step."""
         return ModelPart.load(self._folder, f"step-{step:09d}")

@@ -191,7 +191,9 @@ class Method:
         earlier = self.stands_on.get(stage)
         after = None
         if earlier is not None:
-            after = plan.after or replace(plan, stage=earlier[0]).folder_name
+            # One run.toml serves several stages, and none of them goes on from itself.
+            own, usual = (replace(plan, stage=one).folder_name for one in (stage, earlier[0]))
+            after = plan.after if plan.after not in (None, own) else usual
         return replace(plan, stage=stage, roles=roles, after=after)
 
     def messages_in(self, plan: RunPlan) -> tuple[type, ...]:

@@ -199,8 +199,11 @@ class Session:
     def go_back_to(self, step: int | None) -> None:
         """Take up the run at a checkpoint, or at the beginning."""
         self.step = step or 0
-        if step is not None and self.checkpoints is not None:
-            self.resumed = self.checkpoints.load(step)
+        if self.checkpoints is not None:
+            if step is not None:
+                self.resumed = self.checkpoints.load(step)
+            # Before anything is sent: from now on others may make new checkpoints of these steps.
+            self.checkpoints.forget_after(-1 if step is None else step)
         self.metrics.rewind(self.stage, self.step if step is not None else -1)
 
     def _durable_secret(self) -> bytes:

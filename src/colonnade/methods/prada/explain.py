@@ -198,9 +198,13 @@ def _finding(
     owners = list(dict.fromkeys(scorer.encoder.column_of))
     by_column = np.zeros((len(places), len(owners), scorer.scores))
     raw = np.zeros((len(places), len(owners)))
+    seen: dict[str, int] = {}
     for place, column in enumerate(scorer.encoder.column_of):
         by_column[:, owners.index(column)] += own[:, place]
-        raw[:, owners.index(column)] += columns[:, place]
+        # Colours follow a number itself, which comes before its steps, or the place of a category.
+        number = seen[column] = seen.get(column, -1) + 1
+        is_number = scorer.encoder.types[column] == "numeric"
+        raw[:, owners.index(column)] += columns[:, place] * (number == 0 if is_number else number)
     values = np.concatenate([parts, by_column], axis=1)
     start = (base + means @ scorer.coefficients + scorer.intercept).reshape(-1)
     names = (*scorer.groups, *owners)

@@ -216,8 +216,9 @@ class _Forecast:
         work.up((pupil.messages.EpochEnd(True, False), 1))
         for idle in self._banks:
             if idle != pupil.bank:
-                turn = bank_messages(self._plan.role_of(idle), self._config.uses_marvell).Turn(1000, True, False)
-                work.sent.append(crossing(self._holder, idle, (turn, 1)))
+                messages = bank_messages(self._plan.role_of(idle), self._config.uses_marvell)
+                work.sent.append(crossing(self._holder, idle, (messages.Turn(1000, True, False), 1)))
+                work.sent.append(crossing(idle, self._holder, (messages.TurnSeen(1000), 1)))
         return self._ended(f"{self._title(pupil)}, one epoch", work, pupil.phase.epochs)
 
     def _trained_batches(self, pupil: _Pupil, work: _Work) -> None:
@@ -256,7 +257,7 @@ class _Forecast:
             work = _Work(self._holder, pupil.bank)
             self._score(pupil, pupil.portion.test + (pupil.portion.validation if is_target else 0), work)
             if pupil.phase.name == "finetune":
-                work.up((Chosen("transfer"), 1))
+                work.up((Chosen("transfer", "0" * 32), 1))
             sent, hops = [*sent, *work.sent], hops + work.hops
             seconds += sum(work.busy.values())
             busy = {party: busy[party] + work.busy.get(party, 0.0) for party in busy}

@@ -22,6 +22,7 @@ __all__ = [
     "Chosen",
     "GroupLevels",
     "MaskedContributions",
+    "ModelMark",
     "OpenedContributions",
     "bank_messages",
     "choose_messages",
@@ -41,6 +42,7 @@ class BankMessages:
     GroupNames: type[Any]
     LabelledRows: type[Any]
     Turn: type[Any]
+    TurnSeen: type[Any]
     EpochEnd: type[Any]
     ClearStart: type[Any]
     ClearInputs: type[Any]
@@ -86,6 +88,12 @@ def _declared(bank: str) -> BankMessages:
         is_over: bool
         stops: bool
 
+    @message(sender=bank, receiver=HOLDER, protection=PLAIN, step="while others learn")
+    class TurnSeen:
+        """That the sender has kept this step, so that a run can be taken up there. Reveals: nothing."""
+
+        step: int
+
     @message(sender=bank, receiver=HOLDER, protection=PLAIN, step="end of epoch")
     class EpochEnd:
         """Whether to keep the weights of this epoch and whether to stop. Reveals: whether validation got better."""
@@ -123,6 +131,7 @@ def _declared(bank: str) -> BankMessages:
         GroupNames,
         LabelledRows,
         Turn,
+        TurnSeen,
         EpochEnd,
         ClearStart,
         ClearInputs,
@@ -133,9 +142,17 @@ def _declared(bank: str) -> BankMessages:
 
 @message(sender="target", receiver=HOLDER, protection=PLAIN, step="end of training")
 class Chosen:
-    """Which model the sender will use. Reveals: whether transfer held its own on the sender's validation rows."""
+    """Which model the sender will use, and a random mark of it. Reveals: whether transfer held its own."""
 
     model: str
+    mark: str
+
+
+@message(sender="target", receiver=HOLDER, protection=PLAIN, step="before rows are scored")
+class ModelMark:
+    """The mark of the sender's model, so that both use parts of the same one. Reveals: which training it is of."""
+
+    mark: str
 
 
 @message(sender="target", receiver=HOLDER, protection=MASKED, step="explanation")
@@ -174,7 +191,7 @@ def _chosen(plan: RunPlan) -> Iterator[type]:
         yield from _learning(bank_messages("source", noised), is_sealed, trains_inputs=True)
     if stage == "pretrain":
         # The target only waits; the feature holder learns from it which rows are its own, by aligning with it.
-        yield bank_messages("target", noised).Turn
+        yield from (bank_messages("target", noised).Turn, bank_messages("target", noised).TurnSeen)
     if stage in ("train", "finetune"):
         target = bank_messages("target", noised)
         compares = config["compare"] == "vfl"
@@ -183,10 +200,9 @@ def _chosen(plan: RunPlan) -> Iterator[type]:
         if config["tune"] != "nothing" or compares:
             yield from _learning(target, is_sealed, trains_inputs=True)
         yield Chosen
-    if stage == "finetune":
-        yield bank_messages("source", noised).Turn
     if stage in ("predict", "explain"):
         target = bank_messages("target", noised)
+        yield ModelMark
         yield from _scoring(target, is_sealed)
     if stage == "explain":
         yield from (MaskedContributions, OpenedContributions, GroupLevels) if is_sealed else (GroupLevels,)
@@ -201,7 +217,7 @@ def _scoring(bank: BankMessages, is_sealed: bool) -> Iterator[type]:
 
 
 def _learning(bank: BankMessages, is_sealed: bool, trains_inputs: bool) -> Iterator[type]:
-    yield from (bank.GroupNames, bank.LabelledRows, bank.Turn, bank.EpochEnd)
+    yield from (bank.GroupNames, bank.LabelledRows, bank.Turn, bank.TurnSeen, bank.EpochEnd)
     yield from _scoring(bank, is_sealed)
     if not is_sealed:
         yield bank.ClearStart
@@ -218,7 +234,7 @@ def _every() -> Iterator[type]:
             for is_sealed in (True, False):
                 for trains_inputs in (True, False):
                     yield from _learning(bank_messages(bank, noised), is_sealed, trains_inputs)
-    yield from (Chosen, MaskedContributions, OpenedContributions, GroupLevels)
+    yield from (Chosen, ModelMark, MaskedContributions, OpenedContributions, GroupLevels)
 
 
 MESSAGES = tuple(dict.fromkeys(_every()))

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.data import CodeEncoder, LabelEncoder, StepEncoder
+from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
@@ -15,7 +16,7 @@ from colonnade.methods.prada.extractors import Extractors
 from colonnade.methods.prada.groups import Columns, NewCategory, build_network, group_shapes
 from colonnade.methods.prada.head import BankHead, HolderHead
 from colonnade.methods.prada.labels import undisguised
-from colonnade.methods.prada.messages import HOLDER
+from colonnade.methods.prada.messages import HOLDER, ModelMark
 from colonnade.methods.prada.school import holder_head
 from colonnade.nn.regression import outputs_for, scores_of
 from colonnade.privacy import LabelDisguise
@@ -83,6 +84,11 @@ class HolderScorer:
     def head(self, peer: Channel) -> HolderHead:
         """Return this party's half of a target's scoring layer, after it has told its key."""
         messages = messages_for(self.session, self._config, peer.peer_role)
+        if peer.receive(ModelMark).mark != self._document["banks"][peer.peer]["mark"]:
+            raise ConfigError(
+                f"'{peer.peer}' has its part of the model from another training than '{self.session.party}'. Both must "
+                "use the run folders of one training."
+            )
         if self.key is not None:
             send_key(peer, self.key)
         head = holder_head(self._config, peer, messages, self.key, self.inputs(peer.peer), self.scores(peer.peer))
@@ -143,6 +149,7 @@ class TargetScorer:
     def head(self) -> BankHead:
         """Return this party's half of the scoring layer, after it has got the feature holder's key."""
         config = self._config
+        self.peer.send(ModelMark(self.part.document["mark"]))
         key = receive_key(self.session, self.peer, config.key) if config.is_sealed else None
         head = bank_head(config, self.peer, messages_for(self.session, config), key, self.inputs, self.scores)
         head.load_state(self.part.document["heads"][_phase(self.chosen)])

@@ -62,6 +62,8 @@ class Pupil:
     pair: Pair
     known: Places
     scores: int
+    mark: str = ""
+    """What the bank calls its model, so that later both use parts of the same one."""
     heads: dict[str, HolderHead] = field(default_factory=dict)
     best: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -373,6 +375,7 @@ class School:
             "banks": {
                 party: {
                     "scores": pupil.scores,
+                    "mark": pupil.mark,
                     "has_own_groups": chosen.get(party, False),
                     "heads": {phase: head.state() for phase, head in pupil.heads.items()},
                 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,7 @@ Places = npt.NDArray[np.int64]
 
 # More steps than any run has in one turn.
 _MOST_STEPS = 10**7
+_MARK_BYTES = 16
 
 
 def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -44,8 +46,13 @@ def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
         idle = [peer for peer in session.all_channels if peer.peer != lesson.party]
 
         def keep(is_over: bool = False, stops: bool = False, idle: Any = idle) -> None:
+            messages = {peer.peer: messages_for(session, config, peer.peer_role) for peer in idle}
             for peer in idle:
-                peer.send(messages_for(session, config, peer.peer_role).Turn(session.step, is_over, stops))
+                peer.send(messages[peer.peer].Turn(session.step, is_over, stops))
+            # Who only waits must not fall behind: a run is taken up at a step that all have kept.
+            for peer in idle:
+                if peer.receive(messages[peer.peer].TurnSeen).step != session.step:
+                    raise WrongContent(f"'{peer.peer}' has kept another step than the one it was told.")
             session.checkpoint(school.state(course))
 
         keep(is_over=True, stops=school.teach(course, lesson, keep))
@@ -78,10 +85,11 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     held = np.concatenate([bank.validation, bank.test])
     logits = {phase: bank.logits(model, held) for phase, model in bank.models.items()}
     choice = choose_model(bank, logits)
-    bank.peer.send(Chosen(choice.model))
+    mark = secrets.token_hex(_MARK_BYTES)
+    bank.peer.send(Chosen(choice.model, mark))
     scores = scores_in_terms_of(bank.labels.encoder, choice.test, bank.test, bank.truth[bank.test])
     findings = (*_protection(bank), *choice.findings)
-    document = {"chosen": choice.model, "local": choice.local}
+    document = {"chosen": choice.model, "local": choice.local, "mark": mark}
     own = {f"{name}/{key}": value for name, one in bank.models.items() for key, value in one.own.tensors().items()}
     heads = {phase: one.head.state() for phase, one in bank.models.items()}
     return Result(_part(bank, heads, own, document), scores, findings)
@@ -98,12 +106,15 @@ def _close(school: School, pupil: Pupil) -> str:
         uses_own = phase == "vfl" or school.config.tune != "nothing"
         extractors = school.own_extractors(pupil.peer.peer, phase) if uses_own else school.extractors
         head.score(school.values(phase, extractors, held))
-    told: str = pupil.peer.receive(Chosen).model
+    received = pupil.peer.receive(Chosen)
+    told, pupil.mark = received.model, received.mark
     compare = school.config.compare
     possible = {JOINT} | ({LOCAL} if compare != "none" else set()) | ({WITHOUT_SOURCE} if compare == "vfl" else set())
     if told not in possible:
         raise WrongContent(f"'{pupil.peer.peer}' chose a model that does not exist.")
-    return told
+    if len(pupil.mark) != 2 * _MARK_BYTES:
+        raise WrongContent(f"'{pupil.peer.peer}' marks its model in a way that no version of colonnade does.")
+    return str(told)
 
 
 def _attend(bank: Bank) -> None:
@@ -126,13 +137,13 @@ def _wait_through(session: Session, config: PrADA) -> Result:
 
 
 def _follow(session: Session, config: PrADA, course: Course, bank: Bank | None, keep: Callable[[], None]) -> None:
-    peer, turn, turns = session.channel(HOLDER), messages_for(session, config).Turn, 0
+    peer, messages, turns = session.channel(HOLDER), messages_for(session, config), 0
     for lesson in course.left():
         if bank is not None and lesson.party == session.party:
             bank.learn(course, lesson, keep)
             keep()
             continue
-        told = peer.receive(turn)
+        told = peer.receive(messages.Turn)
         # A lesson has a step at least, and a turn within it one more than the last.
         if not session.step < told.step <= session.step + _MOST_STEPS:
             raise WrongContent(f"'{peer.peer}' says that the run went backwards, or too far.")
@@ -143,6 +154,7 @@ def _follow(session: Session, config: PrADA, course: Course, bank: Bank | None, 
         if told.is_over:
             course.finish(lesson, told.stops)
         keep()
+        peer.send(messages.TurnSeen(session.step))
 
 
 def _expect(session: Session, school: School, config: PrADA, course: Course) -> None:

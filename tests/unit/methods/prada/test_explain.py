@@ -10,7 +10,6 @@ import pytest
 from tests.unit.methods.prada.worlds import HOLDER, frames, name_of, run_of, settings, tables_of, view
 
 import colonnade as cn
-from colonnade.errors import ConfigError
 
 ROLES = {"feature_holder": HOLDER, "target": "bank0"}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -71,7 +70,11 @@ def test_nothing_else_is_sent() -> None:
     _, found, _ = explained("sealed")
     scoring = ["SealedInputs", "OpenedLogits", "SealedInputs", "OpenedContributions"]
     assert [name_of(one) for _, one in view(found, "bank0")] == ["PublicModulus", *scoring, "GroupLevels"]
-    assert [name_of(one) for _, one in view(found, HOLDER)] == ["MaskedLogits", "MaskedContributions"]
+    assert [name_of(one) for _, one in view(found, HOLDER)] == [
+        "ModelMark",
+        "MaskedLogits",
+        "MaskedContributions",
+    ]
     sealed = [one for _, one in view(found, "bank0") if name_of(one) == "SealedInputs"]
     assert [one.columns.shape[0] for one in sealed] == [1, round(48 * 0.2)]
     assert all(one.rows is None for one in sealed), "nothing to learn from"
@@ -105,5 +108,12 @@ def test_a_model_of_own_columns_alone_needs_no_partner() -> None:
     assert run.findings["transfer"].values["chosen"] == "local"
     mine = {party: one for party, one in tables.items() if party != "sister0"}
     assert run.predict(mine)["score"].between(0, 1).all()
-    with pytest.raises(ConfigError, match="own columns alone"):
-        cn.simulate(config, mine, roles=ROLES, seed=11, stage="explain", after=run)
+    found = cn.simulate(config, mine, roles=ROLES, seed=11, stage="explain", after=run, keep_views=True)
+    values = found.findings["explanation"].values
+    assert list(values["names"]) == ["own0", "own1"]
+    total = np.array(values["values"]).sum(axis=1) + values["base"][0]
+    ids = tables["bank0"].ids[values["rows"]]
+    chance = run.predict(mine).set_index("id").loc[list(ids), "score"].to_numpy()
+    assert np.abs(total - np.log(chance / (1 - chance))).max() < 1e-5
+    assert {name_of(one) for _, one in view(found, HOLDER)} <= {"ModelMark"}
+    assert view(found, "bank0") == []

@@ -52,7 +52,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_and_number(run: cn.Run) -
         *["Turn"] * FINE_EPOCHS,
     ]
     taught = ["MaskedLogits", "TrainedGradients"] * SOURCE_BATCHES + ["MaskedLogits", "EpochEnd"]
-    assert names(run, HOLDER, "sister0") == ["LabelledRows", *taught * EPOCHS]
+    assert names(run, HOLDER, "sister0") == ["LabelledRows", *taught * EPOCHS, *["TurnSeen"] * FINE_EPOCHS]
     first = ["SealedInputs", "OpenedLogits", "ShareUpdate"] * fine_batches + ["SealedInputs", "OpenedLogits"]
     later = ["OpenedLogits", "ShareUpdate"] * fine_batches + ["SealedInputs", "OpenedLogits"]
     assert names(run, "bank0", HOLDER) == [
@@ -66,7 +66,13 @@ def test_messages_are_those_of_the_sheet_in_kind_order_and_number(run: cn.Run) -
         "OpenedLogits",
     ]
     taught = ["MaskedLogits", "MaskedGradient"] * fine_batches + ["MaskedLogits", "EpochEnd"]
-    assert names(run, HOLDER, "bank0") == ["LabelledRows", *taught * FINE_EPOCHS, "MaskedLogits", "Chosen"]
+    assert names(run, HOLDER, "bank0") == [
+        "LabelledRows",
+        *["TurnSeen"] * EPOCHS,
+        *taught * FINE_EPOCHS,
+        "MaskedLogits",
+        "Chosen",
+    ]
     assert {sender for sender, _ in view(run, "bank0")} == {HOLDER}
     assert {sender for sender, _ in view(run, "sister0")} == {HOLDER}, "banks never speak with each other"
 
@@ -152,9 +158,9 @@ def flipped(found: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def shape_of_view(run: cn.Run) -> list[tuple[str, str, Any]]:
-    """Return the sender, kind and shapes of all that the feature holder received in the method."""
+    """Return the sender, kind and shapes, or content, of all that the feature holder received; marks are random."""
     return [
-        (sender, name_of(one), [array.shape for array in arrays_of(one)] or vars(one))
+        (sender, name_of(one), [array.shape for array in arrays_of(one)] or {**vars(one), "mark": ""})
         for sender, one in view(run, HOLDER)
     ]
 
@@ -184,7 +190,7 @@ def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_cl
     assert without_masked(run) == without_masked(other)
     assert sizes(run) == sizes(other)
     clear = {name_of(one) for sender, one in view(run, HOLDER) if sender == "bank0" and not arrays_of(one)}
-    assert clear == {"LabelledRows", "EpochEnd", "Chosen"}
+    assert clear == {"LabelledRows", "TurnSeen", "EpochEnd", "Chosen"}
     assert {one.model for one in received(run, HOLDER, "Chosen")} == {"transfer"}
 
 
