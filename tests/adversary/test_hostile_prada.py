@@ -23,6 +23,7 @@ from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
 from colonnade.errors import (
     CiphertextRefused,
     ColonnadeError,
+    ConfigError,
     KeyRefused,
     KeyTooSmall,
     OutOfStep,
@@ -421,7 +422,7 @@ def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> No
 @pytest.mark.parametrize("mark", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "a megabyte", "a sequence"])
 def test_a_mark_that_is_none_is_refused(mark: str) -> None:
     refused(Lie("bank0", "Chosen", with_field(mark=mark)), WrongContent, **CLEAR)
-    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), WrongContent, stage="predict", **CLEAR)
+    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), ConfigError, "another training", stage="predict", **CLEAR)
 
 
 # Explanations
