@@ -142,7 +142,7 @@ def _declared(bank: str) -> BankMessages:
 
 @message(sender="target", receiver=HOLDER, protection=PLAIN, step="end of training")
 class Chosen:
-    """Which model the sender will use, and a random mark of it. Reveals: whether transfer held its own."""
+    """Which model the sender will use, and a digest of its part. Reveals: whether transfer held its own."""
 
     model: str
     mark: str
@@ -150,7 +150,7 @@ class Chosen:
 
 @message(sender="target", receiver=HOLDER, protection=PLAIN, step="before rows are scored")
 class ModelMark:
-    """The mark of the sender's model, so that both use parts of the same one. Reveals: which training it is of."""
+    """The digest of the sender's part, so that both use parts of one model. Reveals: which training it is of."""
 
     mark: str
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import secrets
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -85,7 +86,7 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     held = np.concatenate([bank.validation, bank.test])
     logits = {phase: bank.logits(model, held) for phase, model in bank.models.items()}
     choice = choose_model(bank, logits)
-    mark = secrets.token_hex(_MARK_BYTES)
+    mark = _mark_of(bank)
     bank.peer.send(Chosen(choice.model, mark))
     scores = scores_in_terms_of(bank.labels.encoder, choice.test, bank.test, bank.truth[bank.test])
     findings = (*_protection(bank), *choice.findings)
@@ -167,6 +168,16 @@ def _expect(session: Session, school: School, config: PrADA, course: Course) -> 
 
 def _draws(session: Session, config: PrADA) -> bool:
     return session.stage != "finetune" and bool(session.plan.roles.get("source"))
+
+
+def _mark_of(bank: Bank) -> str:
+    """Return a digest by which this party's part of the model is known again."""
+    whole = hashlib.sha256()
+    for phase, model in bank.models.items():
+        whole.update(json.dumps([phase, model.head.state()], sort_keys=True).encode())
+        for name, value in model.own.tensors().items():
+            whole.update(name.encode() + value.numpy().tobytes())
+    return whole.hexdigest()[: 2 * _MARK_BYTES]
 
 
 def _protection(bank: Bank) -> tuple[Finding, ...]:
