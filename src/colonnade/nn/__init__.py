@@ -3,7 +3,7 @@
 from colonnade.nn.adversarial import SpectralLinear, discriminator, reverse_gradient
 from colonnade.nn.average import WeightAverage
 from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
-from colonnade.nn.learner import Learner, make_optimiser
+from colonnade.nn.learner import Learner, make_optimiser, tensors_under
 from colonnade.nn.losses import backpropagate, balanced_weights, supervised_loss
 from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout, seeded_linear
 
@@ -27,4 +27,5 @@ __all__ = [
     "reverse_gradient",
     "seeded_linear",
     "supervised_loss",
+    "tensors_under",
 ]

@@ -12,7 +12,7 @@ from torch import nn
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.nn.compiler import spare_compiler
 
-__all__ = ["Learner", "make_optimiser"]
+__all__ = ["Learner", "make_optimiser", "tensors_under"]
 
 _UNFIT = {
     "LBFGS": "evaluates the loss several times per step, which would need as many exchanges with the peers",
@@ -127,7 +127,7 @@ class Learner:
     def load_weights(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Set all parameters and buffers."""
         for name, module in self.modules.items():
-            module.load_state_dict(_under(f"{name}.", tensors))
+            module.load_state_dict(tensors_under(f"{name}.", tensors))
 
     def keep_best(self) -> None:
         """Remember the weights of now as the best so far."""
@@ -154,15 +154,16 @@ class Learner:
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
-        self.load_weights(_under("now.", tensors))
-        self._best = _under("best.", tensors) or None
+        self.load_weights(tensors_under("now.", tensors))
+        self._best = tensors_under("best.", tensors) or None
         if self._optimiser is None:
             return
         # Not load_state_dict: it casts every slot to the parameter's type, and then NAdam does not go on exactly.
-        for key, value in {**_under("optimiser.", tensors), **document["optimiser"]}.items():
+        for key, value in {**tensors_under("optimiser.", tensors), **document["optimiser"]}.items():
             index, _, slot = key.partition(".")
             self._optimiser.state[self._parameters[int(index)]][slot] = value
 
 
-def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def tensors_under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

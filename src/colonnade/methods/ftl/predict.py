@@ -38,6 +38,7 @@ from colonnade.methods.ftl.scoring import (
     send_codes,
 )
 from colonnade.methods.ftl.self_learning import odds, regression_scores
+from colonnade.nn import tensors_under
 from colonnade.session import Channel, EventLog, Holding, ModelPart, Result, Scores, Session
 
 __all__ = ["checked_answer", "decided_by", "described", "source", "target", "told"]
@@ -208,9 +209,7 @@ def _labels(part: ModelPart, name: str) -> LabelEncoder:
 def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, name: str, rows: Numbers) -> Numbers:
     encoder = build_encoder(config, session.party, rows.shape[1], 0, holding.module)
     start = f"{name}/encoder."
-    encoder.load_state_dict(
-        {key.removeprefix(start): value for key, value in part.tensors.items() if key.startswith(start)}
-    )
+    encoder.load_state_dict(tensors_under(start, part.tensors))
     return encoder.codes(rows)
 
 

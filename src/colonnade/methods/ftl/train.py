@@ -41,6 +41,7 @@ from colonnade.methods.ftl.steps import (
     apply_verdict,
     objective_for,
 )
+from colonnade.nn import tensors_under
 from colonnade.session import Channel, Holding, ModelPart, Pair, Result, Scores, Session
 
 __all__ = ["source", "target"]
@@ -256,7 +257,7 @@ class _TargetSide:
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         start = f"{self.peer.peer}/"
-        own = {name.removeprefix(start): value for name, value in tensors.items() if name.startswith(start)}
+        own = tensors_under(start, tensors)
         self.apprentice.learner.load_state(own, document)
         self.is_over = document["is_over"]
 

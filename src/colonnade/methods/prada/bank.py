@@ -20,6 +20,7 @@ from colonnade.methods.prada.head import STEEPEST, BankHead, ClearBankHead, Seal
 from colonnade.methods.prada.labels import Labels
 from colonnade.methods.prada.lessons import Course, Lesson, Phase, batches_of, phase_of
 from colonnade.methods.prada.messages import HOLDER, BankMessages, bank_messages
+from colonnade.nn import tensors_under
 from colonnade.nn.regression import OwnWeights
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Session
@@ -113,9 +114,9 @@ class BankModel:
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.head.load_state(document["head"])
-        self.own.load(_under("now/", tensors))
+        self.own.load(tensors_under("now/", tensors))
         if document["best_head"] is not None:
-            self.best = (document["best_head"], _under("best/", tensors))
+            self.best = (document["best_head"], tensors_under("best/", tensors))
         self.best_goodness, self.epochs_since_best = document["best_goodness"], document["epochs_since_best"]
 
 
@@ -250,15 +251,11 @@ class Bank:
     def load_state(self, part: ModelPart) -> None:
         """Go on from a checkpoint."""
         for phase, document in part.document["models"].items():
-            self.model(phase).load_state(_under(f"{phase}/", part.tensors), document)
-        self.labels.load_state(_under("labels/", part.tensors), part.document["labels"])
+            self.model(phase).load_state(tensors_under(f"{phase}/", part.tensors), document)
+        self.labels.load_state(tensors_under("labels/", part.tensors), part.document["labels"])
 
 
 def _own_columns(holding: Holding, config: PrADA, positions: Places, training: Places) -> tuple[StepEncoder, Numbers]:
     """Encode this bank's own columns, fitted on its training rows; it may have none, and then learns the intercept."""
     encoder = StepEncoder.fit(holding.table, positions[training], expands=config.expansion == "steps")
     return encoder, cut_off(encoder.transform(holding.table, positions))
-
-
-def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

@@ -23,6 +23,7 @@ from colonnade.nn import (
     find_dropouts,
     reseed_dropout,
     reverse_gradient,
+    tensors_under,
 )
 
 __all__ = ["Extractors", "density_weights"]
@@ -172,11 +173,11 @@ class Extractors:
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self._learner.load_state(_under("groups/", tensors), document["groups"])
-        self._average.values = _under("average/", tensors)
+        self._learner.load_state(tensors_under("groups/", tensors), document["groups"])
+        self._average.values = tensors_under("average/", tensors)
         self.clipped, self._seen = document["clipped"], list(document["seen"])
         if self._judges is not None:
-            self._judges.load_state(_under("judges/", tensors), document["judges"])
+            self._judges.load_state(tensors_under("judges/", tensors), document["judges"])
 
     def _begin(self, step: int, progress: float, purpose: str) -> None:
         self._learner.set_rate(self._rate * self._config.fall(progress))
@@ -233,7 +234,3 @@ def density_weights(columns: Columns, sizes: Sequence[int], source: Places, targ
     # Differences between logits only: how many rows each domain has must not matter.
     ratios = np.exp(np.clip(logits - np.median(logits), -5.0, 5.0))
     return np.asarray(ratios / ratios.sum())
-
-
-def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

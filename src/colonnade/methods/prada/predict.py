@@ -18,6 +18,7 @@ from colonnade.methods.prada.head import BankHead, HolderHead
 from colonnade.methods.prada.labels import undisguised
 from colonnade.methods.prada.messages import HOLDER, ModelMark
 from colonnade.methods.prada.school import holder_head
+from colonnade.nn import tensors_under
 from colonnade.nn.regression import outputs_for, scores_of
 from colonnade.privacy import LabelDisguise
 from colonnade.session import Channel, Holding, ModelPart, Result, Session
@@ -103,10 +104,7 @@ class HolderScorer:
             prefix = f"groups without source of {party}/"
         elif bank["has_own_groups"]:
             prefix = f"groups of {party}/"
-        state = {
-            name.removeprefix(prefix): value for name, value in self._part.tensors.items() if name.startswith(prefix)
-        }
-        self._network.load_state_dict(state)
+        self._network.load_state_dict(tensors_under(prefix, self._part.tensors))
         extractors = Extractors(self._config, self._network, self._columns, self.session.own_seed, domains=1, rate=1.0)
         return np.concatenate([extractors.values(rows), self._columns.marks(self.new(party), rows)], axis=1)
 
@@ -165,11 +163,8 @@ class TargetScorer:
 
     def predicted(self, logits: Numbers) -> Numbers:
         """Return probabilities, or standardised numbers, in terms of the true labels."""
-        weights = {
-            name.removeprefix("disguise/"): value
-            for name, value in self.part.tensors.items()
-            if name.startswith("disguise/") and self.chosen != LOCAL
-        }
+        # A model of own columns alone has learned the labels as they are.
+        weights = {} if self.chosen == LOCAL else tensors_under("disguise/", self.part.tensors)
         disguise = LabelDisguise.from_state(weights) if weights else None
         task = self.labels.task
         return undisguised(task, scores_of(task, logits) if len(logits) else np.empty(0), disguise)

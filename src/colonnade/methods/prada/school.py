@@ -31,7 +31,7 @@ from colonnade.methods.prada.groups import (
 from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
 from colonnade.methods.prada.lessons import Course, Lesson, batches_of, phase_of
 from colonnade.methods.prada.messages import BankMessages
-from colonnade.nn import FeatureGroups
+from colonnade.nn import FeatureGroups, tensors_under
 from colonnade.session import Channel, Holding, ModelPart, Pair, Session
 
 __all__ = ["Pupil", "School", "holder_head"]
@@ -109,7 +109,7 @@ class School:
         self._shapes = shapes
         network = self._network("groups")
         if holding.part is not None:
-            network.load_state_dict(_under("groups/", holding.part.tensors))
+            network.load_state_dict(tensors_under("groups/", holding.part.tensors))
         is_learning = bool(self._sources)
         seen = self.columns.tied(self._ties, self._table_of) if is_learning else self.columns
         self.extractors = Extractors(
@@ -343,9 +343,9 @@ class School:
         document = part.document
         if document["is_pretrained"]:
             self.end_pretraining()
-        self.extractors.load_state(_under("shared/", part.tensors), document["shared"])
+        self.extractors.load_state(tensors_under("shared/", part.tensors), document["shared"])
         for place, (party, phase, about) in enumerate(document["own"]):
-            self.own_extractors(party, phase).load_state(_under(f"own {place}/", part.tensors), about)
+            self.own_extractors(party, phase).load_state(tensors_under(f"own {place}/", part.tensors), about)
         for party, kept in document["pupils"].items():
             pupil = self.pupils[party]
             pupil.best = kept["best"]
@@ -428,7 +428,3 @@ class School:
             rows = draw.choice(every, size=len(rows), p=self._weights[lesson.party])
         domain = 1 + self._sources.index(lesson.party)
         self.extractors.adapt(session.step, progress, rows, domain, chosen)
-
-
-def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

@@ -19,6 +19,7 @@ from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearP
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
+from colonnade.nn import tensors_under
 from colonnade.nn.regression import (
     Numbers,
     OwnWeights,
@@ -182,7 +183,7 @@ class _Model(Trainee):
 
     def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        best = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+        best = tensors_under("best.", tensors)
         self._best = (document["best_shares"], best)
         self._set(document["shares"], tensors)
 

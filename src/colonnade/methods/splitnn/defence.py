@@ -14,7 +14,7 @@ from colonnade.errors import ConfigError
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.network import dtype_of
 from colonnade.metrics import area_under_roc
-from colonnade.nn import Learner, supervised_loss
+from colonnade.nn import Learner, supervised_loss, tensors_under
 from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, MeasuredLeak, SecretNoise
 from colonnade.session import Finding, ModelPart, Session
 
@@ -108,7 +108,7 @@ class LabelDefence:
         """Go on from a checkpoint."""
         for number, (marvell, meter) in enumerate(zip(self._marvells, self._meters, strict=True)):
             marvell.load_state(document["marvell"][number])
-            meter.load_state(_under(f"meter.{number}.", tensors))
+            meter.load_state(tensors_under(f"meter.{number}.", tensors))
 
     def kept(self) -> dict[str, torch.Tensor]:
         """Return what scoring needs later."""
@@ -176,7 +176,7 @@ class DefendedLearner:
 
 def kept_disguise(part: ModelPart) -> LabelDisguise | None:
     """Return the disguise that a checkpoint or a trained part holds, if any."""
-    tensors = _under(_DISGUISE, part.tensors)
+    tensors = tensors_under(_DISGUISE, part.tensors)
     return LabelDisguise.from_state(tensors) if tensors else None
 
 
@@ -210,7 +210,3 @@ def _row(partner: str, found: MeasuredLeak) -> tuple[str, ...]:
     )
     told = ["–" if one is None else f"{one:.3f}" for one in (*shown, found.surest_right)]
     return (partner, *told[:-1], str(found.releases_per_row), told[-1])
-
-
-def _under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
