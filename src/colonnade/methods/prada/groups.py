@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +22,18 @@ __all__ = [
     "Columns",
     "NewCategory",
     "build_network",
+    "check_structure",
     "choose_groups",
     "group_shapes",
     "nearest_ties",
     "propose_groups",
     "settled",
+    "structure_of",
     "ties_of",
 ]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_STRUCTURE = ("interactions", "grouped", "widths", "aggregate", "embeddings", "precision")
 # Rows that correlations are estimated from, and how many groups are proposed where nobody says.
 _ROWS, _GROUPS = 5000, 4
 # A category with fewer source rows than this, or than this part of all, has learned nothing. Columns of more categories
@@ -146,6 +150,22 @@ def build_network(config: PrADA, encoder: CodeEncoder, shapes: Sequence[GroupSha
         seed=seed,
         dtype=DTYPES[config.precision],
     )
+
+
+def structure_of(config: PrADA) -> dict[str, Any]:
+    """Return the settings, as JSON values, that decide which weights a network has."""
+    return json.loads(json.dumps({name: getattr(config, name) for name in _STRUCTURE}))  # type: ignore[no-any-return]
+
+
+def check_structure(config: PrADA, earlier: Mapping[str, Any]) -> None:
+    """Refuse to go on from a model whose networks were made by other settings."""
+    now = structure_of(config)
+    changed = [name for name in _STRUCTURE if now[name] != earlier[name]]
+    if changed:
+        raise ConfigError(
+            f"config.{changed[0]} differs from what the model to go on from was trained with. Only settings that do "
+            "not change the networks may differ between stages."
+        )
 
 
 def ties_of(config: PrADA, encoder: CodeEncoder) -> dict[str, dict[int, int]]:

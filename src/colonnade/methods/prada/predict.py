@@ -13,7 +13,7 @@ from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
 from colonnade.methods.prada.choice import JOINT, LOCAL, local_weights
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors
-from colonnade.methods.prada.groups import Columns, NewCategory, build_network, group_shapes
+from colonnade.methods.prada.groups import Columns, NewCategory, build_network, check_structure, group_shapes
 from colonnade.methods.prada.head import BankHead, HolderHead
 from colonnade.methods.prada.labels import undisguised
 from colonnade.methods.prada.messages import HOLDER, ModelMark
@@ -56,6 +56,7 @@ class HolderScorer:
     def __init__(self, session: Session, holding: Holding, config: PrADA) -> None:
         self._part, self._config = own_part(session, holding), config
         self._document = self._part.document
+        check_structure(config, self._document["structure"])
         encoder = CodeEncoder.from_json(self._document["code_encoder"])
         groups = {name: tuple(columns) for name, columns in self._document["groups"].items()}
         self.names = tuple(self._document["names"])

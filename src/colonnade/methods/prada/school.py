@@ -22,10 +22,12 @@ from colonnade.methods.prada.groups import (
     Columns,
     NewCategory,
     build_network,
+    check_structure,
     choose_groups,
     group_shapes,
     nearest_ties,
     settled,
+    structure_of,
     ties_of,
 )
 from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
@@ -85,39 +87,22 @@ class School:
         self._sources = session.plan.roles.get("source", ()) if stage != "finetune" else ()
         self.pairs = {peer.peer: holding.pair(peer.peer) for peer in session.all_channels}
         self._earlier = holding.part
-        if holding.part is None:
-            self.groups = choose_groups(config, holding.table, session.own_seed("groups"))
-            columns = [column for names in self.groups.values() for column in names]
-            training = [pair.aligned.positions[pair.split.train] for pair in self.pairs.values()]
-            fitted = np.unique(np.concatenate(training))
-            self.encoder = CodeEncoder.fit(holding.table, fitted, columns, config.shared_tables)
-        else:
-            self.groups = {name: tuple(columns) for name, columns in holding.part.document["groups"].items()}
-            self.encoder = CodeEncoder.from_json(holding.part.document["code_encoder"])
-        shapes = group_shapes(config, self.encoder, self.groups)
-        self.names = tuple(shape.name for shape in shapes)
+        self.groups, self.encoder = self._groups_and_encoder()
+        self._shapes = group_shapes(config, self.encoder, self.groups)
+        self.names = tuple(shape.name for shape in self._shapes)
         self.columns = Columns.of(self.encoder, holding.table, config.precision)
         self._table_of = [one.table for one in self.encoder.coded]
-        self._ties = ties_of(config, self.encoder)
-        if config.tie_unseen and self._sources:
-            sources = np.concatenate([self.source_rows(party) for party in self._sources])
-            every = np.unique(np.concatenate([sources, self.target_rows]))
-            for name, likes in nearest_ties(self.columns, self.encoder, sources, every).items():
-                # What the user ties stays tied as it is.
-                self._ties[name] = {**likes, **self._ties.get(name, {})}
-        self._ties = {name: settled(likes) for name, likes in self._ties.items()}
-        self._shapes = shapes
+        self._ties = self._all_ties()
         network = self._network("groups")
         if holding.part is not None:
             network.load_state_dict(tensors_under("groups/", holding.part.tensors))
-        is_learning = bool(self._sources)
-        seen = self.columns.tied(self._ties, self._table_of) if is_learning else self.columns
+        self.is_pretrained = not self._sources
         self.extractors = Extractors(
             config,
             network,
-            seen,
+            self.columns if self.is_pretrained else self.columns.tied(self._ties, self._table_of),
             session.own_seed,
-            domains=1 + len(self._sources) if config.adaptation and is_learning else 1,
+            domains=1 + len(self._sources) if config.adaptation else 1,
             rate=config.learning_rate,
         )
         self._novelties = self._new_categories()
@@ -125,20 +110,10 @@ class School:
         self._own: dict[tuple[str, str], Extractors] = {}
         self._values: dict[tuple[str, str], Numbers] = {}
         self._weights: dict[str, Numbers] = {}
-        self.is_pretrained = not is_learning
-        key = make_key(session, config.key) if config.is_sealed else None
-        self.key = key
-        self.pupils: dict[str, Pupil] = {}
-        for peer in session.all_channels:
-            if stage == "pretrain" and peer.peer_role == "target":
-                continue  # it only waits
-            messages = messages_for(session, config, peer.peer_role)
-            if key is not None:
-                send_key(peer, key)
-            new = self.new if peer.peer_role == "target" else ()
-            names = tuple(self.names[one.group] for one in new)
-            peer.send(messages.GroupNames(self.names, config.aggregate, names))
-            self.pupils[peer.peer] = self._enrol(peer, messages)
+        self.key = make_key(session, config.key) if config.is_sealed else None
+        # A target only waits while sources teach.
+        taught = [peer for peer in session.all_channels if stage != "pretrain" or peer.peer_role != "target"]
+        self.pupils = {peer.peer: self._enrol(peer) for peer in taught}
 
     def inputs(self, phase: str) -> int:
         """Return how many numbers this party gives per row."""
@@ -367,6 +342,7 @@ class School:
             "party": self.session.party,
             "groups": {name: list(columns) for name, columns in self.groups.items()},
             "names": list(self.names),
+            "structure": structure_of(self.config),
             "code_encoder": self.encoder.to_json(),
             "types": {column.name: column.kind for column in self._table.columns if column.name in self._used()},
             "unseen": self.unseen(),
@@ -390,8 +366,38 @@ class School:
     def _network(self, purpose: str) -> FeatureGroups:
         return build_network(self.config, self.encoder, self._shapes, self.session.own_seed(purpose))
 
-    def _enrol(self, peer: Channel, messages: BankMessages) -> Pupil:
-        pair = self.pairs[peer.peer]
+    def _groups_and_encoder(self) -> tuple[dict[str, tuple[str, ...]], CodeEncoder]:
+        """Choose groups and fit their columns' encoder, or take both from the model to go on from."""
+        config, table = self.config, self._table
+        if self._earlier is not None:
+            document = self._earlier.document
+            check_structure(config, document["structure"])
+            groups = {name: tuple(columns) for name, columns in document["groups"].items()}
+            return groups, CodeEncoder.from_json(document["code_encoder"])
+        groups = choose_groups(config, table, self.session.own_seed("groups"))
+        columns = [column for names in groups.values() for column in names]
+        training = [pair.aligned.positions[pair.split.train] for pair in self.pairs.values()]
+        fitted = np.unique(np.concatenate(training))
+        return groups, CodeEncoder.fit(table, fitted, columns, config.shared_tables)
+
+    def _all_ties(self) -> dict[str, dict[int, int]]:
+        """Return the user's ties, and beside them those of other categories that hardly any source row has."""
+        ties = ties_of(self.config, self.encoder)
+        if self.config.tie_unseen and self._sources:
+            sources = np.concatenate([self.source_rows(party) for party in self._sources])
+            every = np.unique(np.concatenate([sources, self.target_rows]))
+            for name, likes in nearest_ties(self.columns, self.encoder, sources, every).items():
+                ties[name] = {**likes, **ties.get(name, {})}
+        return {name: settled(likes) for name, likes in ties.items()}
+
+    def _enrol(self, peer: Channel) -> Pupil:
+        """Tell a bank what there is, and learn which of its rows are labelled."""
+        pair, messages = self.pairs[peer.peer], messages_for(self.session, self.config, peer.peer_role)
+        if self.key is not None:
+            send_key(peer, self.key)
+        new = self.new if peer.peer_role == "target" else ()
+        with_new = tuple(self.names[one.group] for one in new)
+        peer.send(messages.GroupNames(self.names, self.config.aggregate, with_new))
         told = peer.receive(messages.LabelledRows)
         known, count = np.asarray(told.rows), len(pair.aligned)
         is_sound = known.ndim == 1 and known.dtype.kind in "iu" and len(known) == len(np.unique(known))

@@ -13,7 +13,14 @@ import colonnade as cn
 from colonnade.data import CodeEncoder, PartyTable
 from colonnade.errors import ConfigError, LeakRefused, RoleFailed, TableError
 from colonnade.methods.prada import propose_groups
-from colonnade.methods.prada.groups import Columns, choose_groups, group_shapes, nearest_ties
+from colonnade.methods.prada.groups import (
+    Columns,
+    check_structure,
+    choose_groups,
+    group_shapes,
+    nearest_ties,
+    structure_of,
+)
 
 COUNT = 400
 
@@ -211,3 +218,11 @@ def test_a_better_model_without_transfer_is_used_and_says_so() -> None:
     values = run.findings["transfer"].values
     best = max(("transfer", "local"), key=lambda name: values[name]["validation"])
     assert values["chosen"] == best
+
+
+def test_a_stage_does_not_go_on_from_networks_of_other_settings() -> None:
+    earlier = structure_of(cn.PrADA(widths={"a": (4, 2)}))
+    check_structure(cn.PrADA(widths={"a": (4, 2)}, fine_epochs=3, tune="all"), earlier)
+    for changed in ({"aggregate": 2}, {"grouped": False}, {"precision": "float64"}, {"widths": {"a": (4, 3)}}):
+        with pytest.raises(ConfigError, match=f"config.{next(iter(changed))} differs"):
+            check_structure(cn.PrADA(**{"widths": {"a": (4, 2)}, **changed}), earlier)
