@@ -193,8 +193,8 @@ class Page:
         rivals = ("A-VFL LR", "A-VFL XGBoost", "AB-VFL XGBoost")
         told = "; ".join(f"against {rival} {self.paired('credit', 'PrADA', rival)}" for rival in rivals)
         return paragraph(
-            f"PrADA {told} AUC. The product's check by default compares with the target's own columns only, and so chose "
-            'transfer here; `compare = "vfl"` also compares with a model without any source.'
+            f"PrADA {told} AUC. The product's check by default compares with the target's own columns only, and so "
+            'chose transfer here; `compare = "vfl"` also compares with a model without any source.'
         )
 
     def text(self) -> str:
