@@ -186,6 +186,10 @@ class StageForecast:
         return sum(one.bytes for one in self.sent if one.sender == party)
 
 
+def _nothing_more(plan: RunPlan, config: Any) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True)
 class Forecaster:
     """How a method forecasts its runs."""
@@ -197,7 +201,7 @@ class Forecaster:
     """The method's stages that can be forecast."""
     is_by_pair: bool = False
     """Whether it goes by what each party shares with the lead, and not by the most that any two share."""
-    assumes: Callable[[RunPlan, Any], tuple[str, ...]] = lambda plan, config: ()
+    assumes: Callable[[RunPlan, Any], tuple[str, ...]] = _nothing_more
     """What else it takes for granted, as clauses."""
 
 
