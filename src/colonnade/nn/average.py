@@ -40,9 +40,3 @@ class WeightAverage:
             yield
         finally:
             self._module.load_state_dict(now)
-
-    def settle(self) -> None:
-        """Put the average in the place of the weights for good."""
-        if self.values:
-            self._module.load_state_dict(self.values)
-            self.values = {}

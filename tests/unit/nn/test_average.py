@@ -56,15 +56,3 @@ def test_a_factor_of_zero_is_the_module_itself() -> None:
     with average.in_use():
         filled(module, 7.0)
     assert module.weight.item() == 7.0
-    average.settle()
-    assert module.weight.item() == 7.0
-
-
-def test_settling_puts_the_average_in_place_for_good() -> None:
-    module = nn.Linear(1, 1)
-    average = WeightAverage(module, 0.5)
-    for value in (2.0, 4.0):
-        filled(module, value)
-        average.update()
-    average.settle()
-    assert (module.weight.item(), average.values) == (3.0, {})

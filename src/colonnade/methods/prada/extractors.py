@@ -156,10 +156,6 @@ class Extractors:
         self._average.values = {}
         self._learner.restore_best()
 
-    def copy(self) -> FeatureGroups:
-        """Return the network as it is, for another use."""
-        return copy.deepcopy(self.network)
-
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything a checkpoint needs."""
         tensors, document = self._learner.state()

@@ -68,24 +68,12 @@ def chunks(count: int) -> list[Rows]:
     return [rows[start : start + _CHUNK] for start in range(0, count, _CHUNK)]
 
 
-class HolderHead(ABC):
-    """The feature holder's side."""
+class _Head(ABC):
+    """What both sides do alike."""
 
     @abstractmethod
     def open(self, start: Numbers) -> None:
         """Begin with this party's part of the initial weights."""
-
-    @abstractmethod
-    def teach_trained(self, values: Numbers) -> Numbers:
-        """Have a batch scored and learned from, and return the gradient at its numbers."""
-
-    @abstractmethod
-    def teach_fixed(self, number: int, values: Numbers) -> None:
-        """Have a batch scored and learned from whose numbers never change; ``number`` says which it is."""
-
-    @abstractmethod
-    def score(self, values: Numbers) -> None:
-        """Have rows scored."""
 
     @abstractmethod
     def settle(self) -> None:
@@ -100,12 +88,24 @@ class HolderHead(ABC):
         """Go on from a checkpoint."""
 
 
-class BankHead(ABC):
-    """The bank's side."""
+class HolderHead(_Head):
+    """The feature holder's side."""
 
     @abstractmethod
-    def open(self, start: Numbers) -> None:
-        """Begin with this party's part of the initial weights."""
+    def teach_trained(self, values: Numbers) -> Numbers:
+        """Have a batch scored and learned from, and return the gradient at its numbers."""
+
+    @abstractmethod
+    def teach_fixed(self, number: int, values: Numbers) -> None:
+        """Have a batch scored and learned from whose numbers never change; ``number`` says which it is."""
+
+    @abstractmethod
+    def score(self, values: Numbers) -> None:
+        """Have rows scored."""
+
+
+class BankHead(_Head):
+    """The bank's side."""
 
     @abstractmethod
     def trained_logits(self, rows: int) -> Numbers:
@@ -129,18 +129,6 @@ class BankHead(ABC):
     @abstractmethod
     def score(self, rows: int) -> Numbers:
         """Return what the groups add to the scores of rows."""
-
-    @abstractmethod
-    def settle(self) -> None:
-        """Make both sides' weights belong to the same step, before they are kept."""
-
-    @abstractmethod
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-
-    @abstractmethod
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
 
 
 class SealedHolderHead(HolderHead):

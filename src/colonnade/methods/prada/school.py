@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,14 +70,13 @@ class Pupil:
     heads: dict[str, HolderHead] = field(default_factory=dict)
     best: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def rows(self, part: str, *, labelled: bool = True) -> Places:
-        """Return this party's own rows of the bank's training, validation or test rows."""
-        return self.pair.aligned.positions[self.places(part, labelled=labelled)]
+    def rows(self, part: str) -> Places:
+        """Return this party's own rows of the bank's labelled training, validation or test rows."""
+        return self.pair.aligned.positions[self.places(part)]
 
-    def places(self, part: str, *, labelled: bool = True) -> Places:
-        """Return places of the bank's training, validation or test rows in the agreed order."""
-        every: Places = getattr(self.pair.split, part)
-        return np.intersect1d(every, self.known) if labelled else every
+    def places(self, part: str) -> Places:
+        """Return places of the bank's labelled training, validation or test rows in the agreed order."""
+        return np.intersect1d(getattr(self.pair.split, part), self.known)
 
 
 class School:
@@ -124,7 +124,7 @@ class School:
         found = extractors.values(rows)
         return np.concatenate([found, self.columns.marks(self.new, rows)], axis=1) if phase == "finetune" else found
 
-    @property
+    @functools.cached_property
     def target_rows(self) -> Places:
         """Return this party's training rows of all targets, labelled or not."""
         targets = self.session.plan.roles["target"]
