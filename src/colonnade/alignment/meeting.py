@@ -134,7 +134,8 @@ class Meeting:
         shared = np.arange(self._table.rows)
         for rows, _ in met.values():
             shared = np.intersect1d(shared, rows, assume_unique=True)
-        if not len(shared):
+        can_be_empty = self._session.stage == "predict" and self._session.method.scores_rest
+        if not len(shared) and not can_be_empty:
             for peer in self._peers:
                 self._unfinished(peer).discard()
             strangers = [peer for peer, (rows, _) in met.items() if not len(rows)] or self._peers

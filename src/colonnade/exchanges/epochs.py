@@ -65,6 +65,8 @@ class Epochs:
     epochs: int
     patience: int
     checkpoint_every: int
+    first_step: int = 0
+    """The steps that lie before these epochs, where a method trains several models one after the other."""
     epoch: int = 0
     is_over: bool = False
     best_loss: float | None = None
@@ -77,21 +79,29 @@ class Epochs:
         """Start at the beginning, or where the checkpoint left off."""
         steps_per_epoch = math.ceil(rows / config.batch_size)
         session.expect_steps(steps_per_epoch * config.epochs)
+        return cls.begin_phase(session, trainee, steps_per_epoch, config, session.resumed)
+
+    @classmethod
+    def begin_phase(
+        cls, session: Session, trainee: Trainee, steps_per_epoch: int, config: EpochSettings, resumed: ModelPart | None
+    ) -> Epochs:
+        """Start one of several trainings here, or where its checkpoint left off."""
         fixed = (steps_per_epoch, config.epochs, config.patience, config.checkpoint_every)
-        if session.resumed is None:
-            return cls(*fixed)
-        document = session.resumed.document
-        trainee.load_state(session.resumed.tensors, document)
-        return cls(*fixed, **document["progress"])
+        if resumed is None:
+            return cls(*fixed, first_step=session.step)
+        trainee.load_state(resumed.tensors, resumed.document)
+        return cls(*fixed, **resumed.document["progress"])
 
     def steps_done(self, session: Session) -> int:
         """Return how many steps of this epoch lie behind us, after a resume in its middle."""
-        return session.step - self.epoch * self.steps_per_epoch
+        return session.step - self.first_step - self.epoch * self.steps_per_epoch
 
-    def judge(self, session: Session, training_loss: float, validation_loss: float | None) -> EpochVerdict:
-        """Decide on this epoch's weights and on going on; only the label holder can."""
+    def judge(
+        self, session: Session, training_loss: float, validation_loss: float | None, **further: float | str
+    ) -> EpochVerdict:
+        """Decide on this epoch's weights and on going on; only the label holder can. ``further`` is recorded too."""
         check_finite(validation_loss or 0.0, session)
-        values = {"epoch": self.epoch + 1, "training_loss": training_loss}
+        values: dict[str, float | str] = {**further, "epoch": self.epoch + 1, "training_loss": training_loss}
         is_best = True
         if validation_loss is not None:
             values["validation_loss"] = validation_loss
@@ -113,7 +123,7 @@ class Epochs:
 
     def keep_between_epochs(self, session: Session, trainee: Trainee) -> None:
         """Make a checkpoint where the settings ask for one within an epoch."""
-        at_epoch_end = session.step % self.steps_per_epoch == 0
+        at_epoch_end = (session.step - self.first_step) % self.steps_per_epoch == 0
         if self.checkpoint_every and session.step % self.checkpoint_every == 0 and not at_epoch_end:
             self._keep(session, trainee)
 

@@ -74,6 +74,8 @@ class LinearFormat:
     """Fraction bits of the weights in the logits; None takes all, so that logits do not depend on the shares at all."""
     noised: bool = False
     """Whether the partner adds noise to the gradient of trained inputs, as large as that gradient may be."""
+    summed_inputs: int = 0
+    """The inputs of all layers whose logits are added up before they are opened, if there are others than this."""
     hiding_bits: int = 40
     """How much larger a share is than what it hides: it can be told from noise with probability 2**-hiding_bits."""
 
@@ -105,7 +107,7 @@ class LinearFormat:
 
     def columns(self, rows: int) -> Layout:
         """Lay out inputs for the logits: neighbours in a column share a ciphertext."""
-        room = self.forward_bound * max(self.inputs, 1) * _GUARD
+        room = self.forward_bound * max(self.inputs, self.summed_inputs, 1) * _GUARD
         return self._plan((rows, self.inputs), 0, self.input_format, room)
 
     def logits(self, rows: int) -> Layout:

@@ -106,10 +106,13 @@ def scored(taken: Taken) -> pd.DataFrame | None:
     if taken.scores is None:
         return None
     # In the order of the party's own table, as people expect; the agreed order looks random to them.
-    order = np.argsort(taken.holding.aligned.positions)
-    table = taken.holding.table.take(taken.holding.aligned.positions[order])
+    positions = taken.holding.aligned.positions if taken.scores.positions is None else taken.scores.positions
+    order = np.argsort(positions)
+    table = taken.holding.table.take(positions[order])
     scores = replace(taken.scores, rows=taken.scores.rows[order], values=taken.scores.values[order])
     columns: dict[str, Any] = dict(table.id_parts)
+    if scores.known_to:
+        columns["known to"] = np.array(scores.known_to, dtype=object)[order]
     classes = pd.Series(list(scores.classes))
     if scores.task == "regression":
         columns["prediction"] = scores.values

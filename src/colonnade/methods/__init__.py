@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.methods.fedcvt import METHOD as FEDCVT
 from colonnade.methods.ftl import METHOD as FTL
 from colonnade.methods.prada import METHOD as PRADA
 from colonnade.methods.secure_lr import METHOD as SECURE_LR
@@ -13,7 +14,7 @@ from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FTL, PRADA)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FEDCVT, FTL, PRADA)
 
 
 def method_named(name: str) -> Method:

@@ -1,7 +1,9 @@
 """Torch parts that methods share."""
 
 from colonnade.nn.adversarial import SpectralLinear, discriminator, reverse_gradient
+from colonnade.nn.attention import attention_weights, key_counts
 from colonnade.nn.average import WeightAverage
+from colonnade.nn.convolutions import convolutions, redrawn
 from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
 from colonnade.nn.learner import Learner, make_optimiser, tensors_under
 from colonnade.nn.losses import backpropagate, balanced_weights, supervised_loss
@@ -15,14 +17,18 @@ __all__ = [
     "SeededDropout",
     "SpectralLinear",
     "WeightAverage",
+    "attention_weights",
     "backpropagate",
     "balanced_weights",
+    "convolutions",
     "default_widths",
     "discriminator",
     "find_dropouts",
+    "key_counts",
     "make_optimiser",
     "mlp",
     "pair_groups",
+    "redrawn",
     "reseed_dropout",
     "reverse_gradient",
     "seeded_linear",

@@ -1,6 +1,7 @@
-"""Noise and disguises for what would give labels away. Nothing here knows of sessions or messages."""
+"""Noise and disguises for what would give labels or rows away. Nothing here knows of sessions or messages."""
 
 from colonnade.privacy.coae import MOST_CLASSES, LabelDisguise
+from colonnade.privacy.gaussian import RowBudget, clip_rows, sigma_for
 from colonnade.privacy.leak import AreaUnderRoc, LeakMeter, MeasuredLeak
 from colonnade.privacy.marvell import Marvell, content_of, explained_bound
 from colonnade.privacy.max_norm import equalise_norms
@@ -27,6 +28,7 @@ __all__ = [
     "LeakMeter",
     "Marvell",
     "MeasuredLeak",
+    "RowBudget",
     "SecretNoise",
     "TwoClasses",
     "auc_bound",
@@ -34,10 +36,12 @@ __all__ = [
     "best_noise",
     "best_noise_along",
     "check_budget",
+    "clip_rows",
     "content_of",
     "equalise_norms",
     "error_bound",
     "explained_bound",
     "new_key",
     "noise_within",
+    "sigma_for",
 ]

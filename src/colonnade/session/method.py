@@ -80,6 +80,10 @@ class Scores:
     classes: tuple[Any, ...] = ()
     is_decided: bool = False
     """Whether these are predictions only, as class numbers: a party that may not know how sure they are gets them."""
+    positions: np.ndarray[Any, Any] | None = None
+    """Rows of the party's own table, where others than the aligned ones are scored too."""
+    known_to: tuple[str, ...] = ()
+    """With positions: who knows each row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +155,8 @@ class Method:
     """The stages on whose model another stage goes on, the usual one first, by stage."""
     scored_after: tuple[str, ...] = ("train",)
     """The stages whose model can score rows."""
+    scores_rest: bool = False
+    """Whether rows that only one party knows are scored beside the shared ones, so that there need be none of these."""
     scores_alone: str | None = None
     """The role whose rows are scored without any counterpart at the others, and that gets the predictions."""
     forecast: Forecaster | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ import numpy.typing as npt
 
 from colonnade.crypto import FixedPoint, Mask, ring_elements, ring_integers
 from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import PolicyRefused, WrongContent
+from colonnade.errors import WrongContent
+from colonnade.exchanges.answers import allow_rows, decided, described, predictions, told
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.ftl.choice import Calibration
 from colonnade.methods.ftl.config import FTL
@@ -39,15 +39,11 @@ from colonnade.methods.ftl.scoring import (
 )
 from colonnade.methods.ftl.self_learning import odds, regression_scores
 from colonnade.nn import tensors_under
-from colonnade.session import Channel, EventLog, Holding, ModelPart, Result, Scores, Session
+from colonnade.session import Channel, Holding, ModelPart, Result, Session
 
-__all__ = ["checked_answer", "decided_by", "described", "source", "target", "told"]
+__all__ = ["source", "target"]
 
 Numbers = npt.NDArray[np.float64]
-
-_MOST_ROWS = 2**31
-# Predicted numbers are rounded to this part of a standard deviation: exact ones would give the translator away.
-_ROUNDING = 16.0
 
 
 def source(session: Session, holding: Holding, config: FTL) -> Result:
@@ -58,7 +54,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
     keys = exchange_keys(session, peers, config) if peers else []
     for peer, key in zip(peers, keys, strict=True):
         asked = peer.receive(RowsToScore)
-        _allow(session, config, peer.peer, asked.count)
+        allow_rows(session, peer.peer, asked.count, config.predictions_per_day)
         calibration, weight = Calibration(**part.document["calibrations"][peer.peer]), _weight(session, config)
         scorer = Scorer(part.tensors["translator"].numpy(), part.tensors["offset"].numpy())
         scorer = scorer.scaled(weight * calibration.slope, weight * calibration.intercept)
@@ -71,7 +67,7 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
                 if asked.is_summed
                 else give_scores(peer, key, scorer, asked.count)
             )
-            peer.send(answers("source", "target")(_decided(labels, scores), described(labels)))
+            peer.send(answers("source", "target")(decided(labels, scores), described(labels)))
         else:
             _contribute(peer, _one(others, asked.collector), key, scorer, asked.count)
     return Result()
@@ -88,7 +84,7 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
     peers = [peer for peer in session.channels("source") if not _is_alone(every, peer.peer)]
     if not peers:
         labels = _labels(part, next(iter(every)))
-        return Result(scores=_predictions(labels.task, _decided(labels, np.sum(own, axis=0)), labels.classes))
+        return Result(scores=predictions(labels.task, decided(labels, np.sum(own, axis=0)), labels.classes))
     keys = exchange_keys(session, peers, config)
     codes = [_codes(session, holding, config, part, peer.peer, cut) for peer in peers]
     scores = every[peers[0].peer]["scores"]
@@ -157,35 +153,6 @@ def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequen
         peers[0].send(AnswerParts(ring_elements(total, keys[0].own)))
 
 
-def _allow(session: Session, config: FTL, partner: str, count: int) -> None:
-    """Refuse more rows than the settings or this party's policy allow within a day, and write down the others."""
-    if not 1 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{partner}' announces rows to score, but not 1 to {_MOST_ROWS} of them.")
-    log, now = EventLog(session.queries), datetime.now(UTC)
-    limits = [config.predictions_per_day, session.policy.predictions_per_day]
-    limit = min(one for one in limits if one is not None)
-    with log.held():
-        used = sum(_rows_within_a_day(line, partner, now) for line in log.lines())
-        if used + count > limit:
-            log.add("refused", partner=partner, rows=count)
-            raise PolicyRefused(
-                f"'{session.party}' scores at most {limit} rows for '{partner}' within 24 hours; {used} were scored "
-                f"and {count} more were asked for. Many answers give away how rows are scored. Ask for fewer, or "
-                "later; the limit is config.predictions_per_day, or policy.predictions_per_day where that is lower."
-            )
-        log.add("scored", partner=partner, rows=count)
-
-
-def _rows_within_a_day(line: dict[str, Any] | None, partner: str, now: datetime) -> int:
-    if line is None or line.get("event") != "scored" or line.get("partner") != partner:
-        return 0
-    try:
-        is_recent = now - datetime.fromisoformat(line["time"]) < timedelta(days=1)
-        return int(line["rows"]) if is_recent else 0
-    except (KeyError, TypeError, ValueError):
-        return 0
-
-
 def _weight(session: Session, config: FTL, source_name: str | None = None) -> float:
     """Return how much a source's score counts among all."""
     weights = {name: config.source_weights.get(name, 1.0) for name in session.plan.roles["source"]}
@@ -211,51 +178,6 @@ def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, nam
     start = f"{name}/encoder."
     encoder.load_state_dict(tensors_under(start, part.tensors))
     return encoder.codes(rows)
-
-
-def _decided(labels: LabelEncoder, scores: Numbers) -> np.ndarray[Any, Any]:
-    """Return class numbers, or numbers in the label's own units, rounded."""
-    found = decided_by(labels.task, scores)
-    return labels.decode(found) if labels.task == "regression" else found
-
-
-def decided_by(task: str, scores: Numbers) -> np.ndarray[Any, Any]:
-    """Return class numbers, or standardised numbers, rounded."""
-    if task == "regression":
-        return np.asarray(np.rint(scores[:, 0] * _ROUNDING) / _ROUNDING)
-    if task == "multiclass":
-        return np.asarray(scores.argmax(axis=1), dtype=np.int64)
-    return (scores[:, 0] >= 0).astype(np.int64)
-
-
-def described(labels: LabelEncoder) -> str:
-    """Say what the labels are, for the party that gets them."""
-    return json.dumps({"task": labels.task, "classes": list(labels.classes)})
-
-
-def told(answer: Any, peer: Channel) -> Scores:
-    """Read the answer of a source, which may say anything."""
-    try:
-        about = json.loads(answer.labels)
-        task, classes = about["task"], tuple(about["classes"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
-    if task not in ("binary", "multiclass", "regression"):
-        raise WrongContent(f"'{peer.peer}' sent predictions of a kind no version of colonnade knows.")
-    return _predictions(task, checked_answer(task, answer.values, len(classes), peer), classes)
-
-
-def checked_answer(task: str, values: np.ndarray[Any, Any], classes: int, peer: Channel) -> np.ndarray[Any, Any]:
-    """Return predictions that fit the task, or refuse them."""
-    if values.dtype != (np.float64 if task == "regression" else np.int64):
-        raise WrongContent(f"'{peer.peer}' sent predictions of another kind than the task has.")
-    if task != "regression" and not np.isin(values, np.arange(classes)).all():
-        raise WrongContent(f"'{peer.peer}' sent class numbers beyond the {classes} classes.")
-    return values
-
-
-def _predictions(task: str, values: np.ndarray[Any, Any], classes: tuple[Any, ...]) -> Scores:
-    return Scores(task, np.arange(len(values)), values, classes=classes, is_decided=True)
 
 
 def _one(channels: Sequence[Channel], name: str) -> Channel:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.answers import checked_answer, decided_by, described, told
 from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided, word_for
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.link import Keys, exchange_keys
 from colonnade.methods.ftl.maths import targets_of
 from colonnade.methods.ftl.messages import FoldRows, answers, row_count
 from colonnade.methods.ftl.mirrored import LossSide, TranslatorSide
-from colonnade.methods.ftl.predict import checked_answer, decided_by, described, told
 from colonnade.methods.ftl.preparing import (
     SourceRows,
     agree_as_source,

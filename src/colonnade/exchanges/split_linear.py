@@ -1,0 +1,423 @@
+"""A secure linear layer over codes of two kinds, whose logits come apart for some rows and added up for others.
+
+The layer of `secure_linear`, once for every kind of code, after FedCVT's encrypted cut. Of shared rows the partner needs
+the logits of each kind by itself, because attention averages each kind with its own weights. Of the owner's other rows
+it needs, and gets, only their sum. One step is:
+
+1. owner to partner: the encrypted codes, and its share of the weights, encrypted;
+2. partner to owner: its part of the logits, behind a uniform mask;
+3. owner to partner: the same opened, with the owner's part added;
+4. partner to owner: the weight gradient, masked, and the gradient at the codes;
+5. owner to partner: what completes the partner's share of the next weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey, decrypt, open_masked
+from colonnade.errors import SlotOverflow, TrainingFailed, WrongContent
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
+from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
+from colonnade.session import Channel
+
+__all__ = ["SPLIT_LINEAR", "SplitMessages", "SplitOwner", "SplitPartner", "split_formats"]
+
+Numbers = npt.NDArray[np.float64]
+Array = np.ndarray[Any, Any]
+
+_OWNER, _PARTNER = "feature_holder", "label_holder"
+_CODES = Format(fraction_bits=20, magnitude_bits=6)
+_SLOPES = Format(fraction_bits=32, magnitude_bits=3)
+
+
+@message(sender=_OWNER, receiver=_PARTNER, protection=MASKED, step="level 2, set-up")
+class OpeningShares:
+    """The receiver's shares of the initial weights. Reveals: nothing; the sender's own shares hide them."""
+
+    values: tuple[int, ...]
+
+
+@message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 1 (he_repr)")
+class SealedCodes:
+    """The sender's codes of a batch, by kind, packed by column and by row. Reveals: how many rows and columns."""
+
+    shared: tuple[CipherArray, ...]
+    others: tuple[CipherArray, ...]
+    rows: tuple[CipherArray, ...]
+
+
+@message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 10 (he_noise)")
+class SealedShares:
+    """The sender's shares of the weights. Reveals: nothing."""
+
+    values: tuple[CipherArray, ...]
+
+
+@message(sender=_PARTNER, receiver=_OWNER, protection=MASKED, step="level 2, 2 (he_logit_masked)")
+class MaskedLogits:
+    """The sender's part of the logits, behind a uniform mask. Reveals: nothing but the number of rows."""
+
+    shared: tuple[CipherArray, ...]
+    others: CipherArray
+
+
+@message(sender=_OWNER, receiver=_PARTNER, protection=PLAIN, step="level 2, 3 (logit_masked)")
+class OpenedLogits:
+    """The logits of a batch, behind the receiver's own mask.
+
+    Reveals: what the sender's codes add to the scores of every row: for shared rows by kind of code, for others the
+    sum. Over many steps with changing weights these tell more and more about the codes.
+    """
+
+    shared: tuple[np.ndarray[Any, Any], ...]
+    others: np.ndarray[Any, Any]
+
+
+@message(sender=_PARTNER, receiver=_OWNER, protection=MASKED, step="level 2, 8 (he_wgrad)")
+class MaskedWeightGradient:
+    """The gradient of the shared weights, behind a uniform mask. Reveals: nothing."""
+
+    values: tuple[CipherArray, ...]
+
+
+@message(sender=_PARTNER, receiver=_OWNER, protection=PLAIN, step="level 2, 8 (he_rgrad)")
+class SealedCodeGradient:
+    """The gradient at the receiver's codes, under the receiver's key; what estimates of them miss, apart from the rest.
+
+    Reveals: that gradient, whose rows are multiples of the weights: from it the receiver can read the weights, most
+    labels of shared rows, and which of its own rows got a label.
+    """
+
+    values: tuple[CipherArray, ...]
+    fits: tuple[CipherArray, ...]
+
+
+@message(sender=_OWNER, receiver=_PARTNER, protection=MASKED, step="level 2, 9 (wgrad_noised)")
+class WeightUpdate:
+    """What completes the receiver's shares of the next weights. Reveals: nothing; the sender's shares hide it."""
+
+    values: tuple[np.ndarray[Any, Any], ...]
+
+
+@dataclass(frozen=True)
+class SplitMessages:
+    """The layer's messages; a method declares those it uses."""
+
+    for_scoring: tuple[type[Any], ...]
+    all: tuple[type[Any], ...]
+
+
+_SCORING = (SealedCodes, MaskedLogits, OpenedLogits)
+SPLIT_LINEAR = SplitMessages(
+    for_scoring=_SCORING,
+    all=(OpeningShares, *_SCORING, SealedShares, MaskedWeightGradient, SealedCodeGradient, WeightUpdate),
+)
+
+
+def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits: int) -> tuple[LinearFormat, ...]:
+    """Return the formats of a layer over codes of these widths."""
+    return tuple(
+        LinearFormat(
+            inputs=width,
+            outputs=outputs,
+            most_rows=most_rows,
+            key_bits=key_bits,
+            input_format=_CODES,
+            step_format=_SLOPES,
+            slope_format=_SLOPES,
+            summed_inputs=sum(widths),
+        )
+        for width in widths
+    )
+
+
+def fit_format(rows: int) -> Format:
+    """Return the format of a matrix of attention among shared rows, times its transpose."""
+    return Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length())
+
+
+def fit_layout(codes: Layout, rows: int, among: int) -> Layout:
+    """Return the layout of such a matrix times codes; only the first rows take part, all are multiplied."""
+    from dataclasses import replace
+
+    plain = fit_format(among)
+    product = codes.times(plain.bound, plain.fraction_bits, rows)
+    return replace(product, shape=(among, codes.shape[1]))
+
+
+class _OwnerBlock(LinearOwner):
+    """One kind of code at the owner."""
+
+    def draw(self, start: Numbers) -> tuple[int, ...]:
+        """Draw the first share and return the partner's."""
+        scaled = np.rint(np.ldexp(start, self.format.weight_bits))
+        whole = np.array([int(one) for one in scaled.reshape(-1)], dtype=object)
+        self.share = self._draw()
+        return tuple(int(one) for one in whole - self.share.reshape(-1))
+
+    def sealed_share(self) -> CipherArray:
+        layout = self.format.shares()
+        packed = layout.pack(self._forward_share().T)
+        return CipherArray(self._key, layout, self._key.encrypt_integers(packed))
+
+    def own_logits(self, codes: FixedPoint) -> Array:
+        found: Array = codes.integers.astype(object) @ self._forward_share().integers
+        return found
+
+    def update(self, masked: CipherArray, decay: float) -> Array:
+        return self._next_update(masked, decay)
+
+
+class _PartnerBlock(LinearPartner):
+    """One kind of code at the partner."""
+
+    def take_share(self, values: Sequence[int], start: Numbers) -> None:
+        scaled = np.rint(np.ldexp(start, self.format.weight_bits))
+        whole = np.array([int(one) for one in scaled.reshape(-1)], dtype=object)
+        self.share = (whole + np.array(values, dtype=object)).reshape(self.share.shape)
+
+    def part_of_logits(self, columns: CipherArray) -> CipherArray:
+        return columns @ self._forward_share()
+
+    def masked_gradient(self, rows: CipherArray, steps: Numbers) -> CipherArray:
+        plain = FixedPoint.encode(steps, self.format.step_format)
+        masked, self._mask = (plain.T @ rows).widened(self.format.update_bound).mask()
+        return masked
+
+    def code_gradient(self, shares: CipherArray, slopes: Numbers) -> CipherArray:
+        weights = shares.add_share(self._forward_share().T)
+        plain = FixedPoint.encode(slopes, self.format.slope_format)
+        return weights.left_product(plain, dense=True).rerandomise()
+
+    def take_update(self, opened: Array, decay: float) -> None:
+        self._take(opened, decay)
+
+
+class SplitOwner:
+    """The side that holds the codes and the key."""
+
+    def __init__(
+        self, peer: Channel, formats: Sequence[LinearFormat], key: PrivateKey, *, momentum: float = 0.0
+    ) -> None:
+        messages = linear_messages(_OWNER, _PARTNER)
+        self._peer, self._key = peer, key
+        self.blocks = [_OwnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+
+    def open(self, starts: Sequence[Numbers]) -> None:
+        """Draw the first shares; the weights begin at this party's start plus the partner's."""
+        drawn = [block.draw(start) for block, start in zip(self.blocks, starts, strict=True)]
+        self._peer.send(OpeningShares(tuple(one for values in drawn for one in values)))
+
+    def score(self, shared: Sequence[Numbers], others: Sequence[Numbers], *, trains: bool = False) -> None:
+        """Let the partner have the logits of rows, by kind for shared ones and added up for others.
+
+        With ``trains`` the codes are sent such that a gradient can follow, and the shares with them.
+        """
+        encoded = [_encoded(block, one) for block, one in zip(self.blocks, shared, strict=True)]
+        extra = [_encoded(block, one) for block, one in zip(self.blocks, others, strict=True)]
+        counts = len(shared[0]), len(others[0])
+        if trains:
+            self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
+        self._peer.send(self._sealed(encoded, extra, counts, trains))
+        received = self._peer.receive(MaskedLogits)
+        if len(received.shared) != len(self.blocks):
+            raise WrongContent(f"'{self._peer.peer}' sent logits for another number of codes than agreed.")
+        opened = []
+        for block, masked, codes in zip(self.blocks, received.shared, encoded, strict=True):
+            layout = block.format.logits(counts[0])
+            opened.append(
+                open_masked(self._key, masked.under(self._key, layout), _plain(block.own_logits(codes), layout))
+            )
+        layout = _summed([block.format for block in self.blocks], counts[1])
+        total = sum((block.own_logits(codes) for block, codes in zip(self.blocks, extra, strict=True)), start=0)
+        others_opened = open_masked(
+            self._key, received.others.under(self._key, layout), _plain(np.asarray(total), layout)
+        )
+        self._peer.send(OpenedLogits(tuple(opened), others_opened))
+
+    def learn(self, counts: tuple[int, int], fits: bool, decay: float = 0.0) -> tuple[list[Numbers], list[Numbers]]:
+        """Open the masked weight gradient, complete the partner's shares, and return the gradient at all codes.
+
+        With ``fits`` the second list has, for shared rows, what the partner's estimates of the codes miss.
+        """
+        masked = self._peer.receive(MaskedWeightGradient).values
+        received = self._peer.receive(SealedCodeGradient)
+        wanted = len(self.blocks)
+        if (len(masked), len(received.values), len(received.fits)) != (wanted, wanted, wanted if fits else 0):
+            raise WrongContent(f"'{self._peer.peer}' sent gradients for another number of codes than agreed.")
+        updates = tuple(block.update(one, decay) for block, one in zip(self.blocks, masked, strict=True))
+        self._peer.send(WeightUpdate(updates))
+        rows = sum(counts)
+        try:
+            gradients = [
+                decrypt(self._key, one.under(self._key, block.format.input_gradient(rows)))
+                for block, one in zip(self.blocks, received.values, strict=True)
+            ]
+            missed = [
+                decrypt(self._key, one.under(self._key, fit_layout(block.format.rows(rows), rows, counts[0])))
+                for block, one in zip(self.blocks, received.fits, strict=bool(fits))
+            ]
+        except SlotOverflow:
+            raise WrongContent(
+                f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
+                "have grown too large. Lower the learning rates, and run again."
+            ) from None
+        return gradients, missed
+
+    def state(self) -> list[dict[str, list[str]]]:
+        """Return the shares and their momentum for a checkpoint."""
+        return [block.state() for block in self.blocks]
+
+    def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
+        """Go on from a checkpoint."""
+        for block, one in zip(self.blocks, state, strict=True):
+            block.load_state(one)
+
+    def _sealed(
+        self, shared: Sequence[FixedPoint], others: Sequence[FixedPoint], counts: tuple[int, int], trains: bool
+    ) -> SealedCodes:
+        groups: list[tuple[Layout, FixedPoint]] = []
+        for values, count in ((shared, counts[0]), (others, counts[1])):
+            groups += [(block.format.columns(count), one) for block, one in zip(self.blocks, values, strict=True)]
+        if trains:
+            for block, one, other in zip(self.blocks, shared, others, strict=True):
+                whole = FixedPoint(np.concatenate([one.integers, other.integers]), one.fraction_bits, one.bound)
+                groups.append((block.format.rows(sum(counts)), whole))
+        packed = [layout.pack(values) for layout, values in groups]
+        # In one go, so that an engine can divide all of it.
+        found = iter(self._key.encrypt_integers([one for integers in packed for one in integers]))
+        arrays = [CipherArray(self._key, layout, [next(found) for _ in range(layout.count)]) for layout, _ in groups]
+        kinds = len(self.blocks)
+        return SealedCodes(tuple(arrays[:kinds]), tuple(arrays[kinds : 2 * kinds]), tuple(arrays[2 * kinds :]))
+
+
+class SplitPartner:
+    """The side that computes on the owner's ciphertexts and holds what the loss needs."""
+
+    def __init__(
+        self, peer: Channel, formats: Sequence[LinearFormat], key: PublicKey, *, momentum: float = 0.0
+    ) -> None:
+        messages = linear_messages(_OWNER, _PARTNER)
+        self._peer, self._key = peer, key
+        self.blocks = [_PartnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self._rows: tuple[CipherArray, ...] = ()
+        self._shares: tuple[CipherArray, ...] = ()
+
+    def open(self, starts: Sequence[Numbers]) -> None:
+        """Receive the first shares and add this party's own start to them."""
+        received = self._peer.receive(OpeningShares).values
+        if len(received) != sum(block.share.size for block in self.blocks):
+            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} shares, which do not fit the agreed widths.")
+        at = 0
+        for block, start in zip(self.blocks, starts, strict=True):
+            block.take_share(received[at : at + block.share.size], start)
+            at += block.share.size
+
+    def ask(self, counts: tuple[int, int], *, trains: bool = False) -> tuple[list[Mask], Mask]:
+        """Receive encrypted codes of so many shared and other rows, and ask for their logits."""
+        if trains:
+            shares = self._peer.receive(SealedShares).values
+            self._check_number(shares)
+            self._shares = tuple(
+                one.under(self._key, block.format.shares()) for block, one in zip(self.blocks, shares, strict=True)
+            )
+        received = self._peer.receive(SealedCodes)
+        self._check_number(received.shared)
+        self._check_number(received.others)
+        if len(received.rows) != (len(self.blocks) if trains else 0):
+            raise WrongContent(f"'{self._peer.peer}' sent codes packed for another use than agreed.")
+        self._rows = tuple(
+            one.under(self._key, block.format.rows(sum(counts)))
+            for block, one in zip(self.blocks, received.rows, strict=trains)
+        )
+        parts: list[list[CipherArray]] = []
+        for arrays, count in ((received.shared, counts[0]), (received.others, counts[1])):
+            checked = [
+                one.under(self._key, block.format.columns(count))
+                for block, one in zip(self.blocks, arrays, strict=True)
+            ]
+            parts.append([block.part_of_logits(one) for block, one in zip(self.blocks, checked, strict=True)])
+        total = parts[1][0]
+        for one in parts[1][1:]:
+            total = total + one
+        masked = [one.mask() for one in parts[0]]
+        others, mask = total.mask()
+        self._peer.send(MaskedLogits(tuple(one for one, _ in masked), others))
+        return [one for _, one in masked], mask
+
+    def logits(self, masks: tuple[list[Mask], Mask]) -> tuple[list[Numbers], Numbers]:
+        """Receive the logits and take off the masks: of shared rows by kind, of others added up."""
+        received = self._peer.receive(OpenedLogits)
+        self._check_number(received.shared)
+        shared = [mask.remove(one).decode() for mask, one in zip(masks[0], received.shared, strict=True)]
+        others = masks[1].remove(received.others).decode()
+        limit = 2.0 ** (self.blocks[0].format.weight_magnitude_bits + 4)
+        for one in (*shared, others):
+            if one.size and np.abs(one).max() > limit:
+                raise TrainingFailed(
+                    f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. "
+                    "Lower head_rate or learning_rate, and run again."
+                )
+        return shared, others
+
+    def teach(
+        self, slopes: Sequence[Numbers], rate: float, matrices: Sequence[Numbers] = (), decay: float = 0.0
+    ) -> None:
+        """Send both gradients for slopes at the logits of all rows, by kind, and take the update.
+
+        ``matrices`` say, by kind, how this party's attention among shared rows misses them.
+        """
+        weights = tuple(
+            block.masked_gradient(rows, rate * one)
+            for block, rows, one in zip(self.blocks, self._rows, slopes, strict=True)
+        )
+        codes = tuple(
+            block.code_gradient(shares, one)
+            for block, shares, one in zip(self.blocks, self._shares, slopes, strict=True)
+        )
+        fits = tuple(_fit(rows, matrix) for rows, matrix in zip(self._rows, matrices, strict=bool(matrices)))
+        self._peer.send(MaskedWeightGradient(weights))
+        self._peer.send(SealedCodeGradient(codes, fits))
+        updates = self._peer.receive(WeightUpdate).values
+        self._check_number(updates)
+        for block, one in zip(self.blocks, updates, strict=True):
+            block.take_update(one, decay)
+
+    def state(self) -> list[dict[str, list[str]]]:
+        """Return the shares and their momentum for a checkpoint."""
+        return [block.state() for block in self.blocks]
+
+    def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
+        """Go on from a checkpoint."""
+        for block, one in zip(self.blocks, state, strict=True):
+            block.load_state(one)
+
+    def _check_number(self, arrays: Sequence[Any]) -> None:
+        if len(arrays) != len(self.blocks):
+            raise WrongContent(f"'{self._peer.peer}' sent {len(arrays)} kinds of code; {len(self.blocks)} are agreed.")
+
+
+def _fit(rows: CipherArray, matrix: Numbers) -> CipherArray:
+    among, every = len(matrix), rows.shape[0]
+    whole = np.zeros((among, every))
+    whole[:, :among] = matrix
+    return rows.left_product(FixedPoint.encode(whole, fit_format(among))).rerandomise()
+
+
+def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:
+    layouts = [format.logits(rows) for format in formats]
+    return layouts[0].grown(sum(layout.bound for layout in layouts))
+
+
+def _plain(integers: Array, layout: Layout) -> FixedPoint:
+    return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
+
+
+def _encoded(block: _OwnerBlock, codes: Numbers) -> FixedPoint:
+    return block.encode(codes)

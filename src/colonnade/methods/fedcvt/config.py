@@ -1,0 +1,211 @@
+"""Settings of FedCVT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from colonnade.errors import ConfigError
+
+__all__ = ["FEDCVT", "KINDS", "LOCAL", "FedCVT", "Variant"]
+
+FEDCVT, LOCAL = "fedcvt", "local"
+KINDS = ("shared", "unique")
+_NAMES = ("fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local")
+_WIDEST = 2**14
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What one candidate model consists of."""
+
+    name: str
+    kinds: tuple[str, ...]
+    """The codes of a party, one network each."""
+    has_party_heads: bool
+    uses_own_rows: bool
+    """Whether the label holder's unmatched rows take part."""
+    uses_partner_rows: bool
+    """Whether unmatched rows of feature holders take part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedCVT:
+    """Settings of FedCVT, agreed by all parties.
+
+    Weights and temperature are the paper's for tables. ``patience`` counts epochs without a better validation loss
+    before training stops; 0 trains all epochs and keeps the last weights.
+    """
+
+    level: Literal[0, 1, 2] = 0
+    """0: codes and gradients cross in the clear. 1: codes cross clipped and with noise. 2: codes are encrypted."""
+    candidates: tuple[Literal["fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local"], ...] = (
+        "fedcvt",
+        "vanilla",
+        "local",
+    )
+    """What is trained; the best on validation rows is used, for each situation."""
+    hidden: tuple[int, ...] = ()
+    shared_width: int = 96
+    unique_width: int = 96
+    activation: Literal["relu", "tanh", "sigmoid", "gelu"] = "relu"
+    images: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Parties whose columns are pixels, channel by channel: channels, height, width. They get convolutions."""
+    pull: float = 0.1
+    own_fit: float = 0.1
+    partner_fit: float = 0.1
+    own_orthogonality: float = 0.1
+    partner_orthogonality: float = 0.1
+    orthogonality: Literal["inner", "gram", "dsn"] = "inner"
+    pair_reduction: Literal["sum", "mean"] = "sum"
+    temperature: float = 0.5
+    threshold: float = 0.5
+    agreement: float = 0.25
+    """With numbers as labels: how far predictions may differ to agree, in standard deviations of the label."""
+    warmup_epochs: int = 1
+    estimated_weight: float = 1.0
+    """What a row with an estimated view counts in the losses of the joint head and of feature holders' heads."""
+    codes: Literal["both", "shared", "unique"] = "both"
+    estimate: bool = True
+    cross_view: bool = True
+    pseudo_labels: bool = True
+    self_mask: bool = True
+    attention: Literal["paper", "anchored"] = "paper"
+    detached: bool = False
+    memory_bank: int = 0
+    task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    optimiser: str = "Adam"
+    learning_rate: float = 0.005
+    weight_decay: float = 1e-5
+    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    gradient_clip: float = 5.0
+    """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
+    epochs: int = 30
+    batch_size: int = 128
+    own_batch_size: int = 256
+    patience: int = 5
+    anchors: int = 512
+    """Shared training rows by which views are estimated after training."""
+    precision: Literal["float32", "float64"] = "float32"
+    checkpoint_every: int = 0
+    """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+    partner_answers: Literal["predictions", "none"] = "predictions"
+    """What a feature holder learns about rows that only it knows."""
+    clip: float = 1.0
+    """The largest norm of a row's codes that cross with noise."""
+    noise: float = 1.0
+    """The standard deviation of that noise, in parts of clip."""
+    delta: float = 1e-5
+    defence: Literal["none", "marvell"] = "none"
+    """What the label holder does, at levels 0 and 1, so that gradients tell less about labels and kept rows."""
+    label_budget: float = 0.25
+    key: Literal["2048", "3072", "insecure_test"] = "2048"
+    head_rate: float = 0.05
+    """At level 2: the learning rate of the head's shared weights, which follow SGD with momentum."""
+    head_momentum: float = 0.9
+    sealed_pull: Literal["off", "one_sided"] = "off"
+    sealed_fit: Literal["auto", "off"] = "auto"
+    least_keys: float = 5.0
+    """At level 2: over how many shared rows the attention of an unmatched row must effectively spread."""
+
+    @classmethod
+    def sharp(cls, **changes: Any) -> FedCVT:
+        """Return settings for a partner that knows more about the label: sharper attention, weaker penalties."""
+        weak = dict.fromkeys(("pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality"), 0.01)
+        return replace(cls(learning_rate=0.001, temperature=0.1, **weak), **changes)  # type: ignore[arg-type]
+
+    @classmethod
+    def paper(cls, **changes: Any) -> FedCVT:
+        """Return the paper's settings: it compares nothing, and a row's estimate may look at the row itself."""
+        return replace(cls(candidates=("fedcvt",), self_mask=False, gradient_clip=0.0), **changes)
+
+    def __post_init__(self) -> None:
+        positive = ("temperature", "learning_rate", "clip", "noise", "agreement", "head_rate")
+        for name in positive:
+            if not getattr(self, name) > 0.0:
+                raise ConfigError(f"config.{name} must be above 0. Got {getattr(self, name)} instead.")
+        weights = ("pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality", "weight_decay")
+        for name in (*weights, "estimated_weight", "gradient_clip", "least_keys"):
+            if getattr(self, name) < 0.0:
+                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        for name, lowest in (("epochs", 1), ("batch_size", 1), ("own_batch_size", 1), ("anchors", 2)):
+            if getattr(self, name) < lowest:
+                raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
+        for name in ("patience", "warmup_epochs", "checkpoint_every", "memory_bank"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        for name, values in (("hidden", self.hidden), ("widths", (self.shared_width, self.unique_width))):
+            if not all(1 <= one <= _WIDEST for one in values):
+                raise ConfigError(f"config.{name} must be whole numbers from 1 to {_WIDEST}.")
+        if not 0.0 <= self.threshold < 1.0:
+            raise ConfigError(f"config.threshold must be at least 0 and below 1. Got {self.threshold} instead.")
+        if not 0.0 <= self.head_momentum < 1.0:
+            raise ConfigError(f"config.head_momentum must be at least 0 and below 1. Got {self.head_momentum} instead.")
+        if not 0.0 < self.delta < 1.0:
+            raise ConfigError(f"config.delta must be above 0 and below 1. Got {self.delta} instead.")
+        if not 0.0 < self.label_budget < 4.0:
+            raise ConfigError(f"config.label_budget must be above 0 and below 4. Got {self.label_budget} instead.")
+        if not self.candidates or len(set(self.candidates)) < len(self.candidates):
+            raise ConfigError(f"config.candidates must name models, each once. Known: {', '.join(_NAMES)}.")
+        if "weight_decay" in self.optimiser_options:
+            raise ConfigError("Set config.weight_decay itself, not within optimiser_options.")
+        if self.level == 2:
+            self._check_sealed()
+
+    def _check_sealed(self) -> None:
+        """Refuse at level 2 what only works on codes that cross."""
+        open_only = [name for name in self.candidates if name in ("mean_fill", "mftl", "ftl")]
+        if open_only:
+            raise ConfigError(
+                f"config.candidates names {', '.join(open_only)}, which need codes in the clear. Use level = 0 or 1 "
+                "for them, or leave them out."
+            )
+        if self.memory_bank:
+            raise ConfigError("config.memory_bank keeps codes of partners, which level = 2 does not give. Set it to 0.")
+        if self.defence != "none":
+            raise ConfigError("config.defence works at levels 0 and 1. Set it to 'none' at level 2.")
+
+    @property
+    def is_sealed(self) -> bool:
+        """Tell whether codes are encrypted."""
+        return self.level == 2
+
+    @property
+    def is_noised(self) -> bool:
+        """Tell whether codes carry noise."""
+        return self.level == 1
+
+    @property
+    def is_anchored(self) -> bool:
+        """Tell whether attention stays within one party's codes of shared rows."""
+        return self.is_sealed or self.attention == "anchored"
+
+    @property
+    def is_detached(self) -> bool:
+        """Tell whether attention's weights are constants when gradients are taken."""
+        return self.is_sealed or self.detached
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the kinds of codes that the method itself uses."""
+        return KINDS if self.codes == "both" else (self.codes,)
+
+    @property
+    def joint_candidates(self) -> tuple[str, ...]:
+        """Return the candidates that take more than one party, in the order they are trained."""
+        return tuple(name for name in self.candidates if name != LOCAL)
+
+    def width_of(self, kind: str) -> int:
+        """Return how many numbers a code has."""
+        return self.shared_width if kind == "shared" else self.unique_width
+
+    def variant(self, name: str) -> Variant:
+        """Return what a candidate consists of."""
+        if name == FEDCVT:
+            return Variant(name, self.kinds, self.cross_view, self.estimate, self.estimate)
+        if name == "mean_fill":
+            return Variant(name, KINDS, False, True, False)
+        if name in ("mftl", "ftl"):
+            return Variant(name, ("shared",), False, True, False)
+        return Variant(name, KINDS if name == "wide" else ("shared",), False, name == LOCAL, False)

@@ -1,0 +1,36 @@
+"""What must hold before anything is learned."""
+
+from __future__ import annotations
+
+from colonnade.errors import ConfigError
+from colonnade.methods.fedcvt.config import FEDCVT, FedCVT
+from colonnade.methods.fedcvt.rows import Batches
+from colonnade.session import Session
+
+__all__ = ["check_shared_rows", "fit_is_hidden"]
+
+
+def check_shared_rows(session: Session, config: FedCVT, batches: Batches, outputs: int, parties: int) -> None:
+    """Refuse level 2 with so few shared rows in a batch that attention could be worked out from scores."""
+    if not config.is_sealed or FEDCVT not in config.candidates or parties == 1 or not config.estimate:
+        return
+    # Scores of each missing party's own head, and of the joint one.
+    needed = outputs * parties
+    if batches.smallest <= needed:
+        raise ConfigError(
+            f"Level 2 needs more than {needed} shared rows in every batch: from fewer, '{session.party}' could work out "
+            f"which shared rows a partner's unmatched rows are like. The smallest batch has {batches.smallest}. Share "
+            "more rows, raise config.batch_size, or leave out 'fedcvt' from config.candidates."
+        )
+    if batches.smallest < config.least_keys + 1:
+        raise ConfigError(
+            f"Level 2 spreads attention over at least {config.least_keys:g} shared rows (config.least_keys); the "
+            f"smallest batch has {batches.smallest}. Share more rows."
+        )
+
+
+def fit_is_hidden(config: FedCVT, shared_rows: int, parties: int) -> bool:
+    """Tell whether the fit terms can be had at level 2 without giving attention among shared rows away."""
+    if config.sealed_fit == "off" or parties != 2 or not config.estimate:
+        return False
+    return shared_rows > 2 * max(config.width_of(kind) for kind in config.kinds)

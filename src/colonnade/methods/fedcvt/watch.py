@@ -1,0 +1,92 @@
+"""Whether labels given to partners' rows can be trusted: estimated on shared rows whose label is hidden for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.methods.fedcvt.config import FedCVT
+from colonnade.methods.fedcvt.objective import Outcome
+from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
+
+__all__ = ["PseudoLabelWatch"]
+
+# Fewer labelled rows than this say nothing about a precision.
+_LEAST_ROWS = 10
+# A class that gets more than so many times its share among true labels swallows the others.
+_MOST_SHARE = 2.0
+
+
+class PseudoLabelWatch:
+    """Counts kept rows by epoch, estimates how many labels are right, and switches them off when too few are."""
+
+    def __init__(self, config: FedCVT, labels: OwnLabels, table: OwnTable) -> None:
+        self._config, self._labels = config, labels
+        self._truth = labels.targets[torch.from_numpy(table.validation)]
+        learned = torch.from_numpy(np.concatenate([table.train, table.own]))
+        self._shares = None
+        if labels.task != "regression":
+            counts = torch.bincount(labels.targets[learned].long(), minlength=max(len(labels.encoder.classes), 2))
+            self._shares = counts.double() / max(len(learned), 1)
+        self.is_on = True
+        self._seen, self._kept = 0, 0
+        self._classes = torch.zeros(0 if self._shares is None else len(self._shares), dtype=torch.int64)
+        self._right, self._judged = 0, 0
+        self.history: list[dict[str, Any]] = []
+
+    def saw(self, outcome: Outcome) -> None:
+        """Count a step's kept rows."""
+        for kept, labels in zip(outcome.kept, outcome.labels, strict=True):
+            self._seen += len(kept)
+            self._kept += int(kept.sum())
+            if self._shares is not None:
+                self._classes += torch.bincount(labels.long(), minlength=len(self._classes))
+
+    def judge(self, place: int, kept: torch.Tensor, labels: torch.Tensor) -> None:
+        """Compare what a partner's rows would be labelled with the truth, for rows whose truth is known."""
+        self._judged += int(kept.sum())
+        if self._labels.task == "regression":
+            right = (labels - self._truth).abs() < self._config.agreement
+        else:
+            right = labels.to(self._truth.dtype) == self._truth
+        self._right += int((right & kept).sum())
+
+    def end_epoch(self) -> dict[str, float]:
+        """Decide about the next epoch, and return this one's numbers."""
+        found: dict[str, float] = {}
+        if self._seen:
+            found["kept"] = self._kept / self._seen
+        reason = ""
+        if self._judged >= _LEAST_ROWS:
+            found["precision"] = self._right / self._judged
+            if self._labels.task != "regression" and found["precision"] < self._config.threshold:
+                reason = "precision"
+        if self._shares is not None and self._kept >= _LEAST_ROWS:
+            given = self._classes.double() / max(int(self._classes.sum()), 1)
+            if bool((given[int(given.argmax())] > _MOST_SHARE * self._shares[int(given.argmax())]).item()):
+                reason = "one class"
+        self.is_on = not reason
+        if found:
+            self.history.append(found | {"off": reason})
+        self._seen = self._kept = self._right = self._judged = 0
+        self._classes = torch.zeros_like(self._classes)
+        return found
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {
+            "is_on": self.is_on,
+            "counts": [self._seen, self._kept, self._right, self._judged],
+            "classes": self._classes.tolist(),
+            "history": self.history,
+        }
+
+    def load_state(self, document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.is_on = bool(document["is_on"])
+        self._seen, self._kept, self._right, self._judged = document["counts"]
+        self._classes = torch.tensor(document["classes"], dtype=torch.int64)
+        self.history = [dict(one) for one in document["history"]]
