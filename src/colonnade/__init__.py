@@ -14,6 +14,7 @@ _HOMES = {
     "FTL": "colonnade.methods.ftl",
     "Alignment": "colonnade.session",
     "Evaluate": "colonnade.session",
+    "FedCVT": "colonnade.methods.fedcvt",
     "Ledger": "colonnade.ledger",
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from colonnade.launch.run import Run
     from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
+    from colonnade.methods.fedcvt import FedCVT
     from colonnade.methods.ftl import FTL
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
@@ -46,6 +48,7 @@ __all__ = [
     "FTL",
     "Alignment",
     "Evaluate",
+    "FedCVT",
     "Ledger",
     "PartyEncoder",
     "PartyTable",

@@ -1,8 +1,8 @@
 """A secure linear layer over codes of two kinds, whose logits come apart for some rows and added up for others.
 
-The layer of `secure_linear`, once for every kind of code, after FedCVT's encrypted cut. Of shared rows the partner needs
-the logits of each kind by itself, because attention averages each kind with its own weights. Of the owner's other rows
-it needs, and gets, only their sum. One step is:
+The layer of `secure_linear`, once for every kind of code, after FedCVT's encrypted cut. Of shared rows the partner
+needs the logits of each kind by itself, because attention averages each kind with its own weights. Of the owner's other
+rows it needs, and gets, only their sum. One step is:
 
 1. owner to partner: the encrypted codes, and its share of the weights, encrypted;
 2. partner to owner: its part of the logits, behind a uniform mask;

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.data import Kind, PartyTable, matched_rows, read_frame, read_table
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json, config_to_json, validated
 from colonnade.session import Alignment, Evaluate, Policy, RunPlan
 
@@ -246,6 +247,7 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         file=str(path),
         lines=_lines_of(path, "policy"),
     )
+    check_message_names(policy)
     engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
     return PartyHome(
         about.name,

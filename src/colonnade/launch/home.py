@@ -106,7 +106,7 @@ _TEMPLATE = """\
 # What this party takes part in. A rule that is absent allows everything.
 # methods = ["splitnn"]              # only these methods; see 'colonnade methods'
 # partners = ["shop"]                # only these partners
-# never_send = ["PLAIN"]             # protections that must not leave: PLAIN, NOISED, MASKED, ENCRYPTED
+# never_send = ["PLAIN"]             # what must not leave: PLAIN, NOISED, MASKED, ENCRYPTED, or a message by name
 # minimum_shared_rows = 500          # fewest shared rows for a run
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
 # maximum_alignments = 10            # how often rows shared with one partner are looked for anew

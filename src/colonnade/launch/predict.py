@@ -13,6 +13,7 @@ from colonnade.engine import INLINE, Engine
 from colonnade.errors import ConfigError, RunFolderError
 from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
+from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.threads import play_in_threads
 from colonnade.session import Method, ModelPart, Policy, RunPlan
@@ -43,6 +44,8 @@ def predict_in_threads(
         raise ConfigError(f"Prediction needs one table each of {', '.join(bringing)}; check {', '.join(missing)}.")
     plan.check_parties("module", modules or ())
     plan.check_parties("policy", policies or ())
+    for policy in (policies or {}).values():
+        check_message_names(policy)
     folder = None if run.folder is None else next_prediction(run.folder)
     seats = {
         party: Seat(

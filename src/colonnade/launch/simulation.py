@@ -17,6 +17,7 @@ from colonnade.launch.baselines import ceiling
 from colonnade.launch.earlier import check_earlier, earlier_parts
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.party import Seat
+from colonnade.launch.policies import check_message_names
 from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.threads import View, play_in_threads
@@ -116,6 +117,8 @@ def simulate_plan(
     config = config_from_json(method, plan.config)
     plan.check_parties("module", modules or ())
     plan.check_parties("policy", policies or ())
+    for policy in (policies or {}).values():
+        check_message_names(policy)
     if parts is None:
         parts = {} if folder is None else earlier_parts(method, plan, folder.path)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()

@@ -23,9 +23,9 @@ def attention_weights(
 ) -> torch.Tensor:
     """Return the softmax of the queries' products with keys, over the root of their width and the temperature.
 
-    ``hidden`` marks, by query and key, what a query must not look at; a query that may look at nothing gets no weight at
-    all. ``least_keys`` raises the temperature of single rows until they spread over so many keys: a sharper row would
-    tell which one key it is near to.
+    ``hidden`` marks, by query and key, what a query must not look at; a query that may look at nothing gets no weight
+    at all. ``least_keys`` raises the temperature of single rows until they spread over so many keys: a sharper row
+    would tell which one key it is near to.
     """
     width = queries.shape[1]
     logits = queries @ keys.T / (math.sqrt(max(width, 1)) * temperature)
@@ -43,7 +43,8 @@ def attention_weights(
 
 def key_counts(weights: torch.Tensor) -> torch.Tensor:
     """Return over how many keys each row effectively spreads: the exponential of its entropy."""
-    return torch.special.entr(weights).sum(dim=1).exp()
+    counts: torch.Tensor = torch.special.entr(weights).sum(dim=1).exp()
+    return counts
 
 
 def _spread(weights: torch.Tensor, logits: torch.Tensor, least_keys: float) -> torch.Tensor:

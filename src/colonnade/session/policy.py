@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,6 +11,9 @@ from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
 from colonnade.messages import Declaration, Protection
 
 __all__ = ["Policy"]
+
+# As messages are named; protections are in capitals only.
+_MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +27,7 @@ class Policy:
     methods: tuple[str, ...] | None = None
     partners: tuple[str, ...] | None = None
     never_send: tuple[str, ...] = ()
+    """Protections that must not leave, and single messages by name, of whichever method."""
     minimum_shared_rows: int = 0
     maximum_runs: int | None = None
     maximum_alignments: int | None = None
@@ -37,13 +42,21 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in self.never_send:
-            if name not in Protection.__members__:
+            if name in Protection.__members__:
+                continue
+            if not _MESSAGE.fullmatch(name) or name.upper() in Protection.__members__:
                 raise ConfigError(
-                    f"policy.never_send names '{name}', which is not a protection. {did_you_mean(name, Protection)}"
+                    f"policy.never_send names '{name}', which is neither a protection nor the name of a message. "
+                    f"{did_you_mean(name.upper(), Protection)}"
                 )
         for rule in ("minimum_shared_rows", "maximum_runs", "maximum_alignments", "predictions_per_day"):
             if (getattr(self, rule) or 0) < 0:
                 raise ConfigError(f"policy.{rule} must not be negative.")
+
+    @property
+    def unsent_messages(self) -> tuple[str, ...]:
+        """Return the single messages that must not leave."""
+        return tuple(name for name in self.never_send if name not in Protection.__members__)
 
     def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
         """Refuse a run whose method, partners or declared messages this party does not allow."""
@@ -56,9 +69,13 @@ class Policy:
             self.check_send(party, declaration)
 
     def check_send(self, party: str, declaration: Declaration) -> None:
-        """Refuse a message whose protection must never leave this party."""
-        if self.never_send and declaration.protection in self.never_send:
+        """Refuse a message that must never leave this party, by its protection or by its name."""
+        if not self.never_send:
+            return
+        if declaration.protection in self.never_send:
             self._refuse("never_send", party, f"the message {declaration.name} is {declaration.protection}")
+        if declaration.name in self.never_send:
+            self._refuse("never_send", party, f"the message {declaration.name} is in its list")
 
     def check_shared_rows(self, party: str, count: int) -> None:
         """Refuse a run over too few shared rows."""

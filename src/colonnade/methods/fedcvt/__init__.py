@@ -3,8 +3,8 @@
 Y. Kang, Y. Liu, X. Liang, "FedCVT: Semi-supervised Vertical Federated Learning with Cross-view Training", ACM
 Transactions on Intelligent Systems and Technology 13(4), 2022.
 
-Roles: one ``label_holder`` with labels and columns, and ``feature_holder``, one or more, with columns. Rows known to all
-are few; every party may have many others.
+Roles: one ``label_holder`` with labels and columns, and ``feature_holder``, one or more, with columns. Rows known to
+all are few; every party may have many others.
 
 What each party learns depends on the level. At level 0, the paper's, the label holder gets every feature holder's codes
 in the clear, also of rows it does not know, without their ids; feature holders get gradients that give most labels of
@@ -13,9 +13,9 @@ releases tell. At level 2 codes and the weights of feature holders' columns stay
 partner's codes add to scores, by kind of code for shared rows; feature holders still see the gradient at their codes.
 
 Differs from the paper: its ambiguous and misprinted formulas are fixed as the method's page lists; attention carries
-the temperature; a shared row does not look at itself; labels of partners' rows are watched and switched off when too few
-are right; the best of FedCVT, a split network and the label holder's own model is used, for each situation; more than
-two parties, numbers as labels, and levels 1 and 2 are added.
+the temperature; a shared row does not look at itself; labels of partners' rows are watched and switched off when too
+few are right; the best of FedCVT, a split network and the label holder's own model is used, for each situation; more
+than two parties, numbers as labels, and levels 1 and 2 are added.
 """
 
 from colonnade.methods.fedcvt import predict, train

@@ -72,7 +72,9 @@ def choose(
 ) -> Chosen:
     """Take for every situation what did best on validation rows; the first of equals, so FedCVT where it is one."""
     validation, test = (labels.targets[torch.from_numpy(rows)] for rows in (table.validation, table.test))
-    chosen, rows, values = {}, [], {}
+    chosen: dict[str, Way] = {}
+    rows: list[tuple[str, ...]] = []
+    values: dict[str, dict[str, Any]] = {}
     for situation, found in ways.items():
         if not found:
             continue
@@ -106,8 +108,8 @@ def choose(
         rows=tuple(rows),
         values={"measure": measure, **values},
     )
-    outputs = ways["shared"][chosen["shared"].name][2].double().numpy()
-    scores = scores_of(labels.task, outputs) if len(outputs) else np.empty(0)
+    logits = ways["shared"][chosen["shared"].name][2].double().numpy()
+    scores = scores_of(labels.task, logits) if len(logits) else np.empty(0)
     findings = [situations]
     if FEDCVT in sides and config.variant(FEDCVT).uses_partner_rows:
         findings.append(_pseudo_labels(config, sides[FEDCVT].watch.history))

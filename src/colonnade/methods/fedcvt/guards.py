@@ -10,22 +10,26 @@ from colonnade.session import Session
 __all__ = ["check_shared_rows", "fit_is_hidden"]
 
 
-def check_shared_rows(session: Session, config: FedCVT, batches: Batches, outputs: int, parties: int) -> None:
-    """Refuse level 2 with so few shared rows in a batch that attention could be worked out from scores."""
+def check_shared_rows(
+    session: Session, config: FedCVT, batches: Batches, anchors: int, outputs: int, parties: int
+) -> None:
+    """Refuse level 2 with so few shared rows in a batch, or as anchors, that attention could be told from scores."""
     if not config.is_sealed or FEDCVT not in config.candidates or parties == 1 or not config.estimate:
         return
     # Scores of each missing party's own head, and of the joint one.
     needed = outputs * parties
-    if batches.smallest <= needed:
+    fewest = min(batches.smallest, anchors)
+    if fewest <= needed:
         raise ConfigError(
-            f"Level 2 needs more than {needed} shared rows in every batch: from fewer, '{session.party}' could work out "
-            f"which shared rows a partner's unmatched rows are like. The smallest batch has {batches.smallest}. Share "
-            "more rows, raise config.batch_size, or leave out 'fedcvt' from config.candidates."
+            f"Level 2 needs more than {needed} shared training rows in every batch and as anchors: from fewer, "
+            f"'{session.party}' could work out which shared rows a partner's unmatched rows are like. There are "
+            f"{fewest}. Share more rows, raise config.batch_size or config.anchors, or leave out 'fedcvt' from "
+            "config.candidates."
         )
-    if batches.smallest < config.least_keys + 1:
+    if fewest < config.least_keys + 1:
         raise ConfigError(
-            f"Level 2 spreads attention over at least {config.least_keys:g} shared rows (config.least_keys); the "
-            f"smallest batch has {batches.smallest}. Share more rows."
+            f"Level 2 spreads attention over at least {config.least_keys:g} shared rows (config.least_keys); a batch, "
+            f"or the anchors, have {fewest}. Share more rows."
         )
 
 

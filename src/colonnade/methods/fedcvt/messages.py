@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from colonnade.crypto import CipherArray
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.split_linear import SPLIT_LINEAR
-from colonnade.crypto import CipherArray
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
 from colonnade.session import RunPlan
 
@@ -36,6 +36,9 @@ __all__ = [
     "Schedule",
     "SharedCodes",
     "choose_messages",
+    "codes_message",
+    "gradient_message",
+    "held_out_message",
 ]
 
 
@@ -255,6 +258,21 @@ MESSAGES = (
 )
 
 
+def codes_message(level: int) -> type[Any]:
+    """Return how codes of a batch cross at a level that lets them."""
+    return NoisedCodes if level == 1 else Codes
+
+
+def held_out_message(level: int) -> type[Any]:
+    """Return how codes of rows that are only scored cross at such a level."""
+    return NoisedHeldOutCodes if level == 1 else HeldOutCodes
+
+
+def gradient_message(defence: str) -> type[Any]:
+    """Return how gradients cross under a defence."""
+    return CodeGradient if defence == "none" else NoisedCodeGradient
+
+
 def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
     """Return what a run can send: at level 2 no codes, at level 1 none without noise."""
     level, defence = plan.config.get("level", 0), plan.config.get("defence", "none")
@@ -263,14 +281,12 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
         answering = (*SPLIT_LINEAR.for_scoring, AlignedLogits, EstimatedLogits)
         if is_prediction:
             return (*_SCORING, *_KEYS, *answering)
-        left_out = set()
+        left_out: set[type[Any]] = set()
         if plan.config.get("sealed_pull", "off") == "off":
             left_out.add(SharedCodes)
         if plan.config.get("sealed_fit", "auto") == "off":
             left_out |= {FitCodes, FitGradient}
         return (*_CONTROL, *_KEYS, *(one for one in _SEALED if one not in left_out))
-    held_out = HeldOutCodes if level == 0 else NoisedHeldOutCodes
     if is_prediction:
-        return (*_SCORING, held_out)
-    gradient = CodeGradient if defence == "none" else NoisedCodeGradient
-    return (*_CONTROL, Codes if level == 0 else NoisedCodes, gradient, held_out)
+        return (*_SCORING, held_out_message(level))
+    return (*_CONTROL, codes_message(level), gradient_message(defence), held_out_message(level))

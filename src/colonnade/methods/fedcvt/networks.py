@@ -83,7 +83,7 @@ def scored_codes(encoders: nn.ModuleDict, features: torch.Tensor) -> dict[str, t
     """Return the codes of rows that are only scored."""
     encoders.eval()
     with torch.no_grad():
-        pieces = [codes_of(encoders, piece) for piece in features.split(_CHUNK)] or [codes_of(encoders, features)]
+        pieces = [codes_of(encoders, piece) for piece in torch.split(features, _CHUNK)]
     encoders.train()
     return {kind: torch.cat([piece[kind] for piece in pieces]) for kind in encoders}
 
@@ -91,7 +91,7 @@ def scored_codes(encoders: nn.ModuleDict, features: torch.Tensor) -> dict[str, t
 def split_codes(config: FedCVT, variant: Variant, values: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return codes by kind from numbers that crossed side by side."""
     widths = [config.width_of(kind) for kind in variant.kinds]
-    return dict(zip(variant.kinds, values.split(widths, dim=1), strict=True))
+    return dict(zip(variant.kinds, torch.split(values, widths, dim=1), strict=True))
 
 
 def _own(module: nn.Module, kind: str, seed: int) -> nn.Module:

@@ -87,7 +87,8 @@ def orthogonality_loss(form: str, shared: torch.Tensor, unique: torch.Tensor) ->
         return (shared * unique).sum(dim=1).square().sum() / rows
     if form == "gram":
         # torch gives this norm the slope zero where it is zero.
-        return torch.linalg.matrix_norm(unique @ shared.T) / rows
+        norm: torch.Tensor = torch.linalg.matrix_norm(unique @ shared.T)
+        return norm / rows
     return (unique.T @ shared).square().sum() / rows
 
 

@@ -14,14 +14,7 @@ from torch import nn
 from colonnade.exchanges.epochs import check_finite
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
-from colonnade.methods.fedcvt.messages import (
-    CodeGradient,
-    Codes,
-    HeldOutCodes,
-    NoisedCodeGradient,
-    NoisedCodes,
-    NoisedHeldOutCodes,
-)
+from colonnade.methods.fedcvt.messages import codes_message, gradient_message, held_out_message
 from colonnade.methods.fedcvt.networks import (
     build_encoders,
     check_module,
@@ -40,7 +33,7 @@ from colonnade.methods.fedcvt.objective import (
 )
 from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
-from colonnade.nn import Learner, backpropagate, tensors_under
+from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Session
 
@@ -79,20 +72,16 @@ class CodeSender:
 
     def send(self, values: torch.Tensor, rows: Places) -> None:
         """Send a batch's codes."""
-        if self._noise is None:
-            self._peer.send(Codes(values))
-        else:
-            self._peer.send(NoisedCodes(self.noised(values, rows, "batch", self._session.step)))
+        sent = values if self._noise is None else self.noised(values, rows, "batch", self._session.step)
+        self._peer.send(codes_message(self._config.level)(sent))
 
     def send_held_out(self, values: torch.Tensor, rows: Places) -> None:
         """Send codes of rows that are only scored, in messages of bearable size."""
         for start in range(0, len(rows), _CHUNK):
             piece, places = values[start : start + _CHUNK], rows[start : start + _CHUNK]
-            if self._noise is None:
-                self._peer.send(HeldOutCodes(piece))
-            else:
-                counter = self._session.step + start
-                self._peer.send(NoisedHeldOutCodes(self.noised(piece, places, "held out", counter)))
+            if self._noise is not None:
+                piece = self.noised(piece, places, "held out", self._session.step + start)
+            self._peer.send(held_out_message(self._config.level)(piece))
 
     def noised(self, values: torch.Tensor, rows: Places, what: str, counter: int) -> torch.Tensor:
         """Return codes clipped and with noise, the same for the same codes of the same step, and count the release."""
@@ -109,7 +98,7 @@ class CodeSender:
 
 def receive_held_out(config: FedCVT, peer: Channel, count: int, width: int) -> torch.Tensor:
     """Receive codes of rows that are only scored."""
-    kind = NoisedHeldOutCodes if config.is_noised else HeldOutCodes
+    kind = held_out_message(config.level)
     pieces = [torch.zeros(0, width, dtype=dtype_of(config))]
     for start in range(0, count, _CHUNK):
         expected = (min(_CHUNK, count - start), width)
@@ -149,13 +138,14 @@ class OpenPartnerSide:
         values = torch.cat(list(codes.values()), dim=1)
         check_finite(values.detach().sum().item(), self._session)
         self.sender.send(values, rows if len(rows) == len(values) else np.append(rows, rows[:1]))
-        kind = CodeGradient if config.defence == "none" else NoisedCodeGradient
-        gradient = self._peer.receive(kind, values=tuple(values.shape)).values.to(values.dtype)
+        gradient = self._peer.receive(gradient_message(config.defence), values=tuple(values.shape)).values.to(
+            values.dtype
+        )
         loss = (values * gradient).sum()
         if variant.name == "fedcvt" and len(codes) == 2 and config.partner_orthogonality:
             own_loss = orthogonality_loss(config.orthogonality, codes["shared"], codes["unique"])
             loss = loss + config.partner_orthogonality * own_loss
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         clip_gradients(config, self.learner)
         self.learner.step()
 
@@ -249,8 +239,8 @@ class OpenLabelSide:
         cuts = []
         for peer, count in zip(self._peers, partner_rows, strict=True):
             extra = count if variant.uses_partner_rows else int(variant.name == "mean_fill")
-            kind = NoisedCodes if config.is_noised else Codes
-            received = peer.receive(kind, values=(len(shared) + extra, self._width)).values
+            shape = (len(shared) + extra, self._width)
+            received = peer.receive(codes_message(config.level), values=shape).values
             cuts.append(received.to(dtype).requires_grad_())
         codes = [mine, *(split_codes(config, variant, cut) for cut in cuts)]
         if self._memory is not None:
@@ -269,10 +259,10 @@ class OpenLabelSide:
         )
         check_finite(outcome.total.item(), self._session)
         outcome.total.backward()  # type: ignore[no-untyped-call]
-        kind = CodeGradient if config.defence == "none" else NoisedCodeGradient
+        answer = gradient_message(config.defence)
         for place, (peer, cut) in enumerate(zip(self._peers, cuts, strict=True)):
             gradient = torch.zeros_like(cut) if cut.grad is None else cut.grad
-            peer.send(kind(self._protected(place, gradient, shared, outcome)))
+            peer.send(answer(self._protected(place, gradient, shared, outcome)))
         clip_gradients(config, self.learner)
         self.learner.step()
         detached = [{kind: values.detach() for kind, values in one.items()} for one in codes]

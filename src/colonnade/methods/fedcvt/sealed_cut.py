@@ -1,4 +1,4 @@
-"""Level 2: codes stay encrypted. The label holder computes every loss from scores, of which it gets no more than needed.
+"""Level 2: codes stay encrypted. The label holder computes every loss from scores, of which it gets those it needs.
 
 Heads are linear, so that attention may average scores in place of codes: what an estimated view adds to a score is the
 average of what shared rows add. Attention stays within one party's codes, and its weights are constants in gradients.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -84,8 +84,7 @@ class SealedHeads(nn.Module):
         super().__init__()
         self.names = [party_head(place) for place in range(parties)] if variant.has_party_heads else []
         self.outputs, self.parties = outputs, parties
-        own = build_heads(config, variant, 1, outputs, seed)
-        self.own = own
+        self.own = build_heads(config, variant, 1, outputs, seed)
         self._widths = [config.width_of(kind) for kind in variant.kinds]
         self._kinds = variant.kinds
         self.offsets = nn.ParameterDict(
@@ -104,9 +103,10 @@ class SealedHeads(nn.Module):
 
     def parts(self, codes: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """Return what each kind of this party's codes adds to the scores, without offsets."""
-        found, at = [], 0
+        found: list[torch.Tensor] = []
+        at = 0
         for kind, width in zip(self._kinds, self._widths, strict=True):
-            heads = ([self.own[party_head(0)]] if self.names else []) + [self.own["joint"]]
+            heads = [self._linear(name) for name in (*self.names[:1], "joint")]
             found.append(torch.cat([codes[kind] @ head.weight[:, at : at + width].T for head in heads], dim=1))
             at += width
         return found
@@ -114,12 +114,15 @@ class SealedHeads(nn.Module):
     def whole(self, by_party: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
         """Return the scores of all heads from what every party's codes add."""
         count = self.outputs
-        joint = torch.stack([one[:, -count:] for one in by_party]).sum(dim=0) + self.own["joint"].bias
+        joint = torch.stack([one[:, -count:] for one in by_party]).sum(dim=0) + self._linear("joint").bias
         found = {"joint": joint}
         for place, name in enumerate(self.names):
-            offset = self.own[name].bias if place == 0 else self.offsets[name]
+            offset = self._linear(name).bias if place == 0 else self.offsets[name]
             found[name] = by_party[place][:, :count] + offset
         return found
+
+    def _linear(self, name: str) -> nn.Linear:
+        return cast(nn.Linear, self.own[name])
 
     def split_missing(self, place: int, estimated: torch.Tensor) -> list[torch.Tensor]:
         """Return what every other party's estimated codes add; their joint scores come added up, with the first."""
@@ -131,6 +134,16 @@ class SealedHeads(nn.Module):
             shown = joint if number == 0 else torch.zeros_like(joint)
             own = [estimated[:, number * count : (number + 1) * count]] if self.names else []
             found.append(torch.cat([*own, shown], dim=1))
+        return found
+
+    def carried(self, place: int, gradient: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
+        """Return, by party, the gradient at what its codes add, from that at what all others of one party add."""
+        count = self.outputs
+        others = [other for other in range(self.parties) if other != place]
+        found = []
+        for number, other in enumerate(others):
+            own = [gradient[:, number * count : (number + 1) * count]] if self.names else []
+            found.append((other, torch.cat([*own, gradient[:, -count:]], dim=1)))
         return found
 
     def gather_missing(self, place: int, by_party: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -422,32 +435,28 @@ class SealedLabelSide:
         # Gradients that come back from partners go through the same codes once more.
         outcome.total.backward(retain_graph=True)  # type: ignore[no-untyped-call]
         returned = self._returned(estimates, len(of_shared[0]) * count, dtype)
-        again = torch.zeros((), dtype=dtype)
+        again: torch.Tensor = torch.zeros((), dtype=dtype)
         slopes = [[_gradient(one) for one in kinds] for kinds in by_kind]
         for place, gradients in returned:
             for kind, gradient in enumerate(gradients):
-                split = self.heads.split_missing(place, gradient)
-                joint = split[0][:, -self.heads.outputs :]
-                missing = [other for other in range(1 + len(self.partners)) if other != place]
-                for other, one in zip(missing, split, strict=True):
-                    whole = torch.cat([one[:, : -self.heads.outputs], joint], dim=1)
+                for other, one in self.heads.carried(place, gradient):
                     if other == 0:
-                        again = again + (of_shared[0][kind] * whole).sum()
+                        again = again + (of_shared[0][kind] * one).sum()
                     else:
-                        slopes[other - 1][kind] = slopes[other - 1][kind] + whole
+                        slopes[other - 1][kind] = slopes[other - 1][kind] + one
         fits = variant.name == "fedcvt" and fit_is_hidden(config, count, 1 + len(self.partners))
         if fits and config.own_fit:
-            for kind, one in zip(mine.values(), self._fit_gradient(mine, count), strict=True):
-                scale = _fit_scale(config, variant, config.own_fit, count)
-                again = again + (kind[:count] * (scale * one.to(dtype))).sum()
+            scale = _fit_scale(config, variant, config.own_fit, count)
+            for codes, missed in zip(mine.values(), self._fit_gradient(mine, count), strict=True):
+                again = again + (codes[:count] * (scale * missed.to(dtype))).sum()
         if again.requires_grad:
             again.backward()  # type: ignore[no-untyped-call]
         matrices = (
             [miss_matrix(config, one.detach()[:count]) for one in mine.values()] if fits and config.partner_fit else []
         )
         for place, partner in enumerate(self.partners):
-            rest = _gradient(others[place])
-            all_slopes = [torch.cat([one, rest]).double().numpy() for one in slopes[place]]
+            of_rest = _gradient(others[place])
+            all_slopes = [torch.cat([one, of_rest]).double().numpy() for one in slopes[place]]
             partner.teach(all_slopes, config.head_rate, matrices, config.head_rate * config.weight_decay)
         clip_gradients(config, self.learner)
         self.learner.step()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,11 +37,11 @@ _MOST_OUTPUTS = 4096
 class Side(Protocol):
     """One party with one candidate under training."""
 
-    def open(self) -> None: ...  # noqa: D102
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...  # noqa: D102
-    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None: ...  # noqa: D102
-    def keep_best(self) -> None: ...  # noqa: D102
-    def part(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...  # noqa: D102
+    def open(self) -> None: ...
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...
+    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None: ...
+    def keep_best(self) -> None: ...
+    def part(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...
 
 
 class Course:
@@ -165,7 +164,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
             raise WrongContent(f"'{peer.peer}' announces {count} rows of its own.")
         own_rows.append(count)
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
-    check_shared_rows(session, config, shared, labels.outputs, 1 + len(peers))
+    check_shared_rows(session, config, shared, len(table.anchors), labels.outputs, 1 + len(peers))
     steps = steps_of(config, len(table.train), [len(table.own), *own_rows])
     for peer in peers:
         peer.send(Schedule(steps, labels.outputs))
@@ -202,9 +201,9 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
             ways.setdefault(situation, {}).update({way: (name, *outputs) for way, outputs in found.items()})
     local = None
     if LOCAL in config.candidates or not joint:
-        local, outputs = local_ways(session, holding, config, table, labels, steps)
+        local, scored = local_ways(session, holding, config, table, labels, steps)
         for situation in ("shared", session.party):
-            ways.setdefault(situation, {})[LOCAL] = (LOCAL, *outputs)
+            ways.setdefault(situation, {})[LOCAL] = (LOCAL, *scored)
     choice = choose(session, config, table, labels, ways, sides)
     mark = hashlib.sha256(secrets.token_bytes(16)).hexdigest()[:16]
     for peer in peers:

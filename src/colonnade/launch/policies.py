@@ -1,0 +1,33 @@
+"""Whether a policy's rules name things that exist."""
+
+from __future__ import annotations
+
+from colonnade import alignment
+from colonnade.errors import ConfigError, did_you_mean
+from colonnade.messages import Protection, declaration_of
+from colonnade.session import CONTROL, Policy
+
+__all__ = ["check_message_names"]
+
+
+def check_message_names(policy: Policy) -> None:
+    """Refuse a policy that forbids messages which no method has: a slip there would forbid nothing."""
+    if not policy.unsent_messages:
+        return
+    # Methods need torch, which takes seconds to load; most policies name no message.
+    from colonnade.methods import METHODS
+
+    known = {one.name for method in METHODS for one in method.declarations}
+    known |= {declaration_of(cls).name for cls in alignment.MESSAGES}
+    exempt = {declaration_of(cls).name for cls in CONTROL}
+    for name in policy.unsent_messages:
+        if name in exempt:
+            raise ConfigError(
+                f"policy.never_send names '{name}', a message of the session itself. These are exempt: no run could do "
+                "without, and they carry nothing derived from a table. Leave it out."
+            )
+        if name not in known:
+            raise ConfigError(
+                f"policy.never_send names '{name}', which is neither a protection nor a message of any method. "
+                f"{did_you_mean(name, [*known, *Protection])} 'colonnade methods NAME' lists a method's messages."
+            )
