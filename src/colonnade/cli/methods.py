@@ -77,12 +77,16 @@ def _words(hint: Any) -> str:
 
     >>> _words(tuple[int, ...]), _words(Literal["relu", "tanh"]), _words(tuple[tuple[str, ...], ...])
     ('a list of whole numbers', 'relu, tanh', 'a list of lists of texts')
+    >>> _words(tuple[Literal["relu", "tanh"], ...])
+    'a list of any of relu, tanh'
     """
     plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
     if hint in plain:
         return plain[hint]
     if get_origin(hint) is Literal:
         return ", ".join(map(str, get_args(hint)))
+    if get_origin(hint) is tuple and get_origin(get_args(hint)[0]) is Literal:
+        return f"a list of any of {_words(get_args(hint)[0])}"
     if get_origin(hint) is tuple:
         one, _, rest = _words(get_args(hint)[0]).removeprefix("a ").partition(" of ")
         return f"a list of {one}s" + (f" of {rest}" if rest else "")

@@ -58,8 +58,9 @@ def predict(
 ) -> None:
     """Score new rows with the partners; every message goes into a new ledger.
 
-    Rows that all parties know are scored, and the label holder gets the scores. With ftl all rows of a target are
-    scored, the source brings none, and the target gets predictions and no scores.
+    Rows that all parties know are scored, and the label holder gets the scores. With fedcvt its other rows are scored
+    too, and a feature holder gets predictions, without scores, for rows that only it knows. With ftl all rows of a
+    target are scored, the source brings none, and the target gets predictions and no scores.
     """
     if output is not None:
         _check_output(output)
@@ -72,7 +73,8 @@ def predict(
     if scores is None:
         receivers = " and ".join(_receivers(run))
         what = "scores" if run.method.scores_alone is None else "predictions"
-        say(f"Done; the {what} went to {receivers}.")
+        unwritten = "" if output is None else f" Nothing was written to {output}."
+        say(f"Done; the {what} went to {receivers}.{unwritten}")
         return
     if output is not None:
         try:
@@ -107,6 +109,10 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
     if run.method.scores_alone is not None:
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores
+    if run.method.scores_rest:
+        for party in bringing:
+            say(_said_by_situation(run, scores, party, tables[party].rows))
+        return scores
     asking = " and ".join(f"{party} gave {tables[party].rows}" for party in _receivers(run))
     knowing = "that it and the other party" if run.method.is_pairwise else "that all parties"
     say(f"{len(scores)} rows scored; {asking}, and only rows {knowing} know have a score.")
@@ -132,10 +138,26 @@ def _predict_with_partners(
     ask_consent(joining, yes)
     with resumable(folder):
         scores = joining.predict(table[0] if is_bringing else None, watcher=Waiting(where, quiet))
-    if scores is not None:
+    if scores is not None and run.method.scores_rest:
+        say(_said_by_situation(run, scores, where.name))
+    elif scores is not None:
         which = "those that all parties know" if run.method.scores_alone is None else "all that were given"
         say(f"{len(scores)} rows scored: {which}.")
     return scores
+
+
+def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | None = None) -> str:
+    """Say how many of a party's rows were scored, by who knows them; ``given`` is how many it gave, where known."""
+    shared, own = (int((scores["known to"] == who).sum()) for who in ("all parties", f"{party} only"))
+    gave = "" if given is None else f" gave {given} rows"
+    if party in _receivers(run):
+        return f"{party}{gave}: {shared + own} scored, {shared} that all parties know and {own} that only {party} knows."
+    got = f"{own} that only {party} knows got predictions, without scores"
+    if given is not None and not own and given > shared:
+        got = f"{given - shared} that only {party} knows got none"
+        if run.plan.config.get("partner_answers") == "none":
+            got += " (partner_answers = 'none')"
+    return f"{party}{gave}: {got}. Scores of rows that all parties know went to {' and '.join(_receivers(run))}."
 
 
 def _receivers(run: Run) -> tuple[str, ...]:

@@ -280,7 +280,8 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     words = {
         "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
-        "central": "central (all columns in one place)",
+        # Rows that are not shared cannot be put together, so that such a method has more to learn from than this.
+        "central": f"central ({'shared rows, ' if run.method.scores_rest else ''}all columns in one place)",
     }
     if run.evaluations:
         task = next(iter(run.evaluations.values())).task

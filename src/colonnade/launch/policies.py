@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from colonnade import alignment
-from colonnade.errors import ConfigError, did_you_mean
+from difflib import get_close_matches
+
+from colonnade.errors import ConfigError
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import CONTROL, Policy
 
@@ -15,6 +16,7 @@ def check_message_names(policy: Policy) -> None:
     if not policy.unsent_messages:
         return
     # Methods need torch, which takes seconds to load; most policies name no message.
+    from colonnade import alignment
     from colonnade.methods import METHODS
 
     known = {one.name for method in METHODS for one in method.declarations}
@@ -27,7 +29,11 @@ def check_message_names(policy: Policy) -> None:
                 "without, and they carry nothing derived from a table. Leave it out."
             )
         if name not in known:
+            # Capitals are the likeliest slip; and a list of all messages would help nobody.
+            by_letters = {one.lower(): one for one in [*known, *Protection]}
+            close = get_close_matches(name.lower(), sorted(by_letters), n=1)
+            hint = f"Did you mean '{by_letters[close[0]]}'? " if close else ""
             raise ConfigError(
-                f"policy.never_send names '{name}', which is neither a protection nor a message of any method. "
-                f"{did_you_mean(name, [*known, *Protection])} 'colonnade methods NAME' lists a method's messages."
+                f"policy.never_send names '{name}', which is neither a protection nor a message of any method. {hint}"
+                "'colonnade methods NAME' lists a method's messages."
             )

@@ -193,6 +193,7 @@ def _marks(run: Run) -> tuple[str, ...]:
             "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
             "(protection = 'none'). For research only."
         )
+    marks += _level_marks(run)
     marks += _label_marks(run)
     if _overrides(run, "explanations"):
         marks.append(
@@ -220,13 +221,60 @@ _GUARDS = {
 }
 
 
+# What crosses of feature holders' columns in fedcvt, by level.
+_LEVELS = {"Codes": 0, "NoisedCodes": 1, "OpenedLogits": 2}
+
+
+def _level_marks(run: Run) -> list[str]:
+    """Say what the level of a run of fedcvt means, by what crossed."""
+    if run.plan.method != "fedcvt":
+        return []
+    crossed: dict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for party, ledger in run.ledgers.items():
+        for total in ledger.summary():
+            sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
+            if total.message in _LEVELS or total.message == "SharedCodes":
+                crossed[sender, receiver][total.message] = total.count
+    marks = []
+    for (sender, receiver), counts in crossed.items():
+        if "Codes" in counts:
+            marks.append(
+                f"Level 0: codes of {sender} crossed in the clear. {receiver} has a learned summary of {sender}'s "
+                f"columns for every row of the run, also for rows that only {sender} knows, if not whose they are."
+            )
+        if "NoisedCodes" in counts:
+            marks.append(
+                f"Level 1: codes of {sender} crossed clipped and with noise. What the releases of one row add up to "
+                f"is {_budget_place(run, sender)}."
+            )
+        if "OpenedLogits" in counts:
+            marks.append(
+                f"Level 2: codes of {sender} crossed encrypted only. {receiver} got what they add to scores, "
+                f"{counts['OpenedLogits']} times for batches of rows while weights changed: the more of these, the more "
+                "they tell about the codes. Fewer epochs give fewer."
+            )
+        if "SharedCodes" in counts:
+            marks.append(
+                f"Codes with noise: {sender} also sent its shared codes, clipped and with noise (sealed_pull). What "
+                f"the releases of one row add up to is {_budget_place(run, sender)}."
+            )
+    return marks
+
+
+def _budget_place(run: Run, sender: str) -> str:
+    for found in run.findings.values():
+        if "epsilon" in found.values and found.values.get("party") == sender:
+            return f"epsilon {found.values['epsilon']:.1f} at delta {found.values['delta']:g}, see the finding on it"
+    return f"in {sender}'s own report"
+
+
 def _label_marks(run: Run) -> list[str]:
     """Say who could read labels, by what crossed, and where nothing that crossed depends on them."""
     return [_readable(run, *one) for one in _unprotected(run).items()] + _untraced(run)
 
 
-# Messages from which, without noise, the receiver can read the label of every row.
-_TELLING = frozenset({"TrainedGradients", "ClearGradients"})
+# Messages from which, without noise, the receiver can read the labels of rows.
+_TELLING = frozenset({"TrainedGradients", "ClearGradients", "CodeGradient", "SealedCodeGradient"})
 
 
 def _unprotected(run: Run) -> dict[str, set[str]]:
@@ -242,6 +290,15 @@ def _unprotected(run: Run) -> dict[str, set[str]]:
 
 def _readable(run: Run, receiver: str, senders: set[str]) -> str:
     defence = str(run.plan.config.get("defence", "none"))
+    if run.plan.method == "fedcvt":
+        remedy = "defence = 'marvell' adds noise that bounds what one gradient tells"
+        if run.plan.config["level"] == 2:
+            remedy = f"Encryption does not help, as {receiver} must know them to learn; {remedy}, at levels 0 and 1"
+        return (
+            f"Labels can be read: {receiver} got gradients of {' and '.join(sorted(senders))} without noise, and can "
+            "read the labels of most shared training rows from them, and which of its own rows got a label. "
+            f"{remedy}."
+        )
     worn = " A disguise does not help by itself: it gives every class one code." if "coae" in defence else ""
     return (
         f"Labels can be read: {receiver} got gradients of {' and '.join(sorted(senders))} without noise, and can read "

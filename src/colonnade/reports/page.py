@@ -40,7 +40,8 @@ _PROTECTIONS = {
 _MODELS = {
     "together": "The federated model: every party's columns, each staying with its party.",
     "alone": "The same model with the label holder's columns only: what can be had without a partner.",
-    "central": "All columns in one place, which only a simulation can do. Usually a ceiling; it may fall below.",
+    "central": "All columns of the shared rows in one place, which only a simulation can do. Usually a ceiling; it may "
+    "fall below, above all where parties also learn from rows they do not share.",
 }
 MOST_TABLE_CLASSES = 12
 MOST_OPEN_COLUMNS = 8

@@ -20,6 +20,7 @@ than two parties, numbers as labels, and levels 1 and 2 are added.
 
 from colonnade.methods.fedcvt import predict, train
 from colonnade.methods.fedcvt.config import FedCVT
+from colonnade.methods.fedcvt.forecast import FORECASTER
 from colonnade.methods.fedcvt.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -44,4 +45,5 @@ METHOD = Method(
     },
     choose_messages=choose_messages,
     scores_rest=True,
+    forecast=FORECASTER,
 )

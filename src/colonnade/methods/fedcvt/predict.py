@@ -75,6 +75,9 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     keys = SealedKeys.exchange(session, config) if config.is_sealed and config.joint_candidates and peers else None
     scorer = _LabelScorer(session, holding, config, part, keys)
     positions, rest = holding.aligned.positions, holding.aligned.rest
+    if session.party not in part.document["chosen"]:
+        # Models of shared rows alone say nothing about others.
+        rest = _NOTHING
     outputs = [scorer.shared(positions), scorer.alone(rest)]
     for place, peer in enumerate(peers, start=1):
         count = peer.receive(RowsAlone).count
@@ -179,6 +182,8 @@ class _LabelScorer:
 
     def alone(self, rows: Any) -> torch.Tensor:
         """Return the outputs for rows that only this party knows; nothing crosses."""
+        if not len(rows):
+            return torch.zeros(0, int(self._part.document["outputs"]))
         model, way = self._way(self._session.party)
         if model == LOCAL:
             return self._local(rows)
@@ -204,12 +209,6 @@ class _LabelScorer:
         return self._open_outputs(model, "alone", {place: received})[way]
 
     def _way(self, situation: str) -> tuple[str, str]:
-        if situation not in self._chosen:
-            # Only where nothing but models of shared rows was trained.
-            raise ConfigError(
-                f"This model scores rows that all parties know, and not rows that only '{situation}' knows. Train with "
-                "'local' or 'fedcvt' among config.candidates, or bring shared rows only."
-            )
         return str(self._chosen[situation]["model"]), str(self._chosen[situation]["name"])
 
     def _codes(self, model: str, rows: Any) -> dict[str, torch.Tensor]:
