@@ -148,15 +148,20 @@ def _predict_with_partners(
 
 def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | None = None) -> str:
     """Say how many of a party's rows were scored, by who knows them; ``given`` is how many it gave, where known."""
-    shared, own = (int((scores["known to"] == who).sum()) for who in ("all parties", f"{party} only"))
+    whose = f"that only {party} knows" if len(run.plan.parties) == 2 else "that not all parties know"
+    shared = int((scores["known to"] == "all parties").sum())
+    own = int(scores["known to"].isin([f"{party} only", f"{party}, not all parties"]).sum())
     gave = "" if given is None else f" gave {given} rows"
+    left = 0 if given is None else given - shared - own
     if party in _receivers(run):
-        return f"{party}{gave}: {shared + own} scored, {shared} that all parties know and {own} that only {party} knows."
-    got = f"{own} that only {party} knows got predictions, without scores"
-    if given is not None and not own and given > shared:
-        got = f"{given - shared} that only {party} knows got none"
-        if run.plan.config.get("partner_answers") == "none":
-            got += " (partner_answers = 'none')"
+        counted = f"{shared} that all parties know and {own} {whose}"
+        if left:
+            counted += f"; the other {left} have no score, as this run's model scores shared rows only"
+        return f"{party}{gave}: {shared + own} scored, {counted}."
+    got = f"{own} {whose} got predictions, without scores"
+    if left and not own:
+        agreed = " (partner_answers = 'none')" if run.plan.config.get("partner_answers") == "none" else ""
+        got = f"{left} {whose} got no prediction{agreed}"
     return f"{party}{gave}: {got}. Scores of rows that all parties know went to {' and '.join(_receivers(run))}."
 
 

@@ -91,7 +91,8 @@ class SealedCodeGradient:
     """The gradient at the receiver's codes, under the receiver's key; what estimates of them miss, apart from the rest.
 
     Reveals: that gradient, whose rows are multiples of the weights: from it the receiver can read the weights, most
-    labels of shared rows, and which of its own rows got a label.
+    labels of shared rows, and which of its own rows got a label. What estimates miss tells much of how alike the sender
+    finds shared rows.
     """
 
     values: tuple[CipherArray, ...]
@@ -306,6 +307,7 @@ class SplitPartner:
         messages = linear_messages(_OWNER, _PARTNER)
         self._peer, self._key = peer, key
         self.blocks = [_PartnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self.peer = peer.peer
         self._rows: tuple[CipherArray, ...] = ()
         self._shares: tuple[CipherArray, ...] = ()
 

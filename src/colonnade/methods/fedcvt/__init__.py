@@ -9,8 +9,9 @@ all are few; every party may have many others.
 What each party learns depends on the level. At level 0, the paper's, the label holder gets every feature holder's codes
 in the clear, also of rows it does not know, without their ids; feature holders get gradients that give most labels of
 shared rows away, and tell which of their own rows got a label. At level 1 codes carry noise, which bounds what a row's
-releases tell. At level 2 codes and the weights of feature holders' columns stay hidden: the label holder gets what a
-partner's codes add to scores, by kind of code for shared rows; feature holders still see the gradient at their codes.
+releases tell. At level 2 codes, and from the label holder the weights of partners' codes, stay hidden: it gets what a
+partner's codes add to scores, by kind of code for shared rows. Feature holders still see the gradient at their codes,
+from which they can read these weights, and most labels of shared rows.
 
 Differs from the paper: its ambiguous and misprinted formulas are fixed as the method's page lists; attention carries
 the temperature; a shared row does not look at itself; labels of partners' rows are watched and switched off when too

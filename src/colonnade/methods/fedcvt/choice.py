@@ -14,7 +14,8 @@ from colonnade.methods.fedcvt.config import FEDCVT, LOCAL, FedCVT
 from colonnade.methods.fedcvt.networks import build_encoders, check_module, codes_of, scored_codes
 from colonnade.methods.fedcvt.objective import build_heads, row_losses
 from colonnade.methods.fedcvt.open_cut import clip_gradients, make_learner
-from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable
+from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, secret_or_own_seed
+from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.metrics import area_under_roc
 from colonnade.nn.regression import scores_of
 from colonnade.session import Finding, Holding, Session
@@ -112,7 +113,7 @@ def choose(
     scores = scores_of(labels.task, logits) if len(logits) else np.empty(0)
     findings = [situations]
     if FEDCVT in sides and config.variant(FEDCVT).uses_partner_rows:
-        findings.append(_pseudo_labels(config, sides[FEDCVT].watch.history))
+        findings.append(_pseudo_labels(config, sides[FEDCVT].watch))
     return Chosen(chosen, scores, tuple(findings))
 
 
@@ -120,13 +121,13 @@ def local_ways(
     session: Session, holding: Holding, config: FedCVT, table: OwnTable, labels: OwnLabels, steps: int
 ) -> tuple[dict[str, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Train on this party's columns and all its labelled rows alone; nothing crosses."""
-    variant = config.variant(LOCAL)
-    encoders = build_encoders(config, variant, session.party, table.features.shape[1], session.own_seed, holding.module)
+    variant, seed = config.variant(LOCAL), secret_or_own_seed(session, config)
+    encoders = build_encoders(config, variant, session.party, table.features.shape[1], seed, holding.module)
     check_module(config, encoders, session.party, table.features)
-    heads = build_heads(config, variant, 1, labels.outputs, session.own_seed("local/heads"))
+    heads = build_heads(config, variant, 1, labels.outputs, seed("local/heads"))
     learner = make_learner(config, {"encoders": encoders, "heads": heads})
     rows = np.concatenate([table.train, table.own])
-    batches = Batches(rows, config.own_batch_size, lambda epoch: session.own_seed("local batches", epoch))
+    batches = Batches(rows, config.own_batch_size, lambda epoch: seed("local batches", epoch))
     held, targets = torch.from_numpy(table.validation), labels.targets
     best, waited = None, 0
     for epoch in range(config.epochs):
@@ -186,24 +187,31 @@ def budget_finding(session: Session, config: FedCVT, sides: Mapping[str, Any]) -
     )
 
 
-def _pseudo_labels(config: FedCVT, history: list[dict[str, Any]]) -> Finding:
+def _pseudo_labels(config: FedCVT, watch: PseudoLabelWatch) -> Finding:
+    history, last = watch.history, watch.final_precision()
     rows = tuple(
         (
-            str(number),
+            str(one["epoch"]),
             f"{one['kept']:.3f}" if "kept" in one else "",
             f"{one['precision']:.3f}" if "precision" in one else "",
             {"precision": "too few were right", "one class": "one class took over"}.get(one["off"], ""),
         )
-        for number, one in enumerate(history, start=1)
+        for one in history
     )
+    judged = "Precision is estimated on validation rows, treated as if only the partner knew them."
+    if config.is_sealed:
+        found = "could not be, as too few got one" if last is None else f"is {last:.3f}"
+        judged = (
+            "Precision was estimated once, after training, on validation rows treated as if only the partner knew "
+            f"them: it {found}."
+        )
     return Finding(
         name="pseudo-labels",
         title="Labels given to rows that only a partner knows",
-        text="A row gets a label where all classifiers agree and are surer than "
-        f"{config.threshold:g}. Precision is estimated on validation rows, treated as if only the partner knew them.",
+        text=f"A row gets a label where all classifiers agree and are surer than {config.threshold:g}. {judged}",
         columns=("epoch", "share of rows kept", "estimated precision", "switched off after it because"),
         rows=rows,
-        values={"epochs": history},
+        values={"epochs": history, "final_precision": last},
     )
 
 

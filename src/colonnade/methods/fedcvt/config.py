@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from colonnade.errors import ConfigError
 
-__all__ = ["FEDCVT", "KINDS", "LOCAL", "FedCVT", "Variant"]
+__all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant"]
 
 FEDCVT, LOCAL = "fedcvt", "local"
 KINDS = ("shared", "unique")
+SCORES_ALONE = ("fedcvt", "mftl", "ftl")
+"""The models that can score rows which only a feature holder knows."""
 _NAMES = ("fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local")
 _WIDEST = 2**14
 
@@ -88,6 +90,8 @@ class FedCVT:
     anchors: int = 512
     """Shared training rows by which views are estimated after training."""
     precision: Literal["float32", "float64"] = "float32"
+    secret_start: bool = True
+    """Whether first weights and the order of unmatched rows are secret. Without, a run repeats from its seed."""
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
     partner_answers: Literal["predictions", "none"] = "predictions"
@@ -100,7 +104,7 @@ class FedCVT:
     defence: Literal["none", "marvell"] = "none"
     """What the label holder does, at levels 0 and 1, so that gradients tell less about labels and kept rows."""
     label_budget: float = 0.25
-    key: Literal["2048", "3072", "insecure_test"] = "2048"
+    key_size: Literal[2048, 3072, "insecure_test"] = 2048
     head_rate: float = 0.05
     """At level 2: the learning rate of the head's shared weights, which follow SGD with momentum."""
     head_momentum: float = 0.9
@@ -123,7 +127,8 @@ class FedCVT:
     @classmethod
     def paper(cls, **changes: Any) -> FedCVT:
         """Return the paper's settings: it compares nothing, and a row's estimate may look at the row itself."""
-        return cls(**{"candidates": ("fedcvt",), "self_mask": False, "gradient_clip": 0.0} | changes)
+        own: dict[str, Any] = {"candidates": ("fedcvt",), "self_mask": False, "gradient_clip": 0.0}
+        return cls(**own | changes)
 
     def __post_init__(self) -> None:
         positive = ("temperature", "learning_rate", "clip", "noise", "agreement", "head_rate")
@@ -145,9 +150,9 @@ class FedCVT:
                 raise ConfigError(f"config.{name} must be whole numbers from 1 to {_WIDEST}.")
         if self._mixes_widths:
             raise ConfigError(
-                f"config.shared_width is {self.shared_width} and config.unique_width {self.unique_width}: orthogonality "
-                f"= '{self.orthogonality}' multiplies the two codes of a row, which must be equally wide. Make them so, "
-                "or choose 'dsn'."
+                f"config.shared_width is {self.shared_width} and config.unique_width {self.unique_width}, but "
+                f"orthogonality = '{self.orthogonality}' multiplies the two codes of a row, which must be equally wide. "
+                "Make them so, or choose 'dsn'."
             )
         if not 0.0 <= self.threshold < 1.0:
             raise ConfigError(f"config.threshold must be at least 0 and below 1. Got {self.threshold} instead.")
@@ -181,6 +186,11 @@ class FedCVT:
             raise ConfigError("config.memory_bank keeps codes of partners, which level = 2 does not give. Set it to 0.")
         if self.defence != "none":
             raise ConfigError("config.defence works at levels 0 and 1. Set it to 'none' at level 2.")
+
+    @property
+    def key(self) -> str:
+        """Return the size of keys as the cryptography takes it."""
+        return str(self.key_size)
 
     @property
     def is_sealed(self) -> bool:

@@ -7,7 +7,7 @@ from colonnade.methods.fedcvt.config import FEDCVT, FedCVT
 from colonnade.methods.fedcvt.rows import Batches
 from colonnade.session import Session
 
-__all__ = ["check_shared_rows", "fit_is_hidden"]
+__all__ = ["check_shared_rows", "fit_is_hidden", "hidden_rows"]
 
 
 def check_shared_rows(
@@ -31,6 +31,14 @@ def check_shared_rows(
             f"Level 2 spreads attention over at least {config.least_keys:g} shared rows (config.least_keys); a batch, "
             f"or the anchors, have {fewest}. Share more rows."
         )
+
+
+def hidden_rows(columns: int) -> int:
+    """Return how many rows of a partner must at least take part, less one, for its attention to stay unknown.
+
+    Each of so many scores gives one equation about the attention of a row; half as many again would already do.
+    """
+    return 2 * columns
 
 
 def fit_is_hidden(config: FedCVT, shared_rows: int, parties: int) -> bool:

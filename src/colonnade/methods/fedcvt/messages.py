@@ -113,7 +113,8 @@ class NoisedCodeGradient:
 class HeldOutCodes:
     """The sender's codes of rows that are scored or looked up, not learned from.
 
-    Reveals: a learned summary of the sender's columns for every such row.
+    Reveals: a learned summary of the sender's columns for every such row. The receiver keeps those of some shared
+    training rows with the model, to estimate views by them.
     """
 
     values: torch.Tensor
@@ -143,7 +144,8 @@ class AlignedLogits:
 class EstimatedLogits:
     """What the other parties' estimated codes add to the scores of rows, under the receiver's key.
 
-    Reveals: these scores: averages of scores of shared rows that the receiver knows, over at least five rows each.
+    Reveals: these scores: averages of scores of shared rows that the receiver knows, each over as many rows as
+    least_keys asks for or more.
     """
 
     values: CipherArray
@@ -177,8 +179,9 @@ class FitCodes:
 class FitGradient:
     """How estimates of the receiver's codes of shared rows miss them, carried back, under the receiver's key.
 
-    Reveals: products of the receiver's codes with a matrix of the sender's attention among shared rows; there are at
-    least twice as many unknowns as equations.
+    Reveals: products of the receiver's codes with a matrix of the sender's attention among shared rows: much of how
+    alike the sender finds shared rows. It is only sent where a batch has more than twice as many shared rows as a code
+    has numbers, so that the matrix does not follow from it alone.
     """
 
     values: tuple[CipherArray, ...]

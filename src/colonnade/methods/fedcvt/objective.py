@@ -333,8 +333,6 @@ def outputs_by_situation(
     if variant.name != "fedcvt":
         return {}
     found = {}
-    if variant.has_party_heads:
-        found[f"{variant.name}, its own head"] = heads[party_head(place)](_side_by_side(own))
     if config.estimate:
         count = len(next(iter(anchors[place].values())))
         known = {kind: torch.cat([anchors[place][kind], own[kind]]) for kind in own}
@@ -344,7 +342,9 @@ def outputs_by_situation(
         ]
         found[variant.name] = _joint(heads, full)
         if every_head:
-            found = {str(number): one for number, one in enumerate(_all_outputs(heads, full))}
+            return {str(number): one for number, one in enumerate(_all_outputs(heads, full))}
+    if variant.has_party_heads:
+        found[f"{variant.name}, its own head"] = heads[party_head(place)](_side_by_side(own))
     return found
 
 

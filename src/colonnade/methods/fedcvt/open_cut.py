@@ -31,7 +31,7 @@ from colonnade.methods.fedcvt.objective import (
     orthogonality_loss,
     outputs_by_situation,
 )
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
+from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
@@ -115,7 +115,7 @@ class OpenPartnerSide:
         self._session, self._config, self._variant, self._table = session, config, variant, table
         self._peer = session.channel("label_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, session.own_seed, module)
+        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
         check_module(config, encoders, session.party, table.features)
         self.learner = make_learner(config, {"encoders": encoders})
         self._encoders = encoders
@@ -202,10 +202,12 @@ class OpenLabelSide:
         self._table, self._labels = table, labels
         self._peers = session.channels("feature_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, session.own_seed, module)
+        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
         check_module(config, encoders, session.party, table.features)
         parties = 1 + len(self._peers)
-        heads = build_heads(config, variant, parties, labels.outputs, session.own_seed(f"{variant.name}/heads"))
+        heads = build_heads(
+            config, variant, parties, labels.outputs, secret_or_own_seed(session, config)(f"{variant.name}/heads")
+        )
         self.learner = make_learner(config, {"encoders": encoders, "heads": heads})
         self._encoders, self._heads = encoders, heads
         self._width = sum(config.width_of(kind) for kind in variant.kinds)
@@ -279,7 +281,7 @@ class OpenLabelSide:
         if self._variant.name == "fedcvt" and self._variant.uses_partner_rows and len(self._table.validation):
             for place in range(1, len(codes)):
                 found = list(self._outputs("alone", {place: codes[place]}, self._recent, every=True).values())
-                self.watch.judge(place - 1, *agreed_labels(self._config, self._labels.task, found))
+                self.watch.judge(*agreed_labels(self._config, self._labels.task, found))
         return outputs[self._variant.name]
 
     def finish(self) -> dict[str, dict[str, tuple[torch.Tensor, torch.Tensor]]]:

@@ -52,7 +52,7 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     scorer.give(chosen["alone"], rest)
     scorer.estimate(chosen["alone"], rest)
     found = told(peer.receive(AnswersAlone, values=(len(rest),)), peer)
-    known = (f"{session.party} only",) * len(rest)
+    known = (_known_to(session),) * len(rest)
     return Result(
         scores=Scores(
             found.task,
@@ -92,7 +92,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     rows = np.concatenate([positions, rest])
     values = scores_of(scorer.labels.task, together) if len(together) else np.empty(0)
     scores = scores_in_terms_of(scorer.labels, values, np.arange(len(rows)))
-    known = ("all parties",) * len(positions) + (f"{session.party} only",) * len(rest)
+    known = ("all parties",) * len(positions) + (_known_to(session),) * len(rest)
     return Result(
         scores=Scores(scores.task, scores.rows, scores.values, classes=scores.classes, positions=rows, known_to=known)
     )
@@ -253,6 +253,11 @@ class _LabelScorer:
             side.load_part(tensors_under(f"{model}/", self._part.tensors), self._part.document["parts"][model])
             self._sides[model] = side
         return self._sides[model]
+
+
+def _known_to(session: Session) -> str:
+    """Say who knows a row of this party that is not shared by all."""
+    return f"{session.party} only" if len(session.plan.parties) == 2 else f"{session.party}, not all parties"
 
 
 def _new_rows(holding: Holding, config: FedCVT, part: ModelPart) -> OwnTable:

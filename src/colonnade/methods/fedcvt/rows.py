@@ -17,7 +17,16 @@ from colonnade.exchanges.holdings import without_columns
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.session import Holding, Session
 
-__all__ = ["Batches", "OwnLabels", "OwnTable", "own_labels", "own_table", "steps_of"]
+__all__ = [
+    "Batches",
+    "OwnLabels",
+    "OwnTable",
+    "batch_rows",
+    "own_labels",
+    "own_table",
+    "secret_or_own_seed",
+    "steps_of",
+]
 
 Places = npt.NDArray[np.int64]
 
@@ -136,6 +145,26 @@ class Batches:
     def _shuffled(self, epoch: int, turn: int) -> list[Places]:
         generator = np.random.default_rng([self._seed(epoch), turn])
         return np.array_split(generator.permutation(self._rows), self.per_pass)
+
+
+def batch_rows(count: int, size: int, step: int) -> int:
+    """Return how many rows a step's batch has, by arithmetic alone: a partner's count may be any number."""
+    passes = math.ceil(count / size)
+    return count // passes + (step % passes < count % passes) if passes else 0
+
+
+def secret_or_own_seed(session: Session, config: FedCVT) -> Callable[..., int]:
+    """Return what gives seeds that no other party can derive, or, for runs that must repeat, those of the run's seed.
+
+    Who knows a network's first weights can work out columns from the first codes that cross.
+    """
+    if not config.secret_start:
+        return session.own_seed
+
+    def seed(purpose: str, counter: int = 0) -> int:
+        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:7], "little")
+
+    return seed
 
 
 def steps_of(config: FedCVT, shared: int, own: list[int]) -> int:

@@ -7,6 +7,7 @@ average of what shared rows add. Attention stays within one party's codes, and i
 from __future__ import annotations
 
 import copy
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -22,7 +23,7 @@ from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_format, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
-from colonnade.methods.fedcvt.guards import fit_is_hidden
+from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
     AlignedGradient,
     AlignedLogits,
@@ -42,7 +43,7 @@ from colonnade.methods.fedcvt.objective import (
     row_losses,
 )
 from colonnade.methods.fedcvt.open_cut import CodeSender, clip_gradients, make_learner
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
+from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import attention_weights, tensors_under
 from colonnade.privacy import SecretNoise
@@ -177,7 +178,7 @@ def receive_logits(peer: Channel, key: PublicKey, shape: tuple[int, int]) -> Cip
 def answer_estimates(peer: Channel, logits: CipherArray, weights: Numbers) -> None:
     """Average them by this party's attention and return the result."""
     found = logits.left_product(FixedPoint.encode(weights, _ATTENTION), dense=True)
-    peer.send(EstimatedLogits(found.rerandomise()))
+    peer.send(EstimatedLogits(_blurred(found, _ATTENTION)))
 
 
 class SealedPartnerSide:
@@ -197,7 +198,7 @@ class SealedPartnerSide:
         self._peer = session.channel("label_holder")
         self._keys = keys
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, session.own_seed, module)
+        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
         check_module(config, encoders, session.party, table.features)
         self._encoders = encoders
         self.learner = make_learner(config, {"encoders": encoders})
@@ -214,7 +215,7 @@ class SealedPartnerSide:
 
     def open(self) -> None:
         """Draw the first shares of the weights."""
-        self.owner.open(_starts(self._session, self._variant, self.owner.blocks))
+        self.owner.open(_starts(self._session, self._variant, self.owner.blocks, self._peer.peer))
 
     def step(self, shared: Places, own: Places, epoch: int) -> None:
         """Take one step."""
@@ -226,7 +227,7 @@ class SealedPartnerSide:
         codes = codes_of(self._encoders, self._table.features[rows])
         check_finite(sum(one.detach().sum().item() for one in codes.values()), self._session)
         count = len(shared)
-        sent = len(own) if is_labelled else 0
+        sent = len(own) if is_labelled and len(own) > hidden_rows(self._missing) else 0
         plain = {kind: one.detach() for kind, one in codes.items()}
         of_shared = [one[:count].double().numpy() for one in plain.values()]
         of_own = [one[count : count + sent].double().numpy() for one in plain.values()]
@@ -350,18 +351,19 @@ class SealedPartnerSide:
         layout = _gradient_layout((len(weights), self._missing), key.bits)
         received = self._peer.receive(EstimateGradient).values.under(key, layout)
         found = received.left_product(FixedPoint.encode(weights.T, _ATTENTION), dense=True)
-        self._peer.send(AlignedGradient(found.rerandomise()))
+        self._peer.send(AlignedGradient(_blurred(found, _ATTENTION)))
 
-    def _answer_fit(self, plain: Mapping[str, torch.Tensor], count: int) -> None:
+    def _answer_fit(self, own: Mapping[str, torch.Tensor], count: int) -> None:
         key = self._keys.theirs[self._peer.peer]
         received = self._peer.receive(FitCodes).values
-        if len(received) != len(plain):
-            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} kinds of code; {len(plain)} are agreed.")
+        if len(received) != len(own):
+            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} kinds of code; {len(own)} are agreed.")
         answers = []
-        for (kind, codes), one in zip(plain.items(), received, strict=True):
+        for (kind, codes), one in zip(own.items(), received, strict=True):
             layout = _fit_code_layout((count, self._config.width_of(kind)), key.bits)
-            matrix = FixedPoint.encode(miss_matrix(self._config, codes[:count]), fit_format(count))
-            answers.append(one.under(key, layout).left_product(matrix, dense=True).rerandomise())
+            plain = fit_format(count)
+            matrix = FixedPoint.encode(miss_matrix(self._config, codes[:count]), plain)
+            answers.append(_blurred(one.under(key, layout).left_product(matrix, dense=True), plain))
         self._peer.send(FitGradient(tuple(answers)))
 
 
@@ -382,11 +384,13 @@ class SealedLabelSide:
         self._table, self._labels, self._keys = table, labels, keys
         self._peers = session.channels("feature_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, session.own_seed, module)
+        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
         check_module(config, encoders, session.party, table.features)
         self._encoders = encoders
         parties = 1 + len(self._peers)
-        self.heads = SealedHeads(config, variant, parties, labels.outputs, session.own_seed(f"{variant.name}/heads"))
+        self.heads = SealedHeads(
+            config, variant, parties, labels.outputs, secret_or_own_seed(session, config)(f"{variant.name}/heads")
+        )
         self.learner = make_learner(config, {"encoders": encoders, "heads": self.heads})
         widths = [config.width_of(kind) for kind in variant.kinds]
         most = config.batch_size + config.own_batch_size
@@ -403,7 +407,7 @@ class SealedLabelSide:
     def open(self) -> None:
         """Take part in drawing the first shares of the weights."""
         for partner in self.partners:
-            partner.open(_starts(self._session, self._variant, partner.blocks))
+            partner.open(_starts(self._session, self._variant, partner.blocks, partner.peer))
 
     def step(self, shared: Places, own: Places, partner_rows: Sequence[int], epoch: int) -> float:
         """Take one step with all feature holders and return its loss."""
@@ -412,7 +416,8 @@ class SealedLabelSide:
         rows = torch.from_numpy(np.concatenate([shared, own]))
         count = len(shared)
         is_labelled = epoch >= config.warmup_epochs and config.pseudo_labels and variant.uses_partner_rows
-        extra = [one if is_labelled else 0 for one in partner_rows]
+        fewest = hidden_rows(self.heads.missing_columns)
+        extra = [one if is_labelled and one > fewest else 0 for one in partner_rows]
         self.learner.zero_gradients()
         mine = codes_of(self._encoders, self._table.features[rows])
         pulls = [
@@ -495,6 +500,10 @@ class SealedLabelSide:
                     for number, rows in enumerate((table.validation, table.test)):
                         estimated = self.receive_estimates(place, layout, len(rows))
                         ways[number][peer.peer] = self.partner_alone(place, parts[number][place], estimated)
+                        if number == 0 and len(rows):
+                            whole = self.heads.whole(self._with_missing(place, parts[0][place], estimated))
+                            agreed = agreed_labels(self._config, self._labels.task, list(whole.values()))
+                            self.watch.judge(*agreed)
             for situation in ways[0]:
                 both = (ways[0][situation], ways[1][situation])
                 found[situation] = {way: (both[0][way], both[1][way]) for way in both[0]}
@@ -680,6 +689,8 @@ class SealedLabelSide:
                 continue
             whole = self.heads.whole(self._with_missing(place, rest, guess))
             kept, labels = agreed_labels(config, task, list(whole.values()))
+            # From the gradients of fewer rows this party could work out which shared rows they are like.
+            kept = kept & (self.watch.is_on and int(kept.sum()) > hidden_rows(self.heads.missing_columns))
             outcome.kept.append(kept)
             outcome.labels.append(labels[kept])
             groups.append({name: one[kept] for name, one in whole.items()})
@@ -767,14 +778,14 @@ def _fit_scale(config: FedCVT, variant: Variant, weight: float, count: int) -> f
     return 2.0 * weight / (count * width)
 
 
-def _starts(session: Session, variant: Variant, blocks: Sequence[Any]) -> list[Numbers]:
+def _starts(session: Session, variant: Variant, blocks: Sequence[Any], peer: str) -> list[Numbers]:
     """Draw this party's half of the initial weights in secret: those of a public seed would be known to all."""
     noise = SecretNoise(session.secret("first weights"))
     found = []
     total = sum(block.format.inputs for block in blocks)
     for number, block in enumerate(blocks):
         shape = (block.format.inputs, block.format.outputs)
-        drawn = noise.uniform(f"{variant.name}/{number}", 0, shape)
+        drawn = noise.uniform(f"{variant.name}/{number}/{peer}", 0, shape)
         # Two such halves add up to the variance that torch gives a linear layer.
         found.append((2.0 * drawn - 1.0) / np.sqrt(2.0 * max(total, 1)))
     return found
@@ -800,7 +811,21 @@ def _dense(layout: Layout, plain: Format, rows: int) -> Layout:
     """Return the layout of a plain matrix of so many rows times an array, as many rows in a ciphertext as fit."""
     product = layout.times(plain.bound, plain.fraction_bits, layout.shape[0])
     lines = max(layout.slots // layout.shape[1], 1) if layout.shape[1] else 1
-    return replace(product, shape=(rows, layout.shape[1]), packed_axis=1, lines=lines)
+    shaped = replace(product, shape=(rows, layout.shape[1]), packed_axis=1, lines=lines)
+    return shaped.grown(shaped.bound + _blur(plain))
+
+
+def _blur(plain: Format) -> int:
+    return 1 << plain.fraction_bits
+
+
+def _blurred(product: CipherArray, plain: Format) -> CipherArray:
+    """Return a product whose digits beyond its precision are random: exact ones would tell far more of the factor."""
+    bound = _blur(plain)
+    size = int(np.prod(product.shape))
+    drawn = [secrets.randbelow(2 * bound) - bound for _ in range(size)]
+    noise = np.array(drawn, dtype=object).reshape(product.shape)
+    return (product + FixedPoint(noise, product.layout.fraction_bits, bound)).rerandomise()
 
 
 def _opened(peer: Channel, key: PrivateKey, array: CipherArray, layout: Layout) -> Numbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
+import re
 import secrets
 from typing import Any, Protocol
 
@@ -15,12 +15,21 @@ from colonnade.errors import ConfigError, WrongContent, did_you_mean
 from colonnade.exchanges.epochs import Epochs, EpochVerdict
 from colonnade.exchanges.holdings import scores_in_terms_of
 from colonnade.methods.fedcvt.choice import Ways, budget_finding, choose, local_ways
-from colonnade.methods.fedcvt.config import LOCAL, FedCVT
+from colonnade.methods.fedcvt.config import LOCAL, SCORES_ALONE, FedCVT
 from colonnade.methods.fedcvt.guards import check_shared_rows
 from colonnade.methods.fedcvt.messages import Choice, OwnRows, Schedule
 from colonnade.methods.fedcvt.objective import row_losses
 from colonnade.methods.fedcvt.open_cut import OpenLabelSide, OpenPartnerSide
-from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, own_labels, own_table, steps_of
+from colonnade.methods.fedcvt.rows import (
+    Batches,
+    OwnLabels,
+    OwnTable,
+    batch_rows,
+    own_labels,
+    own_table,
+    secret_or_own_seed,
+    steps_of,
+)
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide
 from colonnade.nn import tensors_under
 from colonnade.session import Holding, ModelPart, Result, Session
@@ -29,9 +38,10 @@ __all__ = ["feature_holder", "label_holder"]
 
 Places = npt.NDArray[np.int64]
 
-_MOST_ROWS = 2**40
+_MOST_ROWS = 2**31
 _MOST_STEPS = 10**7
 _MOST_OUTPUTS = 4096
+_MARK = re.compile("[0-9a-f]{16}")
 
 
 class Side(Protocol):
@@ -118,6 +128,7 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
         raise WrongContent(f"'{peer.peer}' announces {schedule.steps} steps and {schedule.outputs} scores per row.")
     keys = SealedKeys.exchange(session, config) if config.is_sealed and config.joint_candidates else None
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
+    check_shared_rows(session, config, shared, len(table.anchors), schedule.outputs, len(session.plan.parties))
     course = Course(session, config, schedule.steps)
     sides: dict[str, OpenPartnerSide | SealedPartnerSide] = {}
     for name in config.joint_candidates:
@@ -137,9 +148,9 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     for side in sides.values():
         side.finish()
     chosen = peer.receive(Choice)
-    known = (*config.candidates, "")
-    if chosen.shared not in known or chosen.alone not in known:
-        raise WrongContent(f"'{peer.peer}' chose a model that was not trained. {did_you_mean(chosen.shared, known)}")
+    alone = [name for name in config.candidates if name in SCORES_ALONE]
+    if chosen.shared not in config.candidates or chosen.alone not in (*alone, "") or not _MARK.fullmatch(chosen.mark):
+        raise WrongContent(f"'{peer.peer}' chose a model that was not trained, or that cannot score such rows.")
     parts = {name: side.part() for name, side in sides.items()}
     document = _document(session, config, table, holding) | {
         "chosen": {"shared": chosen.shared, "alone": chosen.alone},
@@ -170,7 +181,6 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         peer.send(Schedule(steps, labels.outputs))
     joint = config.joint_candidates if peers else ()
     keys = SealedKeys.exchange(session, config) if config.is_sealed and joint else None
-    partner_batches = [Batches(np.arange(count), config.own_batch_size, lambda epoch: epoch) for count in own_rows]
     course = Course(session, config, steps)
     sides: dict[str, OpenLabelSide | SealedLabelSide] = {}
     for name in joint:
@@ -182,14 +192,18 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         while not epochs.is_over:
             for step in range(epochs.steps_done(session), steps):
                 session.next_step()
-                counts = [len(one.at(epochs.epoch, step)) for one in partner_batches]
+                counts = [batch_rows(count, config.own_batch_size, step) for count in own_rows]
                 epochs.loss_so_far += side.step(
                     shared.at(epochs.epoch, step), own.at(epochs.epoch, step), counts, epochs.epoch
                 )
                 epochs.keep_between_epochs(session, kept)
             outputs = side.validate()
             verdict = epochs.judge(
-                session, epochs.loss_so_far / steps, _loss(labels, outputs, table), phase=name, **side.watch.end_epoch()
+                session,
+                epochs.loss_so_far / steps,
+                _loss(labels, outputs, table),
+                phase=name,
+                **side.watch.end_epoch(epochs.epoch),
             )
             for peer in peers:
                 peer.send(verdict)
@@ -205,7 +219,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         for situation in ("shared", session.party):
             ways.setdefault(situation, {})[LOCAL] = (LOCAL, *scored)
     choice = choose(session, config, table, labels, ways, sides)
-    mark = hashlib.sha256(secrets.token_bytes(16)).hexdigest()[:16]
+    mark = secrets.token_hex(8)
     for peer in peers:
         alone = choice.ways.get(peer.peer)
         peer.send(Choice(choice.ways["shared"].model, "" if alone is None else alone.model, mark))
@@ -232,7 +246,8 @@ def _shared_batches(session: Session, config: FedCVT, table: OwnTable) -> Batche
 
 
 def _own_batches(session: Session, config: FedCVT, table: OwnTable) -> Batches:
-    return Batches(table.own, config.own_batch_size, lambda epoch: session.own_seed("own batches", epoch))
+    seed = secret_or_own_seed(session, config)
+    return Batches(table.own, config.own_batch_size, lambda epoch: seed("own batches", epoch))
 
 
 def _partner_side(

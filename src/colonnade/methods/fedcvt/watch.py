@@ -45,7 +45,7 @@ class PseudoLabelWatch:
             if self._shares is not None:
                 self._classes += torch.bincount(labels.long(), minlength=len(self._classes))
 
-    def judge(self, place: int, kept: torch.Tensor, labels: torch.Tensor) -> None:
+    def judge(self, kept: torch.Tensor, labels: torch.Tensor) -> None:
         """Compare what a partner's rows would be labelled with the truth, for rows whose truth is known."""
         self._judged += int(kept.sum())
         if self._labels.task == "regression":
@@ -54,7 +54,7 @@ class PseudoLabelWatch:
             right = labels.to(self._truth.dtype) == self._truth
         self._right += int((right & kept).sum())
 
-    def end_epoch(self) -> dict[str, float]:
+    def end_epoch(self, epoch: int) -> dict[str, float]:
         """Decide about the next epoch, and return this one's numbers."""
         found: dict[str, float] = {}
         if self._seen:
@@ -70,10 +70,14 @@ class PseudoLabelWatch:
                 reason = "one class"
         self.is_on = not reason
         if found:
-            self.history.append(found | {"off": reason})
+            self.history.append(found | {"epoch": epoch + 1, "off": reason})
         self._seen = self._kept = self._right = self._judged = 0
         self._classes = torch.zeros_like(self._classes)
         return found
+
+    def final_precision(self) -> float | None:
+        """Return how many labels are right of those judged since the last epoch ended, if enough were."""
+        return self._right / self._judged if self._judged >= _LEAST_ROWS else None
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
