@@ -136,7 +136,8 @@ def measure(arguments: argparse.Namespace) -> Findings:
             + ", ".join(f"{s} {v[-1]:.2f} s" for s, v in seconds.items())
         )
     ratios = [a / b for a, b in zip(seconds["federated"], seconds["plain"], strict=True)]
-    memory = {side: statistics.median(peak_memory(side, arguments.rows, 1) for _ in range(3)) for side in SIDES}
+    rounds = range(min(arguments.repetitions, 3))
+    memory = {side: statistics.median(peak_memory(side, arguments.rows, 1) for _ in rounds) for side in SIDES}
     findings = Findings()
     figures: dict[str, Any] = findings.figures
     figures |= {

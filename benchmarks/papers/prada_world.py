@@ -1,12 +1,7 @@
-"""Rows of a public data set as three parties hold them, with the rows that each bank trains, validates and tests on.
-
-The product divides shared rows by fractions; the experiment's rows are given. So role functions are played here with
-rows that are prepared, everything else being the product's own: sessions, channels, messages and ledgers.
-"""
+"""Rows of a public data set as three parties hold them, with the rows that each bank trains, validates and tests on."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from benchmarks.papers.playing import play_parties
 from colonnade import PartyTable, PrADA
 from colonnade.data import AlignedRows, Split
 from colonnade.datasets import CENSUS_GROUPS, CENSUS_SHARED, CENSUS_WIDTHS, census_income, default_credit
-from colonnade.errors import PeerFailed, PeerLost
 from colonnade.launch.settings import config_to_json
 from colonnade.methods.prada import METHOD
-from colonnade.session import Holding, ModelPart, Pair, Party, Result, RunPlan, Session, play
-from colonnade.transport import MemoryHub
+from colonnade.session import Holding, ModelPart, Pair, Result, RunPlan
 
 HOLDER, SOURCE, TARGET = "company", "sister", "bank"
 NOBODY = np.empty(0, np.int64)
@@ -88,31 +82,7 @@ def play_stage(
     roles |= {role: (party,) for role, party in (("target", TARGET), ("source", SOURCE)) if party in banks}
     plan = RunPlan(name="paper", method="prada", roles=roles, seed=seed, config=config_to_json(config))
     plan = replace(METHOD.in_stage(plan, stage), after=None)
-    hub = MemoryHub(plan.parties)
-    found: dict[str, Result] = {}
-    errors: list[BaseException] = []
-
-    def run(party: str) -> None:
-        peers = [peer for peer in plan.parties if peer != party and METHOD.are_connected(plan, party, peer)]
-        session = Session(Party(party), METHOD, plan, {peer: hub.link(party, peer) for peer in peers})
-        try:
-            holding = world.holding(party, plan, (parts or {}).get(party))
-            found[party] = play(session, lambda _: holding, config)
-            if lines is not None:
-                lines[party] = session.metrics.lines
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            hub.leave(party)
-
-    threads = [threading.Thread(target=run, args=(party,)) for party in plan.parties]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise next((one for one in errors if not isinstance(one, PeerFailed | PeerLost)), errors[0])
-    return found
+    return play_parties(plan, config, lambda party: world.holding(party, plan, (parts or {}).get(party)), lines)
 
 
 def census_world(seed: int, positives: int) -> World:

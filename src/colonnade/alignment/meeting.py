@@ -71,7 +71,7 @@ class Meeting:
 
     def shared_by_all(self) -> Places:
         """Return this party's rows that all parties hold, in the agreed order."""
-        return self._lead_all() if self._is_lead else self._follow()
+        return self._lead_all() if self._is_lead else self._follow(may_be_none=self._may_be_none)
 
     def shared_with_each(self) -> dict[str, Places]:
         """Return this party's rows that the lead shares with it, or the lead's that it shares with each."""
@@ -134,8 +134,7 @@ class Meeting:
         shared = np.arange(self._table.rows)
         for rows, _ in met.values():
             shared = np.intersect1d(shared, rows, assume_unique=True)
-        can_be_empty = self._session.stage == "predict" and self._session.method.scores_rest
-        if not len(shared) and not can_be_empty:
+        if not len(shared) and not self._may_be_none:
             for peer in self._peers:
                 self._unfinished(peer).discard()
             strangers = [peer for peer, (rows, _) in met.items() if not len(rows)] or self._peers
@@ -143,6 +142,11 @@ class Meeting:
             formats |= {peer.peer: _format_of(offers[peer].format, peer) for peer in strangers}
             raise AlignmentError(explain_nothing_shared(formats, self._rule))
         return self._announce(met, shared)
+
+    @property
+    def _may_be_none(self) -> bool:
+        """Tell whether parties need not share a row: where others are scored too."""
+        return self._session.stage == "predict" and self._session.method.scores_rest
 
     def _announce(self, met: Mapping[Channel, tuple[Places, Places]], shared: Places) -> Places:
         """Put shared rows into the agreed order, and tell every partner its own places."""

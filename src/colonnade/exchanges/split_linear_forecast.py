@@ -71,6 +71,12 @@ class ArrayForecast:
         encryption = self.machines.crypto.encryption
         return sum(self.machines.divided(self.partner, layout.count, encryption) for layout in layouts)
 
+    def blurring(self, layouts: Sequence[Layout]) -> float:
+        """Return the partner's work to add random digits to arrays as well."""
+        costs = self.machines.crypto
+        adding = sum(layout.count for layout in layouts) * costs.multiplication
+        return self.hiding(layouts) + adding + 2 * _values(layouts) * costs.packing
+
     def right_product(self, layout: Layout, results: int, bits: float) -> float:
         """Return the partner's work to multiply an array with so many columns of numbers on its right."""
         return self._products(layout.blocks, layout.shape[1], results, bits)

@@ -54,6 +54,8 @@ class FedCVT:
     activation: Literal["relu", "tanh", "sigmoid", "gelu"] = "relu"
     images: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     """Parties whose columns are pixels, channel by channel: channels, height, width. They get convolutions."""
+    channels: tuple[int, ...] = (32, 64, 128)
+    """The channels of the convolutions: two layers and a pooling for each number."""
     pull: float = 0.1
     own_fit: float = 0.1
     partner_fit: float = 0.1
@@ -121,8 +123,8 @@ class FedCVT:
         """
         names = ("pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality")
         sharper: dict[str, Any] = dict.fromkeys(names, 0.01)
-        sharper |= {"learning_rate": 0.003, "temperature": 0.1, "estimated_weight": 0.2, "weight_decay": 1e-3}
-        return cls(**sharper | {"epochs": 80, "patience": 20} | changes)
+        sharper |= {"learning_rate": 0.003, "temperature": 0.1, "estimated_weight": 0.2, "weight_decay": 0.01}
+        return cls(**sharper | {"own_batch_size": 128, "epochs": 80, "patience": 20} | changes)
 
     @classmethod
     def paper(cls, **changes: Any) -> FedCVT:
@@ -145,13 +147,17 @@ class FedCVT:
         for name in ("patience", "warmup_epochs", "checkpoint_every", "memory_bank"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
-        for name, values in (("hidden", self.hidden), ("widths", (self.shared_width, self.unique_width))):
+        for name, values in (
+            ("hidden", self.hidden),
+            ("widths", (self.shared_width, self.unique_width)),
+            ("channels", self.channels),
+        ):
             if not all(1 <= one <= _WIDEST for one in values):
                 raise ConfigError(f"config.{name} must be whole numbers from 1 to {_WIDEST}.")
         if self._mixes_widths:
             raise ConfigError(
                 f"config.shared_width is {self.shared_width} and config.unique_width {self.unique_width}, but "
-                f"orthogonality = '{self.orthogonality}' multiplies the two codes of a row, which must be equally wide. "
+                f"orthogonality = '{self.orthogonality}' multiplies a row's two codes, which must be equally wide. "
                 "Make them so, or choose 'dsn'."
             )
         if not 0.0 <= self.threshold < 1.0:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import torch
 
 from colonnade.exchanges.epochs import EpochVerdict
@@ -23,7 +22,7 @@ from colonnade.exchanges.split_linear import fit_format, split_formats
 from colonnade.exchanges.split_linear_forecast import ArrayForecast, Sizes, SplitForecast
 from colonnade.methods.fedcvt import open_cut, sealed_cut
 from colonnade.methods.fedcvt.config import FEDCVT, FedCVT, Variant
-from colonnade.methods.fedcvt.guards import fit_is_hidden
+from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
     AlignedGradient,
     AlignedLogits,
@@ -43,7 +42,7 @@ from colonnade.methods.fedcvt.messages import (
     SharedCodes,
 )
 from colonnade.methods.fedcvt.networks import dtype_of
-from colonnade.methods.fedcvt.rows import Batches, steps_of
+from colonnade.methods.fedcvt.rows import batch_rows, steps_of
 from colonnade.nn.regression import outputs_for
 from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, crossing
 
@@ -264,7 +263,8 @@ class _Forecast:
 
     def _sealed_step(self, variant: Variant, rows: Rows, is_labelled: bool, work: _Work, times: int) -> None:
         shared, own, _ = rows
-        counts = [(shared, count if is_labelled else 0) for count in own]
+        fewest = hidden_rows(self._missing(variant))
+        counts = [(shared, count if is_labelled and count > fewest else 0) for count in own]
         sides = [self._sealed(variant, partner) for partner in self._partners]
         if self._pulls(variant):
             codes = torch.zeros(shared, self._config.shared_width, dtype=dtype_of(self._config))
@@ -327,13 +327,13 @@ class _Forecast:
             estimates = sealed_cut._dense(logits, sealed_cut._ATTENTION, own)
             asked.append(of.sealing([logits]))
             answered.append(of.checking([logits]) + of.left_product(logits, own, bits, dense=True))
-            answered[-1] += of.hiding([estimates])
+            answered[-1] += of.blurring([estimates])
             taken.append(of.opening([estimates]))
             gradient = sealed_cut._gradient_layout((own, missing), self._bits)
             returned = sealed_cut._dense(gradient, sealed_cut._ATTENTION, kinds * shared)
             sent.append(of.sealing([gradient]))
             carried.append(of.checking([gradient]) + of.left_product(gradient, kinds * shared, bits, dense=True))
-            carried[-1] += of.hiding([returned])
+            carried[-1] += of.blurring([returned])
             opened.append(of.opening([returned]))
             work.down(side.partner, AlignedLogits(of.array(logits)), times)
             work.up(side.partner, EstimatedLogits(of.array(estimates)), times)
@@ -360,7 +360,7 @@ class _Forecast:
             for rows, times in sizes.items():
                 estimates = sealed_cut._dense(layout, sealed_cut._ATTENTION, rows)
                 averaging = of.left_product(layout, rows, self._attention_bits(self._anchors), dense=True)
-                spent[partner] += times * (averaging + of.hiding([estimates]))
+                spent[partner] += times * (averaging + of.blurring([estimates]))
                 spent[self._lead] += times * of.opening([estimates])
                 work.up(partner, EstimatedLogits(of.array(estimates)), times)
             for party, seconds in spent.items():
@@ -374,7 +374,7 @@ class _Forecast:
         answers = [sealed_cut._dense(layout, plain, shared) for layout in layouts]
         products = sum(of.left_product(layout, shared, self._fit_bits(shared), dense=True) for layout in layouts)
         work.at_lead(sum(of.sealing([layout]) for layout in layouts), times)
-        work.in_turn([0.0], [of.checking(layouts) + products + of.hiding(answers)], times)
+        work.in_turn([0.0], [of.checking(layouts) + products + of.blurring(answers)], times)
         work.at_lead(of.opening(answers), times)
         work.down(side.partner, FitCodes(tuple(of.array(layout) for layout in layouts)), times)
         work.up(side.partner, FitGradient(tuple(of.array(layout) for layout in answers)), times)
@@ -404,16 +404,14 @@ class _Forecast:
     @cached_property
     def _batches(self) -> Counter[Rows]:
         """Count an epoch's steps by how many rows they have."""
-        config = self._config
-
-        def of(rows: int, size: int) -> Callable[[int], int]:
-            batches = Batches(np.arange(rows), size, lambda epoch: epoch)
-            return lambda step: len(batches.at(0, step))
-
-        shared, lead = of(self._facts.training, config.batch_size), of(self._own[self._lead], config.own_batch_size)
-        others = [of(self._own[partner], config.own_batch_size) for partner in self._partners]
+        facts, size = self._facts, self._config.own_batch_size
         return Counter(
-            (shared(step), tuple(other(step) for other in others), lead(step)) for step in range(self._steps)
+            (
+                batch_rows(facts.training, self._config.batch_size, step),
+                tuple(batch_rows(self._own[partner], size, step) for partner in self._partners),
+                batch_rows(self._own[self._lead], size, step),
+            )
+            for step in range(self._steps)
         )
 
     @property

@@ -44,7 +44,12 @@ def build_encoders(
                 )
             activation = ACTIVATIONS[config.activation]
             found[kind] = convolutions(
-                image, config.width_of(kind), seed=seed, activation=activation, dtype=dtype_of(config)
+                image,
+                config.width_of(kind),
+                seed=seed,
+                channels=config.channels,
+                activation=activation,
+                dtype=dtype_of(config),
             )
         else:
             widths = (inputs, *config.hidden, config.width_of(kind))

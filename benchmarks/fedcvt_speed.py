@@ -1,0 +1,398 @@
+"""What a step of FedCVT costs: in the clear against the same step in one place, and encrypted against its forecast.
+
+In the clear (level 0), at the sizes of NUS-WIDE: 634 and 1000 columns, codes of 96 and 96 numbers, 10 classes, batches
+of 128 shared and twice 256 other rows, single precision. Two parties are threads of this process (`simulate`), which
+speak over memory and keep ledgers; the other side trains the same networks by the same losses in plain PyTorch, with
+one fused Adam for all. Both sides run on one core and count by processor time. Training goes on for few and for many
+epochs, and the difference makes the time of a step, so that set-up and evaluation do not count, but the ends of epochs
+do, at both. The two sides are interleaved; the ratio is that of medians.
+
+Encrypted (level 2): 128 shared and 128 other rows at each party, codes of 32 and 32 numbers, 10 classes, keys of 2048
+bits, all rows of the feature holder labelled as far as the classifiers agree. Two parties are threads of this process,
+without a pool. The forecast is that of `colonnade plan`, from costs measured before and after each run. Both count by
+processor time, because the machine may be busy with other things: a party's seconds are those of its own thread. By the
+clock on the wall the ratio is shown beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.form import Findings, main, say
+from colonnade.crypto.calibration import measure_costs
+from colonnade.data import PartyTable
+from colonnade.launch.forecast import forecast_run, gather_knowledge, measure_message_seconds
+from colonnade.launch.run import Run
+from colonnade.launch.settings import config_to_json
+from colonnade.launch.simulation import simulate
+from colonnade.methods.fedcvt import FedCVT
+from colonnade.methods.fedcvt.sealed_cut import SealedLabelSide, SealedPartnerSide
+from colonnade.session import Evaluate, Line, Machines, RunPlan
+
+MOST_TIMES_CENTRAL, MOST_TIMES_OFF = 1.5, 1.5
+HELD_OUT = Evaluate(test_fraction=0.1, validation_fraction=0.1)
+NO_VALIDATION = Evaluate(test_fraction=0.2, validation_fraction=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """How many rows and columns two parties have; the first has the label."""
+
+    shared: int
+    own: int
+    columns: tuple[int, int]
+    classes: int = 10
+
+    def frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return both tables: columns are mixtures of what makes the label, with noise."""
+        random = np.random.default_rng(0)
+        count, hidden = self.shared + 2 * self.own, 20
+        causes = random.normal(size=(count, hidden))
+        label = (causes @ random.normal(size=(hidden, self.classes))).argmax(axis=1)
+        found = []
+        for place, (name, width) in enumerate(zip("ab", self.columns, strict=True)):
+            start = self.shared + place * self.own
+            rows = np.r_[0 : self.shared, start : start + self.own]
+            values = causes[rows] @ random.normal(size=(hidden, width)) + random.normal(size=(len(rows), width))
+            frame = pd.DataFrame(values, columns=[f"{name}{column}" for column in range(width)])
+            frame["id"] = rows
+            found.append(frame.assign(label=label[rows]) if place == 0 else frame)
+        return found[0], found[1]
+
+
+# --- level 0 against one place ---------------------------------------------------------------------------------------
+
+
+class Central(nn.Module):
+    """The networks and losses of FedCVT, all rows in one place: encoders of both parties and all heads."""
+
+    def __init__(self, columns: Sequence[int], config: FedCVT, classes: int) -> None:
+        super().__init__()
+        self.config = config
+        width = config.shared_width + config.unique_width
+        self.shared = nn.ModuleList([nn.Linear(one, config.shared_width) for one in columns])
+        self.unique = nn.ModuleList([nn.Linear(one, config.unique_width) for one in columns])
+        self.heads = nn.ModuleList([nn.Linear(width, classes) for _ in columns])
+        self.joint = nn.Linear(2 * width, classes)
+
+    def outputs(self, features: Sequence[Tensor]) -> Tensor:
+        """Return the joint head's scores of rows that all parties know."""
+        codes = [net[place](one).relu() for place, one in enumerate(features) for net in (self.shared, self.unique)]
+        found: Tensor = self.joint(torch.cat(codes, dim=1))
+        return found
+
+    def loss(
+        self, features: Sequence[Tensor], count: int, targets: Tensor, own_targets: Tensor, *, labels_partner: bool
+    ) -> Tensor:
+        """Return a step's loss; of each party's rows the first are shared."""
+        config = self.config
+        shared = [net(one).relu() for net, one in zip(self.shared, features, strict=True)]
+        unique = [net(one).relu() for net, one in zip(self.unique, features, strict=True)]
+        whole = [torch.cat(pair, dim=1) for pair in zip(shared, unique, strict=True)]
+        views = [[one[:count] for one in whole], [whole[0][count:], self._estimate(shared, unique, 0, count)]]
+        wanted = [targets, own_targets]
+        if labels_partner:
+            full = [self._estimate(shared, unique, 1, count), whole[1][count:]]
+            with torch.no_grad():
+                outputs = [self.joint(torch.cat(full, dim=1))]
+                outputs += [head(view) for head, view in zip(self.heads, full, strict=True)]
+                sure, guesses = torch.stack([one.softmax(dim=1) for one in outputs]).max(dim=2)
+                kept = (guesses == guesses[0]).all(dim=0) & (sure.min(dim=0).values > config.threshold)
+            views.append([one[kept] for one in full])
+            wanted.append(guesses[0][kept])
+        every = [torch.cat(one) for one in zip(*views, strict=True)]
+        answers = torch.cat(wanted)
+        loss: Tensor = functional.cross_entropy(self.joint(torch.cat(every, dim=1)), answers)
+        for head, view in zip(self.heads, every, strict=True):
+            loss = loss + functional.cross_entropy(head(view), answers)
+        loss = loss + config.pull * (shared[0][:count] - shared[1][:count]).square().sum(dim=1).mean()
+        for wanted_of, source, weight in ((0, 1, config.own_fit), (1, 0, config.partner_fit)):
+            guess = self._estimate(shared, unique, source, count, of_shared=True)
+            loss = loss + weight * (guess - whole[wanted_of][:count]).square().sum(dim=1).mean()
+        for place, weight in enumerate((config.own_orthogonality, config.partner_orthogonality)):
+            loss = loss + weight * (shared[place] * unique[place]).sum(dim=1).square().mean()
+        return loss
+
+    def _estimate(
+        self, shared: Sequence[Tensor], unique: Sequence[Tensor], source: int, count: int, *, of_shared: bool = False
+    ) -> Tensor:
+        """Estimate the other party's codes of the source's own rows, or of the shared ones."""
+        rows, other = slice(None, count) if of_shared else slice(count, None), 1 - source
+        everyone, anchors = shared[other], unique[source][:count]
+        found = []
+        for queries, keys, values in (
+            (shared[source][rows], everyone, everyone),
+            (unique[source][rows], anchors, unique[other][:count]),
+        ):
+            logits = queries @ keys.T / (math.sqrt(queries.shape[1]) * self.config.temperature)
+            if of_shared:
+                itself = torch.eye(len(queries), len(keys), dtype=torch.bool)
+                logits = logits.masked_fill(itself, -torch.inf)
+            found.append(logits.softmax(dim=1) @ values)
+        return torch.cat(found, dim=1)
+
+
+def train_central(frames: tuple[pd.DataFrame, pd.DataFrame], world: World, config: FedCVT, epochs: int) -> None:
+    """Train in one place, in batches like those of the federated side."""
+    tables, positions = [], []
+    order = np.random.default_rng(1).permutation(world.shared)
+    held = int(world.shared * HELD_OUT.test_fraction), int(world.shared * HELD_OUT.validation_fraction)
+    validation, train = order[held[0] : sum(held)], order[sum(held) :]
+    own = np.arange(world.shared, world.shared + world.own)
+    for frame in frames:
+        values = frame.drop(columns=["id", "label"], errors="ignore").to_numpy(np.float64)
+        learned = values[np.concatenate([train, own])]
+        tables.append(torch.from_numpy(((values - learned.mean(0)) / learned.std(0)).astype(np.float32)))
+        positions.append(own)
+    labels = torch.from_numpy(frames[0]["label"].to_numpy(np.int64, copy=True))
+    torch.manual_seed(1)
+    network = Central(world.columns, config, world.classes)
+    optimiser = torch.optim.Adam(
+        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
+    )
+    random, total = np.random.default_rng(2), 0.0
+    for epoch in range(epochs):
+        passes = [_batches(random, train, config.batch_size)]
+        passes += [_batches(random, one, config.own_batch_size) for one in positions]
+        steps = max(len(one) for one in passes)
+        for step in range(steps):
+            shared, *own_rows = (one[step % len(one)] for one in passes)
+            features = [
+                table[torch.from_numpy(np.concatenate([shared, rows]))]
+                for table, rows in zip(tables, own_rows, strict=True)
+            ]
+            optimiser.zero_grad()
+            loss = network.loss(
+                features,
+                len(shared),
+                labels[torch.from_numpy(shared)],
+                labels[torch.from_numpy(own_rows[0])],
+                labels_partner=epoch >= config.warmup_epochs,
+            )
+            loss.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(network.parameters(), config.gradient_clip)
+            optimiser.step()
+            total += loss.item()
+        with torch.no_grad():
+            places = torch.from_numpy(validation)
+            held_out = [table[places] for table in tables]
+            functional.cross_entropy(network.outputs(held_out), labels[places]).item()
+        _ = {name: value.clone() for name, value in network.state_dict().items()}
+
+
+def _batches(random: np.random.Generator, rows: npt.NDArray[np.int64], size: int) -> list[npt.NDArray[np.int64]]:
+    return list(np.array_split(random.permutation(rows), math.ceil(len(rows) / size)))
+
+
+def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], config: FedCVT) -> Run:
+    tables = {"bank": PartyTable(frames[0], id="id", label="label"), "shop": PartyTable(frames[1], id="id")}
+    return simulate(config, tables, seed=1, evaluate=HELD_OUT)
+
+
+def measure_open(findings: Findings, rounds: int, *, quick: bool) -> None:
+    world = World(shared=160, own=1024, columns=(634, 1000))
+    few, many = (1, 4) if quick else (4, 24)
+    config = FedCVT(candidates=("fedcvt",), patience=0, epochs=many)
+    frames = world.frames()
+    steps = math.ceil(world.own / config.own_batch_size)
+    seconds: dict[str, list[float]] = {"federated": [], "central": []}
+    walls: dict[str, list[float]] = {"federated": [], "central": []}
+
+    runs: list[Run] = []
+
+    def federated(epochs: int) -> None:
+        runs[:] = [train_federated(frames, replace(config, epochs=epochs))]
+
+    def central(epochs: int) -> None:
+        train_central(frames, world, config, epochs)
+
+    for train in (federated, central):
+        train(1)  # imports and first-call costs are not what is compared
+    for number in range(rounds):
+        for side, train in (("federated", federated), ("central", central)):
+            taken = []
+            for epochs in (few, many):
+                wall, processor = time.perf_counter(), time.process_time()
+                train(epochs)
+                taken.append((time.perf_counter() - wall, time.process_time() - processor))
+            walls[side].append((taken[1][0] - taken[0][0]) / (steps * (many - few)))
+            seconds[side].append((taken[1][1] - taken[0][1]) / (steps * (many - few)))
+        each = ", ".join(f"{side} {values[-1] * 1000:.1f} ms" for side, values in seconds.items())
+        say(f"Level 0, round {number + 1} of {rounds}: a step takes {each}")
+    medians = {side: statistics.median(values) for side, values in seconds.items()}
+    messages, size = crossed_in_step(runs[0])
+    findings.figures |= {
+        "level_0_messages_per_step": messages,
+        "level_0_bytes_per_step": size,
+        "level_0_step_seconds": medians["federated"],
+        "level_0_central_step_seconds": medians["central"],
+        "level_0_steps_per_second": 1 / statistics.median(walls["federated"]),
+        "level_0_rounds_milliseconds": {
+            side: [round(one * 1000, 2) for one in values] for side, values in seconds.items()
+        },
+    }
+    ratio = medians["federated"] / medians["central"]
+    findings.bar("level 0: step over a central one", ratio, at_most=MOST_TIMES_CENTRAL)
+
+
+# --- level 2 against its forecast ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one step took a party: by the clock on the wall, and of the processor's time."""
+
+    wall: float
+    processor: float
+
+
+@contextmanager
+def timed_steps() -> Iterator[dict[str, list[Taken]]]:
+    """Note what every step of a level 2 training takes each party."""
+    found: dict[str, list[Taken]] = {"bank": [], "shop": []}
+    originals = {"bank": SealedLabelSide.step, "shop": SealedPartnerSide.step}
+
+    def noting(party: str) -> Any:
+        original: Any = originals[party]
+
+        def step(*arguments: Any) -> Any:
+            wall, processor = time.perf_counter(), time.thread_time()
+            result = original(*arguments)
+            found[party].append(Taken(time.perf_counter() - wall, time.thread_time() - processor))
+            return result
+
+        return step
+
+    SealedLabelSide.step, SealedPartnerSide.step = noting("bank"), noting("shop")  # type: ignore[method-assign]
+    try:
+        yield found
+    finally:
+        SealedLabelSide.step, SealedPartnerSide.step = originals["bank"], originals["shop"]  # type: ignore[assignment, method-assign]
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a step is forecast to take: by the clock on the wall, and of each party's processor time."""
+
+    wall: float
+    processor: dict[str, float]
+
+
+def forecast_step(config: FedCVT, tables: dict[str, PartyTable]) -> Foreseen:
+    """Forecast an epoch that is one step, on this machine as it is now."""
+    plan = RunPlan(
+        name="speed",
+        method="fedcvt",
+        roles={"label_holder": ("bank",), "feature_holder": ("shop",)},
+        config=config_to_json(config),
+        evaluate=NO_VALIDATION,
+    )
+    costs = measure_costs(config.key)
+    # Parties that are threads of one process share one core, as far as they compute in Python.
+    machines = Machines(line=Line(message_seconds=measure_message_seconds()), costs=costs, cores=1)
+    found = forecast_run(plan, gather_knowledge(plan, tables), machines)
+    (stage,) = (one for one in found.stages if one.name == "training of fedcvt, one epoch")
+    assert stage.seconds is not None
+    return Foreseen(stage.seconds, {party: seconds / costs.slowdown for party, seconds in stage.busy.items()})
+
+
+def measure_sealed(findings: Findings, rounds: int, *, quick: bool) -> None:
+    key: Any = "insecure_test" if quick else 2048
+    world = World(shared=160, own=128, columns=(40, 40))
+    config = FedCVT(
+        candidates=("fedcvt",),
+        level=2,
+        key_size=key,
+        shared_width=32,
+        unique_width=32,
+        own_batch_size=128,
+        warmup_epochs=0,
+        epochs=2,
+        patience=0,
+        anchors=32,
+    )
+    frames = world.frames()
+    tables = {"bank": PartyTable(frames[0], id="id", label="label"), "shop": PartyTable(frames[1], id="id")}
+    # The first step also makes tables of powers.
+    by_party: dict[str, list[float]] = {"bank": [], "shop": []}
+    foreseen: dict[str, list[float]] = {"bank": [], "shop": []}
+    ratios, wall_ratios = [], []
+    for number in range(rounds):
+        say(f"Level 2, round {number + 1} of {rounds}: {config.epochs} steps …")
+        before = forecast_step(config, tables)
+        with timed_steps() as taken:
+            run = simulate(config, tables, seed=1, evaluate=NO_VALIDATION)
+        after = forecast_step(config, tables)
+        seconds = 0.0
+        for party, steps in taken.items():
+            by_party[party].append(statistics.median(one.processor for one in steps[1:]))
+            foreseen[party].append(statistics.fmean([before.processor[party], after.processor[party]]))
+            seconds += by_party[party][-1]
+        expected = sum(values[-1] for values in foreseen.values())
+        wall = statistics.median(one.wall for one in taken["bank"][1:])
+        ratios.append(_ratio(expected, seconds))
+        wall_ratios.append(_ratio(statistics.fmean([before.wall, after.wall]), wall))
+        say(f"A step took {seconds:.1f} s of the processor, {wall:.1f} s in all; forecast {expected:.1f} s.")
+    messages, size = crossed_in_step(run)
+    findings.figures |= {
+        "level_2_key": key,
+        "level_2_step_seconds": sum(statistics.median(values) for values in by_party.values()),
+        "level_2_step_forecast_seconds": sum(statistics.median(values) for values in foreseen.values()),
+        "level_2_step_wall_seconds": wall,
+        "level_2_seconds_by_party": {party: round(statistics.median(one), 3) for party, one in by_party.items()},
+        "level_2_forecast_by_party": {party: round(statistics.median(one), 3) for party, one in foreseen.items()},
+        "level_2_wall_ratio": statistics.median(wall_ratios),
+        "level_2_messages_per_step": messages,
+        "level_2_bytes_per_step": size,
+    }
+    findings.bar("level 2: forecast of a step", statistics.median(ratios), at_most=MOST_TIMES_OFF)
+
+
+def crossed_in_step(run: Run) -> tuple[int, int]:
+    """Return how many messages and bytes a run's first step takes, as the ledgers have it."""
+    sent = [
+        entry.content["bytes"]
+        for ledger in run.ledgers.values()
+        for entry in ledger.messages()
+        if entry.kind == "sent" and entry.content["step"] == 1 and entry.content["message"] != "EpochVerdict"
+    ]
+    return len(sent), sum(sent)
+
+
+def _ratio(one: float, other: float) -> float:
+    return max(one / other, other / one)
+
+
+def measure(arguments: argparse.Namespace) -> Findings:
+    torch.set_num_threads(1)
+    findings = Findings()
+    findings.figures |= {"cores": len(os.sched_getaffinity(0)), "load_average": round(os.getloadavg()[0], 2)}
+    rounds = 1 if arguments.quick else arguments.rounds
+    measure_open(findings, rounds, quick=arguments.quick)
+    measure_sealed(findings, rounds, quick=arguments.quick)
+    findings.figures["load_average_after"] = round(os.getloadavg()[0], 2)
+    return findings
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
+    parser.add_argument("--quick", action="store_true", help="tiny keys and one round, only to see that it works")
+
+
+if __name__ == "__main__":
+    main(__doc__ or "", measure, options)
