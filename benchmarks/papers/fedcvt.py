@@ -223,7 +223,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
                 findings.figures[name] = mean(found, row, data, count, sizes.seeds)
     set_bars(findings, found, sizes)
     if not arguments.quick:
-        write_page(found, findings, sizes)
+        write_page(found, findings, sizes, name_of)
     return findings
 
 

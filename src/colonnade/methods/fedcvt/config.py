@@ -107,7 +107,7 @@ class FedCVT:
     """What the label holder does, at levels 0 and 1, so that gradients tell less about labels and kept rows."""
     label_budget: float = 0.25
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
-    head_rate: float = 0.05
+    head_rate: float = 0.1
     """At level 2: the learning rate of the head's shared weights, which follow SGD with momentum."""
     head_momentum: float = 0.9
     sealed_pull: Literal["off", "one_sided"] = "off"
