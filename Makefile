@@ -13,7 +13,7 @@ demo: $(VENV)/run.done ## Train a two-party model on bundled data and write a re
 	$(BIN)/colonnade demo
 
 test: check ## Check the code, then run all tests (a few minutes)
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(VENV)/dev.done ## Run the tests that take longer
 	$(BIN)/python -m pytest -m slow

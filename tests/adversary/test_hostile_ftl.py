@@ -1,15 +1,9 @@
-"""A party that lies in federated transfer learning: each case is refused by name, at once, without much memory.
-
-The liar plays its role with the product's own code, but for one message that a test replaces on its way out.
-"""
+"""A party that lies in federated transfer learning: each case is refused by name, at once, without much memory."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
-import time
-import tracemalloc
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -17,10 +11,12 @@ from typing import Any
 import gmpy2
 import numpy as np
 import pytest
-from tests.unit.methods.ftl.worlds import SEED, frames, integers_for_ciphertexts, name_of, roles_of, settings, tables_of
+from tests.adversary.hostile import Change, Lie, check_refused, other_key, same_key, with_field
+from tests.unit.methods.ftl.worlds import SEED, frames, roles_of, settings, tables_of
+from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
-from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
+from colonnade.crypto import CipherArray
 from colonnade.errors import (
     CiphertextRefused,
     ColonnadeError,
@@ -28,33 +24,13 @@ from colonnade.errors import (
     KeyTooSmall,
     OutOfStep,
     PolicyRefused,
-    RoleFailed,
     WrongContent,
 )
-from colonnade.messages import declaration_of
 from colonnade.methods.ftl.messages import ClearSourceSignals, ClearTargetSignals, Verdict
-from colonnade.session import Channel
 
 WORLD: dict[str, Any] = {"shared": 43, "own": 6}
 """30 shared rows to train on."""
 ROWS, WIDTH = 30, 3
-Change = Callable[[Any], Any]
-
-
-class Lie:
-    """Replace one message of a party: the first of its kind, or a later one."""
-
-    def __init__(self, party: str, name: str, change: Change, place: int = 0) -> None:
-        self.party, self.name, self.change, self.left = party, name, change, place
-        self.was_told = False
-
-    def send(self, channel: Channel, message: Any) -> Any:
-        if channel.party == self.party and name_of(message) == self.name and not self.was_told:
-            self.left -= 1
-            if self.left < 0:
-                self.was_told = True
-                return self.change(message)
-        return message
 
 
 @functools.cache
@@ -83,7 +59,6 @@ def refused(
     found = frames(task, sources=sources, **WORLD)
     config = settings(**{"iterations": 2, "folds": 2, **changes})
     run = trained(sources, task) if stage == "predict" else None
-    send = Channel.send
 
     def play() -> None:
         if run is not None:
@@ -91,40 +66,8 @@ def refused(
         else:
             simulated(found, config, stage=stage)
 
-    def lying(channel: Channel, message: Any) -> None:
-        said = lie.send(channel, message)
-        if said is not message:
-            channel._may_send.add(declaration_of(said).schema)
-        send(channel, said)
-
-    began = time.monotonic()
-    with pytest.MonkeyPatch.context() as patch, nullcontext() if is_encrypted else integers_for_ciphertexts():
-        patch.setattr(Channel, "send", lying)
-        if is_measured:
-            tracemalloc.start()
-        try:
-            with pytest.raises(ColonnadeError) as error:
-                play()
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert lie.was_told
-    assert time.monotonic() - began < 30
-    assert peak < 100e6, f"{peak / 1e6:.0f} MB"
-    said = error.value
-    assert type(said) is kind, repr(said)
-    assert not isinstance(said, RoleFailed)
-    assert words in str(said), str(said)
-    assert str(said).isprintable()
-    assert len(str(said)) < 1000
-
-
-def with_field(**fields: Any) -> Change:
-    def change(honest: Any) -> Any:
-        made = {name: value(getattr(honest, name)) if callable(value) else value for name, value in fields.items()}
-        return dataclasses.replace(honest, **made)
-
-    return change
+    with nullcontext() if is_encrypted else integers_for_ciphertexts():
+        check_refused(play, lie, kind, words, seconds=30, is_measured=is_measured)
 
 
 # Sizes and labelled rows
@@ -174,18 +117,6 @@ def test_labelled_rows_of_another_form_are_refused(case: str, stage: str) -> Non
 
 
 # Ciphertexts
-
-
-def other_key(array: CipherArray) -> CipherArray:
-    return encrypt(PrivateKey.generate("insecure_test"), np.zeros(array.shape), Format(32, 0))
-
-
-def same_key(array: CipherArray, **changes: Any) -> CipherArray:
-    layout = dataclasses.replace(array.layout, **changes)
-    made = CipherArray.__new__(CipherArray)
-    count = layout.count
-    made._set(layout, (array.ciphertexts * count)[:count], array._fingerprint, array._width, array._checked_key)
-    return made
 
 
 def numbers(of: Callable[[CipherArray], Any]) -> Change:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -43,21 +42,14 @@ def test_overhead_trains_the_same_network_on_both_sides() -> None:
     assert train_federated(frames, 8) == pytest.approx(train_plain(frames, 8), abs=0.03)
 
 
-def test_overhead_prints_one_json_object() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.overhead",
-        "--json",
-        "--rows",
-        "2000",
-        "--epochs",
-        "1",
-        "--repetitions",
-        "1",
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    document = json.loads(ended.stdout)
+def test_overhead_prints_one_json_object(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.overhead import add_arguments, measure
+
+    words = ["bench", "--json", "--rows", "2000", "--epochs", "1", "--repetitions", "1"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ending:
+        main("x", measure, add_arguments)
+    document = json.loads(capsys.readouterr().out)
     assert set(document) == {"figures", "bars"}
-    assert ended.returncode == (0 if all(bar["holds"] for bar in document["bars"].values()) else 1)
+    assert ending.value.code == (0 if all(bar["holds"] for bar in document["bars"].values()) else 1)
     assert {"time_ratio", "peak_memory_ratio"} == set(document["bars"])

@@ -207,7 +207,7 @@ def test_overwrite_makes_the_run_anew(finished: Any, colonnade: Any) -> None:
     assert not (finished.run_folder / ".earlier").exists()
 
 
-def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> None:
+def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any, colonnade: Any) -> None:
     project.edit("run.toml", "epochs = 2", "epochs = 30\npatience = 0")
     command = [INSTALLED, *FAST]
     with subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as first:
@@ -221,10 +221,10 @@ def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> 
         try:
             before = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
             for more in ([], ["--overwrite"]):
-                second = subprocess.run([*command, *more], cwd=project.folder, capture_output=True, timeout=120)
-                assert second.returncode == 2
-                assert second.stderr.startswith(b"Error: Another process is at work in runs/churn.")
-                assert second.stdout == b""
+                second = colonnade(*FAST, *more)
+                assert second.code == 2
+                assert second.err.startswith("Error: Another process is at work in runs/churn.")
+                assert second.out == ""
             after = {str(path): path.read_bytes() for path in project.run_folder.rglob("*") if path.is_file()}
             assert after == before
         finally:
@@ -232,8 +232,7 @@ def test_overwriting_a_live_run_is_refused_and_does_it_no_harm(project: Any) -> 
         out, err = first.communicate(timeout=120)
     assert first.returncode == 0, err
     assert b"together (federated)" in out
-    verify = [INSTALLED, "audit", "verify", "runs/churn"]
-    assert subprocess.run(verify, cwd=project.folder, capture_output=True).returncode == 0
+    assert colonnade("audit", "verify", "runs/churn").code == 0
 
 
 def test_rows_to_score_may_lack_the_label_and_have_other_columns(finished: Any, colonnade: Any) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import signal
 import threading
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -108,21 +109,23 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture(scope="session")
-def _trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained_once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A world whose training is done, and what the command showed."""
     from colonnade.cli import main
 
     folder = tmp_path_factory.mktemp("census")
     World(folder).write()
-    with pytest.raises(SystemExit) as ending:
-        main(["run", "--simulate", str(folder / "run.toml"), "--quiet"])
+    shown = io.StringIO()
+    with chdir(folder), redirect_stdout(shown), pytest.raises(SystemExit) as ending:
+        main(["run", "--simulate", "run.toml", "--quiet"])
     assert ending.value.code == 0
-    return folder
+    return folder, shown.getvalue()
 
 
 @pytest.fixture
-def trained(_trained_once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def trained(trained_once: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A copy of a world whose training is done."""
-    shutil.copytree(_trained_once, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(trained_once[0], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     return World(tmp_path)
 
@@ -173,13 +176,12 @@ def test_groups_say_what_is_wrong(world: World, colonnade: Any, words: list[str]
 # --- stages -------------------------------------------------------------------------------------------------------
 
 
-def test_a_training_shows_its_numbers_and_how_to_go_on(trained: World, colonnade: Any) -> None:
-    outcome = colonnade("run", "--simulate", "run.toml", "--quiet", "--overwrite")
-    assert outcome.code == 0, outcome.err
+def test_a_training_shows_its_numbers_and_how_to_go_on(trained: World, trained_once: tuple[Path, str]) -> None:
+    shown = trained_once[1]
     evaluation = json.loads((trained.folder / "runs/census/bank/evaluation.json").read_text())["together"]
-    assert f"on {evaluation['rows']} held-out rows" in outcome.out, "the bank's, not all that were held out"
-    assert "--table bank=FILE --table data=FILE\n" in outcome.out, "and no table of the sister's"
-    assert "--stage explain goes on from here\n" in outcome.out
+    assert f"on {evaluation['rows']} held-out rows" in shown, "the bank's, not all that were held out"
+    assert "--table bank=FILE --table data=FILE\n" in shown, "and no table of the sister's"
+    assert "--stage explain goes on from here\n" in shown
     page = (trained.folder / "runs/census/report.html").read_text()
     assert "Not encrypted" in page
     assert "No gradient went back from the labels of bank" in page
@@ -189,7 +191,7 @@ def test_a_training_shows_its_numbers_and_how_to_go_on(trained: World, colonnade
     assert "work, before training: proxy A-distance" in page
 
 
-@pytest.mark.parametrize("launch", ["--simulate", "--local"])
+@pytest.mark.parametrize("launch", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_stages_go_on_from_each_other(world: World, colonnade: Any, launch: str) -> None:
     world.edit("run.toml", "explanations = true", "explanations = true\npictures = false")
     first = colonnade("run", launch, "run.toml", "--stage", "pretrain", "--quiet")
@@ -238,7 +240,10 @@ def test_labels_that_could_be_read_are_told_first(world: World, colonnade: Any) 
 
 @pytest.mark.parametrize("launch", ["--simulate", "--local"])
 def test_a_stage_without_the_one_before_it_is_refused(world: World, colonnade: Any, launch: str) -> None:
-    for stage, told in (("finetune", "the stage pretrain"), ("explain", "the stage train or finetune")):
+    told_by_stage = {"finetune": "the stage pretrain", "explain": "the stage train or finetune"}
+    for stage, told in told_by_stage.items():
+        if launch == "--local" and stage == "finetune":
+            continue  # every party is a process that takes seconds to start, and one stage tells
         outcome = colonnade("run", launch, "run.toml", "--stage", stage, "--quiet")
         assert outcome.code == USAGE
         assert f"goes on from a finished run of {told}" in outcome.message

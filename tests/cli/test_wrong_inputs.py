@@ -702,8 +702,11 @@ def test_a_full_disk_is_told_as_such(project: Any, colonnade: Any, monkeypatch: 
 
 @pytest.mark.parametrize(
     "case",
-    [case for case in ALL if case.name in ("near command", "near option", "unknown key", "ids twice", "policy: rows")],
-    ids=lambda case: case.name,
+    [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in ("near command", "ids twice") else [])
+        for case in ALL
+        if case.name in ("near command", "near option", "unknown key", "ids twice", "policy: rows")
+    ],
 )
 def test_a_mistake_is_told_the_same_by_the_installed_command(case: Case, project: Any) -> None:
     case.change(project)

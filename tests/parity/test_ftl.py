@@ -13,15 +13,8 @@ import pandas as pd
 import pytest
 import torch
 from tests.references import order_key
-from tests.unit.methods.ftl.worlds import (
-    SEED,
-    assert_same_parameters,
-    frames,
-    integers_for_ciphertexts,
-    parameters,
-    roles_of,
-    run_of,
-)
+from tests.unit.methods.ftl.worlds import SEED, assert_same_parameters, frames, parameters, roles_of, run_of
+from tests.worlds import integers_for_ciphertexts
 from torch import nn
 
 import colonnade as cn

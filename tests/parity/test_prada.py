@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 import torch
 from tests.references import order_key
-from tests.unit.methods.ftl.worlds import integers_for_ciphertexts
 from tests.unit.methods.prada.worlds import HOLDER, SEED, farthest, frames, parameters, roles_of, run_of, settings
+from tests.worlds import integers_for_ciphertexts
 from torch.nn import functional
 
 import colonnade as cn

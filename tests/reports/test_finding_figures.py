@@ -25,6 +25,18 @@ BEESWARM = {
 KINDS: dict[str, dict[str, Any]] = {"scatter": SCATTER, "bars": BARS, "beeswarm": BEESWARM}
 
 
+@pytest.fixture(scope="module")
+def without(binary: RunRecord) -> Page:
+    """The page of a finding without a figure."""
+    return Page(render(replace(binary, findings=(found(),))))
+
+
+@pytest.fixture
+def plain(binary: RunRecord) -> RunRecord:
+    """A record without figures of its own, which take longer to draw than those in question here."""
+    return replace(binary, evaluations={}, curves=())
+
+
 def found(*figures: FigureNote) -> FindingNote:
     return FindingNote(name="explanation", title="What moves the score", figures=figures)
 
@@ -34,8 +46,9 @@ def drawn(kind: str, title: str = "A figure", **values: Any) -> FigureNote:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(binary: RunRecord, kind: str) -> None:
-    without = Page(render(replace(binary, findings=(found(),))))
+def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(
+    binary: RunRecord, without: Page, kind: str
+) -> None:
     page = Page(render(replace(binary, findings=(found(drawn(kind)),))))
     assert page.tags.count("svg") == without.tags.count("svg") + 1
     labels = [value for element, name, value in page.attributes if (element, name) == ("svg", "aria-label")]
@@ -45,8 +58,8 @@ def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(b
     assert len(ids) == len(set(ids)), "ids of one figure do not meet those of another"
 
 
-def test_both_domains_have_a_name_and_a_colour(binary: RunRecord) -> None:
-    page = render(replace(binary, findings=(found(drawn("scatter")),)))
+def test_both_domains_have_a_name_and_a_colour(plain: RunRecord) -> None:
+    page = render(replace(plain, findings=(found(drawn("scatter")),)))
     figure = page[page.index('class="figures small"') :]
     assert "2 rows of source, 1 rows of target." in figure
     assert "#b8332f" in figure
@@ -54,15 +67,15 @@ def test_both_domains_have_a_name_and_a_colour(binary: RunRecord) -> None:
     assert re.search(r"<text[^>]*>source</text>", figure)
 
 
-def test_scatters_stand_side_by_side_and_others_have_more_room(binary: RunRecord) -> None:
-    page = render(replace(binary, findings=(found(drawn("bars"), drawn("scatter"), drawn("scatter")),)))
+def test_scatters_stand_side_by_side_and_others_have_more_room(plain: RunRecord) -> None:
+    page = render(replace(plain, findings=(found(drawn("bars"), drawn("scatter"), drawn("scatter")),)))
     small = page.index('class="figures small"')
     assert page[small:].count("A figure. ") >= 3
     assert page.index('class="figures"', small) > small, "what is compared comes first"
 
 
-def test_a_beeswarm_has_its_zero_line_and_five_colours(binary: RunRecord) -> None:
-    page = render(replace(binary, findings=(found(drawn("beeswarm")),)))
+def test_a_beeswarm_has_its_zero_line_and_five_colours(plain: RunRecord) -> None:
+    page = render(replace(plain, findings=(found(drawn("beeswarm")),)))
     for colour in ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b", "#8a9098"):
         assert colour in page
     assert "A dot is one of 5 rows." in page
@@ -78,22 +91,22 @@ def test_dots_of_equal_value_lie_beside_each_other_around_the_middle() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_from_people_we_do_not_know_are_text(binary: RunRecord, kind: str) -> None:
+def test_names_from_people_we_do_not_know_are_text(plain: RunRecord, kind: str) -> None:
     hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]} if kind != "scatter" else {}
     if kind == "scatter":
         hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1]}]}
-    page = Page(render(replace(binary, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
+    page = Page(render(replace(plain, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
     assert "script" not in page.tags
 
 
-def test_nothing_to_draw_is_drawn_without_a_fault(binary: RunRecord) -> None:
+def test_nothing_to_draw_is_drawn_without_a_fault(plain: RunRecord) -> None:
     empty = (
         FigureNote(kind="bars", title="a", values={"names": [], "lengths": []}),
         FigureNote(kind="beeswarm", title="b", values={"names": [], "values": [], "levels": []}),
         FigureNote(kind="beeswarm", title="c", values={"names": ["x"], "values": [[]], "levels": [[]]}),
         FigureNote(kind="scatter", title="d", values={"series": [{"name": "source", "x": [], "y": []}]}),
     )
-    assert render(replace(binary, findings=(found(*empty),)))
+    assert render(replace(plain, findings=(found(*empty),)))
 
 
 @pytest.mark.parametrize(
@@ -115,21 +128,21 @@ def test_values_that_do_not_fit_are_refused(kind: str, values: dict[str, Any]) -
         FigureNote(kind=kind, title="x", values=values)
 
 
-def test_figures_survive_the_way_through_json(binary: RunRecord) -> None:
-    record = replace(binary, findings=(found(*(drawn(kind) for kind in KINDS)),), makes_model=False)
+def test_figures_survive_the_way_through_json(plain: RunRecord) -> None:
+    record = replace(plain, findings=(found(*(drawn(kind) for kind in KINDS)),), makes_model=False)
     again = RunRecord.from_json(record.to_json())
     assert again.findings == record.findings
     assert not again.makes_model
     assert render(again) == render(record)
 
 
-def test_each_part_of_a_training_has_its_own_loss_curve(binary: RunRecord) -> None:
+def test_each_part_of_a_training_has_its_own_loss_curve(plain: RunRecord) -> None:
     points = tuple(
         {"step": step, "epoch": step, "train_loss": 1 / (1 + step), "validation_loss": None, "part": part}
         for part in ("pretrain of sister", f"finetune of {HOSTILE}")
         for step in range(3)
     )
-    page = Page(render(replace(binary, curves=points, chosen_epoch=None)))
+    page = Page(render(replace(plain, curves=points, chosen_epoch=None)))
     assert "Loss, pretrain of sister." in page.text
     assert "Loss, finetune of" in page.text
     ids = [value for _, name, value in page.attributes if name == "id"]

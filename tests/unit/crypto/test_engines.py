@@ -88,6 +88,7 @@ def test_a_pool_gives_the_same_ciphertexts(inline: dict[str, object], tmp_path: 
     assert work_on("pool", tmp_path, ending) == inline
 
 
+@pytest.mark.slow  # the engine's own test compares what Ray gives; this one is for what it is used for
 def test_ray_gives_the_same_ciphertexts_also_when_a_worker_is_killed(inline: dict[str, object], tmp_path: Path) -> None:
     pytest.importorskip("ray")
     assert work_on("ray", tmp_path, "kill") == inline

@@ -356,8 +356,15 @@ def test_a_party_that_was_lost_comes_back_and_the_run_completes(
     group.homes.check_ledgers()
 
 
-@pytest.mark.parametrize("how", ["interrupted", "killed"])
-@pytest.mark.parametrize("victim", BOTH)
+@pytest.mark.parametrize(
+    ("victim", "how"),
+    [
+        ("bank", "interrupted"),
+        ("shop", "killed"),
+        pytest.param("bank", "killed", marks=pytest.mark.slow),
+        pytest.param("shop", "interrupted", marks=pytest.mark.slow),
+    ],
+)
 def test_a_party_that_stops_in_training_resumes_to_the_same_model(
     group: Group, finished_once: Path, victim: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

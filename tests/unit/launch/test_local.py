@@ -23,25 +23,32 @@ from colonnade.launch.simulation import simulate_plan
 PARTIES = ("bank", "shop")
 
 
-@pytest.fixture
-def homes(tmp_path: Path) -> Homes:
-    made = Homes(tmp_path, PARTIES, epochs=20)
+def homes_in(folder: Path) -> Homes:
+    made = Homes(folder, PARTIES, epochs=20)
     made.make()
     return made
 
 
-def run(homes: Homes, folder: str = "local", **options: Any) -> Run:
+@pytest.fixture
+def homes(tmp_path: Path) -> Homes:
+    return homes_in(tmp_path)
+
+
+def run(homes: Homes) -> Run:
     file = homes.folder / "run.toml"
     where = {party: read_party_home(homes.folder / party, party) for party in PARTIES}
-    with RunFolder(homes.folder / folder, file.read_bytes()).held() as held:
-        return run_locally(read_run_file(file), file, where, held, **options)
+    with RunFolder(homes.folder / "local", file.read_bytes()).held() as held:
+        return run_locally(read_run_file(file), file, where, held)
 
 
 def model(folder: Path) -> dict[str, bytes]:
     return {party: (folder / party / "model" / "part.safetensors").read_bytes() for party in PARTIES}
 
 
-def test_processes_end_with_the_model_of_threads(homes: Homes) -> None:
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Homes, Run, set[int]]:
+    """A run in processes of their own, and which these were."""
+    homes = homes_in(tmp_path_factory.mktemp("undisturbed"))
     pids: set[int] = set()
     real = local.subprocess.Popen
 
@@ -52,7 +59,11 @@ def test_processes_end_with_the_model_of_threads(homes: Homes) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local.subprocess, "Popen", noted)
-        finished = run(homes)
+        return homes, run(homes), pids
+
+
+def test_processes_end_with_the_model_of_threads(undisturbed: tuple[Homes, Run, set[int]]) -> None:
+    homes, finished, pids = undisturbed
     assert len(pids - {os.getpid()}) == len(PARTIES)
     finished.verify()
     tables = {party: read_party_home(homes.folder / party, party).read_table() for party in PARTIES}
@@ -71,7 +82,9 @@ def test_a_party_that_cannot_begin_ends_the_run_for_all_with_its_own_error(homes
     assert not (homes.folder / "local").exists(), "a run that was refused leaves no trace"
 
 
-def test_a_killed_party_is_named_and_the_same_command_goes_on(homes: Homes) -> None:
+def test_a_killed_party_is_named_and_the_same_command_goes_on(
+    homes: Homes, undisturbed: tuple[Homes, Run, set[int]]
+) -> None:
     ledger = homes.folder / "local" / "shop" / "ledger.jsonl"
     started: list[Any] = []
     real = local.subprocess.Popen
@@ -93,5 +106,4 @@ def test_a_killed_party_is_named_and_the_same_command_goes_on(homes: Homes) -> N
     resumed = run(homes)
     resumed.verify()
     assert "resumed" in [entry.kind for entry in resumed.ledgers["bank"].entries]
-    run(homes, "undisturbed")
-    assert model(homes.folder / "local") == model(homes.folder / "undisturbed")
+    assert model(homes.folder / "local") == model(undisturbed[0].folder / "local")

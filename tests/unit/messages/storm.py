@@ -98,8 +98,8 @@ def mutate(rng: random.Random, frame: bytes, others: list[bytes]) -> bytearray:
     return changed
 
 
-def main(scale: int) -> None:
-    rng = random.Random(20_260_101 + scale)
+def main(scale: float) -> None:
+    rng = random.Random(20_260_101 + int(scale))
     frames = [frame_of(one) for one in CORPUS]
     originals = set(frames)
     bodies = [body_of(one) for one in CORPUS]
@@ -162,4 +162,4 @@ def main(scale: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(float(sys.argv[1]))

@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("scale", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_a_hundred_thousand_mutated_frames_do_nothing_but_get_refused(scale: int) -> None:
+@pytest.mark.parametrize("scale", [0.2, *[pytest.param(scale, marks=pytest.mark.slow) for scale in (1, 10)]])
+def test_mutated_frames_do_nothing_but_get_refused(scale: float) -> None:
     """In a process of its own, because an audit hook cannot be taken off again.
 
     Besides whole frames, bodies are mutated and given correct digests, so that the decoder itself is reached; those may
@@ -35,6 +35,6 @@ def test_a_hundred_thousand_mutated_frames_do_nothing_but_get_refused(scale: int
     assert (counts["whole"], counts["bodies"]) == (100_000 * scale, 50_000 * scale)
     assert counts["whole_accepted"] == 0
     # Both outcomes must occur, or the mutations would not reach the decoder.
-    assert counts["bodies_refused"] > 20_000
-    assert counts["bodies_accepted"] > 1_000
+    assert counts["bodies_refused"] > 20_000 * scale
+    assert counts["bodies_accepted"] > 1_000 * scale
     assert counts["bodies_refused"] + counts["bodies_accepted"] == counts["bodies"]

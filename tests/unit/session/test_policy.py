@@ -26,6 +26,12 @@ id = "customer"
 """
 
 
+@pytest.fixture(autouse=True)
+def _toy_is_a_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let policies name the messages of these tests."""
+    monkeypatch.setattr("colonnade.methods.METHODS", (method(),))
+
+
 def policy_of(folder: Path, rules: str) -> Policy:
     folder.mkdir(exist_ok=True)
     (folder / "party.toml").write_text(HEAD + rules)
@@ -40,6 +46,7 @@ def policy_of(folder: Path, rules: str) -> Policy:
         ("partners", '["telco"]', "the partner 'shop' is not in its list"),
         ("partners", "[]", "the partner 'shop' is not in its list"),
         ("never_send", '["PLAIN"]', "the message Ask is PLAIN"),
+        ("never_send", '[\n  "MASKED",\n  "Ask",\n]', "the message Ask is in its list"),
         ("minimum_shared_rows", "101", "only 100 rows are shared"),
         ("maximum_runs", "3", "3 runs have been made already"),
         ("maximum_runs", "0", "3 runs have been made already"),
@@ -94,9 +101,10 @@ def test_never_send_holds_at_every_send_even_without_the_check_before(monkeypatc
     assert isinstance(outcomes["shop"], PeerFailed)
 
 
-def test_never_send_holds_for_a_message_that_is_sent_late(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rule", ["MASKED", "Answer"])
+def test_never_send_holds_for_a_message_that_is_sent_late(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     monkeypatch.setattr(sys.modules["colonnade.session.play"], "_check_policy", lambda session: None)
-    outcomes = Play(policies={"shop": Policy(never_send=("MASKED",))}).run()
+    outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
     assert isinstance(outcomes["shop"], PolicyRefused)
     assert isinstance(outcomes["bank"], PeerFailed)
     assert (outcomes["bank"].party, outcomes["bank"].step) == ("shop", 1)
@@ -117,17 +125,44 @@ def test_control_messages_are_exempt_and_carry_no_arrays(monkeypatch: pytest.Mon
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
 
 
-def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send() -> None:
-    outcomes = Play(policies={"shop": Policy(never_send=("PLAIN",))}).run()
+@pytest.mark.parametrize("rule", ["PLAIN", "Ask"])
+def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(rule: str) -> None:
+    outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
 
 
 @pytest.mark.parametrize(
-    "rules", [{"never_send": ("PLAN",)}, {"never_send": ("plain",)}, {"minimum_shared_rows": -1}, {"maximum_runs": -1}]
+    "rules",
+    [
+        *({"never_send": (name,)} for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer")),
+        {"minimum_shared_rows": -1},
+        {"maximum_runs": -1},
+    ],
 )
 def test_a_rule_that_cannot_be_is_refused(rules: Any) -> None:
     with pytest.raises(ConfigError, match=r"policy\."):
         Policy(**rules)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Answr", "Did you mean 'Answer'?"),
+        ("BlindedId", "Did you mean 'BlindedIds'?"),
+        ("Plane", "Did you mean 'PLAIN'?"),
+        ("Zzzzz", "'colonnade methods NAME' lists a method's messages"),
+        ("Hello", "a message of the session itself"),
+    ],
+)
+def test_a_file_that_forbids_a_message_nobody_has_is_refused(tmp_path: Path, name: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=f"party.toml: policy.never_send names '{name}'") as refused:
+        policy_of(tmp_path / "bank", f'never_send = ["PLAIN", "{name}"]\n')
+    assert told in str(refused.value)
+
+
+def test_messages_of_methods_and_of_alignment_may_be_forbidden(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path / "bank", 'never_send = ["Ask", "BlindedIds", "MASKED"]\n')
+    assert policy.unsent_messages == ("Ask", "BlindedIds")
 
 
 def test_what_is_not_declared_by_the_method_cannot_be_sent() -> None:

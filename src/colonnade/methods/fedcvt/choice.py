@@ -18,7 +18,7 @@ from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, secret_o
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.metrics import area_under_roc
 from colonnade.nn.regression import scores_of
-from colonnade.session import Finding, Holding, Session
+from colonnade.session import Figure, Finding, Holding, Session
 
 __all__ = ["Chosen", "Way", "Ways", "budget_finding", "choose", "goodness", "local_ways"]
 
@@ -64,7 +64,6 @@ def goodness(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> float:
 
 
 def choose(
-    session: Session,
     config: FedCVT,
     table: OwnTable,
     labels: OwnLabels,
@@ -86,7 +85,7 @@ def choose(
             on_test = goodness(labels.task, outputs, test) if len(test) else None
             rows.append(
                 (
-                    _situation(situation, session),
+                    _situation(situation),
                     _spoken(way),
                     f"{judged[way]:.3f}" if len(validation) else "",
                     "" if on_test is None else f"{on_test:.3f}",
@@ -101,6 +100,17 @@ def choose(
     )
     if not len(validation):
         text = "There are no validation rows, so that nothing could be compared: the first model is used."
+    drawn = [
+        (f"{_situation(situation)}: {_spoken(way)}" + (", used" if one["used"] else ""), one["test"])
+        for situation, found in values.items()
+        for way, one in found.items()
+        if one["test"] is not None
+    ]
+    figure = Figure(
+        kind="bars",
+        title=f"Test {measure}, by who knows a row and how it is scored",
+        values={"names": [name for name, _ in drawn], "lengths": [length for _, length in drawn]},
+    )
     situations = Finding(
         name="situations",
         title="Who knows a row, and how well it is scored",
@@ -108,6 +118,7 @@ def choose(
         columns=("rows known to", "scored by", f"validation {measure}", f"test {measure}", ""),
         rows=tuple(rows),
         values={"measure": measure, **values},
+        figures=(figure,) if drawn else (),
     )
     logits = ways["shared"][chosen["shared"].name][2].double().numpy()
     scores = scores_of(labels.task, logits) if len(logits) else np.empty(0)
@@ -215,7 +226,7 @@ def _pseudo_labels(config: FedCVT, watch: PseudoLabelWatch) -> Finding:
     )
 
 
-def _situation(situation: str, session: Session) -> str:
+def _situation(situation: str) -> str:
     if situation == "shared":
         return "all parties"
     return f"{situation} only"

@@ -65,7 +65,7 @@ class Outcome:
     kept: list[torch.Tensor] = field(default_factory=list)
     """By feature holder: which of its own rows got a label."""
     labels: list[torch.Tensor] = field(default_factory=list)
-    """By feature holder: the labels of kept rows."""
+    """By feature holder: the labels on which classifiers agree, whether or not they are used."""
 
 
 def row_losses(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -208,9 +208,9 @@ def _cross_view(
             wanted.append(own_targets)
         else:
             kept, labels = agreed_labels(config, task, _all_outputs(heads, full))
+            outcome.labels.append(labels[kept])
             kept = kept & (labels_partners and config.pseudo_labels)
             outcome.kept.append(kept)
-            outcome.labels.append(labels[kept])
             views.append([{kind: values[kept] for kind, values in view.items()} for view in full])
             wanted.append(labels[kept].to(targets.dtype))
         estimated.append(True)

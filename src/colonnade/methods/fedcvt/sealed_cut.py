@@ -689,10 +689,10 @@ class SealedLabelSide:
                 continue
             whole = self.heads.whole(self._with_missing(place, rest, guess))
             kept, labels = agreed_labels(config, task, list(whole.values()))
+            outcome.labels.append(labels[kept])
             # From the gradients of fewer rows this party could work out which shared rows they are like.
             kept = kept & (self.watch.is_on and int(kept.sum()) > hidden_rows(self.heads.missing_columns))
             outcome.kept.append(kept)
-            outcome.labels.append(labels[kept])
             groups.append({name: one[kept] for name, one in whole.items()})
             targets.append(labels[kept].to(targets[0].dtype))
             estimated.append(True)

@@ -218,7 +218,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         local, scored = local_ways(session, holding, config, table, labels, steps)
         for situation in ("shared", session.party):
             ways.setdefault(situation, {})[LOCAL] = (LOCAL, *scored)
-    choice = choose(session, config, table, labels, ways, sides)
+    choice = choose(config, table, labels, ways, sides)
     mark = secrets.token_hex(8)
     for peer in peers:
         alone = choice.ways.get(peer.peer)

@@ -16,12 +16,21 @@ __all__ = ["PseudoLabelWatch"]
 
 # Fewer labelled rows than this say nothing about a precision.
 _LEAST_ROWS = 10
-# A class that gets more than so many times its share among true labels swallows the others.
-_MOST_SHARE = 2.0
+
+
+def largest_share(share: float) -> float:
+    """Return how large a part of given labels a class may take that has this share of true ones.
+
+    Twice its share, but never all: half of what the other classes have must be left to them.
+    """
+    return min(2.0 * share, (1.0 + share) / 2.0)
 
 
 class PseudoLabelWatch:
-    """Counts kept rows by epoch, estimates how many labels are right, and switches them off when too few are."""
+    """Counts kept rows by epoch, estimates how many labels are right, and switches them off when too few are.
+
+    While they are off it counts what would be kept, so that they stay off until that is better.
+    """
 
     def __init__(self, config: FedCVT, labels: OwnLabels, table: OwnTable) -> None:
         self._config, self._labels = config, labels
@@ -38,7 +47,7 @@ class PseudoLabelWatch:
         self.history: list[dict[str, Any]] = []
 
     def saw(self, outcome: Outcome) -> None:
-        """Count a step's kept rows."""
+        """Count a step's kept rows, and the labels that classifiers agree on."""
         for kept, labels in zip(outcome.kept, outcome.labels, strict=True):
             self._seen += len(kept)
             self._kept += int(kept.sum())
@@ -64,9 +73,11 @@ class PseudoLabelWatch:
             found["precision"] = self._right / self._judged
             if self._labels.task != "regression" and found["precision"] < self._config.threshold:
                 reason = "precision"
-        if self._shares is not None and self._kept >= _LEAST_ROWS:
-            given = self._classes.double() / max(int(self._classes.sum()), 1)
-            if bool((given[int(given.argmax())] > _MOST_SHARE * self._shares[int(given.argmax())]).item()):
+        agreed = int(self._classes.sum())
+        if self._shares is not None and agreed >= _LEAST_ROWS:
+            given = self._classes.double() / agreed
+            largest = int(given.argmax())
+            if float(given[largest]) > largest_share(float(self._shares[largest])):
                 reason = "one class"
         self.is_on = not reason
         if found:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.methods.ftl.worlds import frames, integers_for_ciphertexts, run_of, settings
+from tests.unit.methods.ftl.worlds import frames, run_of, settings
+from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.crypto import Format

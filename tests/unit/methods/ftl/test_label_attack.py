@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.unit.methods.ftl.worlds import frames, integers_for_ciphertexts, run_of, settings
+from tests.unit.methods.ftl.worlds import frames, run_of, settings
+from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import ConfigError

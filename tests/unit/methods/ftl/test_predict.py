@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.unit.methods.ftl.worlds import frames, integers_for_ciphertexts, name_of, run_of, settings, tables_of
+from tests.unit.methods.ftl.worlds import frames, run_of, settings, tables_of
+from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.crypto import Mask

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from tests.unit.methods.ftl.worlds import assert_same_parameters, frames, integers_for_ciphertexts, run_of, settings
+from tests.unit.methods.ftl.worlds import assert_same_parameters, frames, run_of, settings
+from tests.worlds import integers_for_ciphertexts
 
 from colonnade.errors import RoleFailed
 from colonnade.methods.ftl import steps

@@ -8,15 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.unit.methods.ftl.worlds import (
-    frames,
-    integers_for_ciphertexts,
-    name_of,
-    received,
-    run_of,
-    settings,
-    tables_of,
-)
+from tests.unit.methods.ftl.worlds import frames, run_of, settings, tables_of
+from tests.worlds import integers_for_ciphertexts, name_of, received
 
 import colonnade as cn
 from colonnade.methods.ftl import train

@@ -7,16 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.methods.ftl.worlds import (
-    assert_same_parameters,
-    frames,
-    hidden,
-    integers_for_ciphertexts,
-    modulus_of,
-    received,
-    run_of,
-    settings,
-)
+from tests.unit.methods.ftl.worlds import assert_same_parameters, frames, modulus_of, run_of, settings
+from tests.worlds import hidden, integers_for_ciphertexts, received
 
 import colonnade as cn
 from colonnade.errors import ConfigError

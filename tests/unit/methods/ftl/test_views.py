@@ -9,17 +9,8 @@ import gmpy2
 import numpy as np
 import pytest
 from scipy import stats
-from tests.unit.methods.ftl.worlds import (
-    frames,
-    integers_for_ciphertexts,
-    modulus_of,
-    name_of,
-    opened_integers,
-    received,
-    run_of,
-    settings,
-    view,
-)
+from tests.unit.methods.ftl.worlds import frames, modulus_of, opened_integers, run_of, settings
+from tests.worlds import integers_for_ciphertexts, name_of, received, view
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, decrypt, encrypt, key_bits

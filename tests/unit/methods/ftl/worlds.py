@@ -1,20 +1,16 @@
-"""Small sources and targets, what they received, and ciphertexts that are plain integers."""
+"""Small sources and targets, and what can be read out of their runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-import gmpy2
 import numpy as np
 import pandas as pd
-import pytest
-from gmpy2 import mpz
+from tests.worlds import received
 
 import colonnade as cn
-from colonnade.crypto import CipherArray, PrivateKey, PublicKey, cipher_array, ring_integers
-from colonnade.messages import declaration_of, decode_body, open_frame
+from colonnade.crypto import PublicKey, ring_integers
 
 SEED = 11
 SMALL: dict[str, Any] = {
@@ -80,25 +76,6 @@ def run_of(found: dict[str, pd.DataFrame], config: cn.FTL, **options: Any) -> cn
     return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), **{"seed": SEED, **options})
 
 
-def view(run: cn.Run, party: str) -> list[tuple[str, Any]]:
-    """Return what a party received in the method, decoded: sender and message."""
-    known = {declaration_of(cls).schema: declaration_of(cls) for cls in run.method.messages}
-    found = []
-    for sender, frame in run.views[party]:
-        header, body = open_frame(frame)
-        if header.schema in known:
-            found.append((sender, decode_body(known[header.schema], body)))
-    return found
-
-
-def name_of(message: Any) -> str:
-    return declaration_of(message).name
-
-
-def received(run: cn.Run, party: str, name: str, sender: str | None = None) -> list[Any]:
-    return [one for origin, one in view(run, party) if name_of(one) == name and sender in (None, origin)]
-
-
 def parameters(run: cn.Run) -> dict[str, np.ndarray]:
     return {
         f"{party}: {name}": value.numpy() for party, part in run.parts.items() for name, value in part.tensors.items()
@@ -113,63 +90,6 @@ def assert_same_parameters(first: cn.Run, second: cn.Run, within: float = 0.0) -
             assert np.abs(value - two[name]).max(initial=0.0) < within, name
         else:
             assert value.tobytes() == two[name].tobytes(), name
-
-
-@contextmanager
-def integers_for_ciphertexts() -> Iterator[None]:
-    """Let every ciphertext be the integer it hides, modulo n: all but the encryption happens, exactly."""
-
-    def encrypt(key: PublicKey, plains: Sequence[int]) -> list[mpz]:
-        return [mpz(plain) % key.n for plain in plains]
-
-    def add(key: PublicKey, ones: Sequence[mpz], others: Sequence[int]) -> list[mpz]:
-        return [(one + mpz(other)) % key.n for one, other in zip(ones, others, strict=True)]
-
-    def products(key: PublicKey, bases: Sequence[mpz], count: int, exponents: Sequence[Sequence[int]]) -> list[mpz]:
-        sets = [bases[at : at + count] for at in range(0, len(bases), count)]
-        return [sum(map(_times, one, row), mpz(0)) % key.n for one in sets for row in exponents]
-
-    def group_products(key: PublicKey, groups: Sequence[Sequence[mpz]], exponents: Any) -> list[mpz]:
-        each = zip(groups, exponents, strict=True)
-        return [one for bases, own in each for one in products(key, bases, len(bases), own.T.tolist())]
-
-    def shifted_sums(key: PublicKey, groups: Sequence[Sequence[mpz]], slot_bits: int) -> list[mpz]:
-        return [sum((one << slot_bits * slot for slot, one in enumerate(group)), mpz(0)) % key.n for group in groups]
-
-    class Powers:
-        """What arrays use of gmpy2: a shift of the hidden integer is a power of the ciphertext."""
-
-        powmod = staticmethod(lambda one, shift, square: one * shift % gmpy2.isqrt(square))
-
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in (PublicKey, PrivateKey):
-            patch.setattr(kind, "encrypt_integers", encrypt)
-        for name, function in {
-            "multiply_in": add,
-            "add_plain": add,
-            "products": products,
-            "group_products": group_products,
-            "shifted_sums": shifted_sums,
-            "check_ciphertexts": lambda key, ciphertexts: None,
-        }.items():
-            patch.setattr(PublicKey, name, function)
-        patch.setattr(PrivateKey, "decrypt_integers", lambda key, ciphertexts: [int(one) for one in ciphertexts])
-        patch.setattr(
-            cipher_array, "batch_inverse", lambda values, square: [-one % gmpy2.isqrt(square) for one in values]
-        )
-        patch.setattr(cipher_array, "gmpy2", Powers)
-        yield
-
-
-def _times(one: mpz, other: int) -> mpz:
-    return one * other
-
-
-def hidden(array: CipherArray, modulus: int) -> np.ndarray:
-    """Return the integers of an array that `integers_for_ciphertexts` made, one number to a ciphertext."""
-    assert array.layout.packed_axis is None
-    signed = [int(one) - modulus if int(one) > modulus // 2 else int(one) for one in array.ciphertexts]
-    return np.array(signed, dtype=object).reshape(array.shape)
 
 
 def modulus_of(run: cn.Run, owner: str) -> int:

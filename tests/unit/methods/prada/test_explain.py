@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.methods.prada.worlds import HOLDER, frames, name_of, run_of, settings, tables_of, view
+from tests.unit.methods.prada.worlds import HOLDER, frames, run_of, settings, tables_of
+from tests.worlds import name_of, view
 
 import colonnade as cn
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from tests.unit.methods.ftl.worlds import integers_for_ciphertexts
 from tests.unit.methods.prada.worlds import Line, settings
+from tests.worlds import integers_for_ciphertexts
 from torch.nn import functional
 
 from colonnade.crypto import CipherArray, FixedPoint, PrivateKey

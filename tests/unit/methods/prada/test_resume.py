@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.torch
-from tests.unit.methods.ftl.worlds import integers_for_ciphertexts
 from tests.unit.methods.prada.worlds import HOLDER, frames, parameters, run_of, settings
+from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import RoleFailed

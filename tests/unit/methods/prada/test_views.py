@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from tests.unit.methods.prada.worlds import HOLDER, frames, name_of, received, run_of, settings, tables_of, view
+from tests.unit.methods.prada.worlds import HOLDER, frames, run_of, settings, tables_of
+from tests.worlds import name_of, received, view
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey, PublicKey, ring_integers

@@ -1,4 +1,4 @@
-"""Small banks and a data company, what they received, and the weights that only both sides together know."""
+"""Small banks and a data company, and the weights that only both sides together know."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import torch
 import colonnade as cn
 from colonnade.crypto import PrivateKey, PublicKey
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import declaration_of, decode_body, open_frame
 from colonnade.methods.prada.bank import bank_head
 from colonnade.methods.prada.head import BankHead, HolderHead
 from colonnade.methods.prada.messages import bank_messages
@@ -121,25 +120,6 @@ def roles_of(parties: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def run_of(found: dict[str, pd.DataFrame], config: cn.PrADA, **options: Any) -> cn.Run:
     return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), **{"seed": SEED, **options})
-
-
-def view(run: cn.Run, party: str) -> list[tuple[str, Any]]:
-    """Return what a party received in the method, decoded: sender and message."""
-    known = {declaration_of(cls).schema: declaration_of(cls) for cls in run.method.messages}
-    found = []
-    for sender, frame in run.views[party]:
-        header, body = open_frame(frame)
-        if header.schema in known:
-            found.append((sender, decode_body(known[header.schema], body)))
-    return found
-
-
-def name_of(message: Any) -> str:
-    return declaration_of(message).name
-
-
-def received(run: cn.Run, party: str, name: str, sender: str | None = None) -> list[Any]:
-    return [one for origin, one in view(run, party) if name_of(one) == name and sender in (None, origin)]
 
 
 def shared_weights(run: cn.Run, bank: str, phase: str) -> np.ndarray:
