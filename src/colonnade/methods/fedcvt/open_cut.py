@@ -43,6 +43,8 @@ Places = npt.NDArray[np.int64]
 
 # Rows per message that are only scored, so that neither side needs much memory.
 _CHUNK = 8192
+# Codes are the same if they agree to this part of the norm they are clipped to.
+_COARSE = 64.0
 
 
 def make_learner(config: FedCVT, modules: Mapping[str, nn.Module]) -> Learner:
@@ -88,8 +90,10 @@ class CodeSender:
         if self._noise is None:
             self._noise = SecretNoise(self._session.secret("codes"))
         clipped = clip_rows(values.detach().numpy(), self._config.clip)
-        # A resumed step that computes other codes must not carry the same noise: their difference would be bare.
-        content = hashlib.sha256(np.ascontiguousarray(clipped).tobytes()).hexdigest()
+        # A resumed step that computes other codes must not carry the same noise: their difference would be bare. Codes
+        # that differ by rounding, as at level 2, must: a second draw would be a second release.
+        coarse = np.rint(clipped * (_COARSE / self._config.clip)).astype("<i4")
+        content = hashlib.sha256(coarse.tobytes()).hexdigest()
         drawn = self._noise.gaussian(f"{self._purpose}/{what}/{content}", counter, clipped.shape)
         self.budget.released(rows)
         scale = self._config.clip * self._config.noise
