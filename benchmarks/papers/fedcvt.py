@@ -55,7 +55,7 @@ CIFAR: dict[str, Any] = {
     "threshold": 0.6,
     "learning_rate": 0.001,
     "weight_decay": 1e-4,
-    "own_batch_size": 256,
+    "own_batch_size": 128,
 }
 CIFAR_EPOCHS = {"FedCVT": (8, 3), "mean_fill": (8, 3), "mftl": (8, 3), "local": (12, 4)}
 

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any, Protocol
 
-from colonnade.errors import TrainingFailed
+from colonnade.errors import TrainingFailed, WrongContent
 from colonnade.messages import PLAIN, message
 from colonnade.session import ModelPart, Session
 
@@ -113,7 +113,14 @@ class Epochs:
         return EpochVerdict(is_best, stops_early or self.epoch + 1 >= self.epochs)
 
     def end_epoch(self, session: Session, trainee: Trainee, verdict: EpochVerdict) -> None:
-        """Follow the verdict and make the epoch's checkpoint."""
+        """Follow the verdict, if it is one that the settings allow, and make the epoch's checkpoint."""
+        is_end = self.epoch + 1 >= self.epochs
+        never_compares = self.patience == 0 and (not verdict.is_best or verdict.is_last != is_end)
+        if never_compares or (is_end and not verdict.is_last):
+            raise WrongContent(
+                f"After epoch {self.epoch + 1} of {self.epochs} the label holder wants to go on, to stop or to drop "
+                "weights where the agreed settings do not allow it."
+            )
         if verdict.is_best:
             trainee.keep_best()
         self.epoch += 1

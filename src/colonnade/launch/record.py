@@ -250,8 +250,8 @@ def _level_marks(run: Run) -> list[str]:
         if "OpenedLogits" in counts:
             marks.append(
                 f"Level 2: codes of {sender} crossed encrypted only. {receiver} got what they add to scores, "
-                f"{counts['OpenedLogits']} times for batches of rows while weights changed: the more of these, the more "
-                "they tell about the codes. Fewer epochs give fewer."
+                f"{counts['OpenedLogits']} times for batches of rows, by weights that changed: the more of these, the "
+                "more they tell about the codes. Fewer epochs give fewer."
             )
         if "SharedCodes" in counts:
             marks.append(

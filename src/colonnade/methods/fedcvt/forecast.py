@@ -21,7 +21,7 @@ from colonnade.exchanges.secure_linear import LinearFormat
 from colonnade.exchanges.split_linear import fit_format, split_formats
 from colonnade.exchanges.split_linear_forecast import ArrayForecast, Sizes, SplitForecast
 from colonnade.methods.fedcvt import open_cut, sealed_cut
-from colonnade.methods.fedcvt.config import FEDCVT, FedCVT, Variant
+from colonnade.methods.fedcvt.config import FEDCVT, SCORES_ALONE, FedCVT, Variant
 from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
     AlignedGradient,
@@ -437,12 +437,12 @@ class _Forecast:
         return wanted and variant.name == FEDCVT and "shared" in variant.kinds
 
     @property
-    def _alone(self) -> list[str]:
+    def _alone(self) -> Sequence[str]:
         """Return the candidates that can score rows which only a feature holder knows."""
         config = self._config
-        found = [name for name in ("mftl", "ftl") if name in config.candidates]
-        if FEDCVT in config.candidates and (config.estimate or (config.cross_view and not config.is_sealed)):
-            found.append(FEDCVT)
+        found = [name for name in config.candidates if name in SCORES_ALONE]
+        if not (config.estimate or (config.cross_view and not config.is_sealed)):
+            found = [name for name in found if name != FEDCVT]
         return found
 
     def _work(self) -> _Work:

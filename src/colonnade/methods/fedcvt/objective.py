@@ -58,10 +58,11 @@ def build_heads(config: FedCVT, variant: Variant, parties: int, outputs: int, se
 
 @dataclass
 class Outcome:
-    """The loss of one step, its terms as numbers, and what was done with rows of feature holders."""
+    """The loss of one step, its terms, and what was done with rows of feature holders."""
 
     total: torch.Tensor
-    terms: dict[str, float] = field(default_factory=dict)
+    terms: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Heads by name, and the terms beside them, each as it counts in the total."""
     kept: list[torch.Tensor] = field(default_factory=list)
     """By feature holder: which of its own rows got a label."""
     labels: list[torch.Tensor] = field(default_factory=list)
@@ -166,7 +167,7 @@ def objective(
             for one in codes[1:]
         ]
         loss = row_losses(task, _joint(heads, [codes[0], *filled]), torch.cat([targets, own_targets])).mean()
-        return Outcome(loss, {"joint": loss.item()})
+        return Outcome(loss, {JOINT: loss.detach()})
     if not variant.uses_own_rows:
         shared = [_rows_of(one, slice(None, shared_rows)) for one in codes]
         return _finish(config, variant, task, heads, codes, shared_rows, [shared], [targets], [False], Outcome(targets))
@@ -253,7 +254,7 @@ def _finish(
     if variant.name == "fedcvt":
         losses |= _ties(config, variant, codes, shared_rows, memory)
     outcome.total = torch.stack(list(losses.values())).sum()
-    outcome.terms = {name: loss.item() for name, loss in losses.items()}
+    outcome.terms = {name: loss.detach() for name, loss in losses.items()}
     return outcome
 
 
@@ -303,7 +304,7 @@ def _transfer_objective(
         losses[f"alignment {place}"] = _ALIGNMENT * _distance(config, own[:shared_rows], one[:shared_rows])
     joint = _joint(heads, [_rows_of(one, slice(None, shared_rows)) for one in codes])
     losses[JOINT] = row_losses(task, joint, targets).mean()
-    return Outcome(torch.stack(list(losses.values())).sum(), {name: loss.item() for name, loss in losses.items()})
+    return Outcome(torch.stack(list(losses.values())).sum(), {name: loss.detach() for name, loss in losses.items()})
 
 
 def outputs_by_situation(

@@ -717,7 +717,7 @@ class SealedLabelSide:
                 own_loss = orthogonality_loss(config.orthogonality, mine["shared"], mine["unique"])
                 losses["orthogonality"] = config.own_orthogonality * own_loss
         outcome.total = torch.stack(list(losses.values())).sum()
-        outcome.terms = {name: loss.item() for name, loss in losses.items()}
+        outcome.terms = {name: loss.detach() for name, loss in losses.items()}
         return outcome
 
     def _returned(

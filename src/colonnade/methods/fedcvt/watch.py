@@ -14,6 +14,7 @@ from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
 
 __all__ = ["PseudoLabelWatch"]
 
+_NOTHING = torch.zeros((), dtype=torch.float64)
 # Fewer labelled rows than this say nothing about a precision.
 _LEAST_ROWS = 10
 
@@ -44,10 +45,13 @@ class PseudoLabelWatch:
         self._seen, self._kept = 0, 0
         self._classes = torch.zeros(0 if self._shares is None else len(self._shares), dtype=torch.int64)
         self._right, self._judged = 0, 0
+        self._terms: dict[str, torch.Tensor] = {}
         self.history: list[dict[str, Any]] = []
 
     def saw(self, outcome: Outcome) -> None:
-        """Count a step's kept rows, and the labels that classifiers agree on."""
+        """Count a step's kept rows and the labels that classifiers agree on, and add up its losses."""
+        for name, term in outcome.terms.items():
+            self._terms[name] = self._terms.get(name, _NOTHING) + term.double()
         for kept, labels in zip(outcome.kept, outcome.labels, strict=True):
             self._seen += len(kept)
             self._kept += int(kept.sum())
@@ -82,9 +86,18 @@ class PseudoLabelWatch:
         self.is_on = not reason
         if found:
             self.history.append(found | {"epoch": epoch + 1, "off": reason})
+        found |= self._ratios()
         self._seen = self._kept = self._right = self._judged = 0
         self._classes = torch.zeros_like(self._classes)
+        self._terms = {}
         return found
+
+    def _ratios(self) -> dict[str, float]:
+        """Return how large each term beside the heads' losses is, in parts of these: weights are set by that."""
+        is_head = {name: name == "joint" or name.startswith(("party", "common")) for name in self._terms}
+        heads = sum(float(term) for name, term in self._terms.items() if is_head[name])
+        beside = {name: float(term) for name, term in self._terms.items() if not is_head[name]}
+        return {f"ratio of {name}": term / heads for name, term in beside.items()} if heads else {}
 
     def final_precision(self) -> float | None:
         """Return how many labels are right of those judged since the last epoch ended, if enough were."""
@@ -96,6 +109,7 @@ class PseudoLabelWatch:
             "is_on": self.is_on,
             "counts": [self._seen, self._kept, self._right, self._judged],
             "classes": self._classes.tolist(),
+            "terms": {name: float(term) for name, term in self._terms.items()},
             "history": self.history,
         }
 
@@ -104,4 +118,5 @@ class PseudoLabelWatch:
         self.is_on = bool(document["is_on"])
         self._seen, self._kept, self._right, self._judged = document["counts"]
         self._classes = torch.tensor(document["classes"], dtype=torch.int64)
+        self._terms = {name: torch.tensor(term, dtype=torch.float64) for name, term in document["terms"].items()}
         self.history = [dict(one) for one in document["history"]]
