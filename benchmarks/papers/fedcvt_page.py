@@ -272,9 +272,9 @@ class Page:
                 "### CIFAR-10, left half at the label holder, right half at the partner",
                 paragraph(
                     """20,000 training images, 1,000 to validate and 3,000 to test on, without loss. Networks have half
-                    of the paper's channels (16, 32, 64) and few epochs (5 for FedCVT and mean-fill, 8 for local, 15 of as
-                    many steps for vanilla, all with early stopping): what two cores allow. mFTL is left out, as in the
-                    paper."""
+                    of the paper's channels (16, 32, 64) and few epochs (5 for FedCVT and mean-fill, 8 for local, 15 of
+                    as many steps for vanilla, all with early stopping): what two cores allow. mFTL is left out, as in
+                    the paper."""
                 ),
                 self.comparison("cifar10", self.sizes.cifar),
                 self.verdicts("cifar10", self.sizes.cifar),

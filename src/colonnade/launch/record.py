@@ -240,7 +240,11 @@ def _level_marks(run: Run) -> list[str]:
         if "Codes" in counts:
             marks.append(
                 f"Level 0: codes of {sender} crossed in the clear. {receiver} has a learned summary of {sender}'s "
-                f"columns for every row of the run, also for rows that only {sender} knows, if not whose they are."
+                + (
+                    f"columns for all its rows, also for those that only {sender} knows; not whose these are."
+                    if _learns_from_rest(run)
+                    else "columns for every shared row."
+                )
             )
         if "NoisedCodes" in counts:
             marks.append(
@@ -259,6 +263,11 @@ def _level_marks(run: Run) -> list[str]:
                 f"the releases of one row add up to is {_budget_place(run, sender)}."
             )
     return marks
+
+
+def _learns_from_rest(run: Run) -> bool:
+    """Tell whether rows that only feature holders know took part in a run of fedcvt."""
+    return "fedcvt" in run.plan.config["candidates"] and bool(run.plan.config["estimate"])
 
 
 def _budget_place(run: Run, sender: str) -> str:
@@ -296,8 +305,8 @@ def _readable(run: Run, receiver: str, senders: set[str]) -> str:
             remedy = f"Encryption does not help, as {receiver} must know them to learn; {remedy}, at levels 0 and 1"
         return (
             f"Labels can be read: {receiver} got gradients of {' and '.join(sorted(senders))} without noise, and can "
-            "read the labels of most shared training rows from them, and which of its own rows got a label. "
-            f"{remedy}."
+            "read the labels of most shared training rows from them"
+            f"{', and which of its own rows got a label' if _learns_from_rest(run) else ''}. {remedy}."
         )
     worn = " A disguise does not help by itself: it gives every class one code." if "coae" in defence else ""
     return (

@@ -162,7 +162,8 @@ class EstimateGradient:
 class AlignedGradient:
     """The same gradient carried back to the shared rows, under the receiver's key.
 
-    Reveals: sums, over the sender's own rows, of gradients that the receiver knows, weighted by attention.
+    Reveals: sums, over the sender's own rows, of gradients that the receiver knows, weighted by attention: about which
+    shared rows those rows are like that got a label. It is not exact, as more rows take part than there are equations.
     """
 
     values: CipherArray

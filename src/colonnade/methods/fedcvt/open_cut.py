@@ -37,7 +37,7 @@ from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Session
 
-__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "make_learner", "receive_held_out"]
+__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "clip_gradients", "make_learner", "receive_held_out"]
 
 Places = npt.NDArray[np.int64]
 
