@@ -8,10 +8,10 @@ epochs, and the difference makes the time of a step, so that set-up and evaluati
 do, at both. The two sides are interleaved; the ratio is that of medians.
 
 Encrypted (level 2): 128 shared and 128 other rows at each party, codes of 32 and 32 numbers, 10 classes, keys of 2048
-bits, all rows of the feature holder labelled as far as the classifiers agree. Two parties are threads of this process,
-without a pool. The forecast is that of `colonnade plan`, from costs measured before and after each run. Both count by
-processor time, because the machine may be busy with other things: a party's seconds are those of its own thread. By the
-clock on the wall the ratio is shown beside it.
+bits, both fit terms. So early few rows of the feature holder get a label; the forecast takes all. Two parties are
+threads of this process, without a pool. The forecast is that of `colonnade plan`, from costs measured before and after
+each run. Both count by processor time, because the machine may be busy with other things: a party's seconds are those
+of its own thread. By the clock on the wall the ratio is shown beside it.
 """
 
 from __future__ import annotations
@@ -241,7 +241,8 @@ def measure_open(findings: Findings, rounds: int, *, quick: bool) -> None:
         "level_0_bytes_per_step": size,
         "level_0_step_seconds": medians["federated"],
         "level_0_central_step_seconds": medians["central"],
-        "level_0_steps_per_second": 1 / statistics.median(walls["federated"]),
+        "level_0_steps_per_second": 1 / medians["federated"],
+        "level_0_steps_per_second_on_the_wall": 1 / statistics.median(walls["federated"]),
         "level_0_rounds_milliseconds": {
             side: [round(one * 1000, 2) for one in values] for side, values in seconds.items()
         },
@@ -331,7 +332,7 @@ def measure_sealed(findings: Findings, rounds: int, *, quick: bool) -> None:
     # The first step also makes tables of powers.
     by_party: dict[str, list[float]] = {"bank": [], "shop": []}
     foreseen: dict[str, list[float]] = {"bank": [], "shop": []}
-    ratios, wall_ratios = [], []
+    ratios, wall_ratios, walls = [], [], []
     for number in range(rounds):
         say(f"Level 2, round {number + 1} of {rounds}: {config.epochs} steps …")
         before = forecast_step(config, tables)
@@ -345,6 +346,7 @@ def measure_sealed(findings: Findings, rounds: int, *, quick: bool) -> None:
             seconds += by_party[party][-1]
         expected = sum(values[-1] for values in foreseen.values())
         wall = statistics.median(one.wall for one in taken["bank"][1:])
+        walls.append(wall)
         ratios.append(_ratio(expected, seconds))
         wall_ratios.append(_ratio(statistics.fmean([before.wall, after.wall]), wall))
         say(f"A step took {seconds:.1f} s of the processor, {wall:.1f} s in all; forecast {expected:.1f} s.")
@@ -353,7 +355,7 @@ def measure_sealed(findings: Findings, rounds: int, *, quick: bool) -> None:
         "level_2_key": key,
         "level_2_step_seconds": sum(statistics.median(values) for values in by_party.values()),
         "level_2_step_forecast_seconds": sum(statistics.median(values) for values in foreseen.values()),
-        "level_2_step_wall_seconds": wall,
+        "level_2_step_wall_seconds": statistics.median(walls),
         "level_2_seconds_by_party": {party: round(statistics.median(one), 3) for party, one in by_party.items()},
         "level_2_forecast_by_party": {party: round(statistics.median(one), 3) for party, one in foreseen.items()},
         "level_2_wall_ratio": statistics.median(wall_ratios),

@@ -34,6 +34,8 @@ class Case:
     """Messages that a run sends or not, depending on what it finds in the data."""
     draws_in_secret: bool = False
     """Whether noise or initial weights come from a secret of their party: then no two runs are alike."""
+    beats_alone: bool = True
+    """Whether it must be better than the label holder alone; where draws are secret, chance decides on twenty rows."""
 
     @property
     def method(self) -> Method:
@@ -43,6 +45,7 @@ class Case:
     def __str__(self) -> str:
         name = type(self.config).__name__
         kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
+        kind += f" level {self.config.level}" if hasattr(self.config, "level") else ""
         kind += " with secret draws" if self.draws_in_secret else ""
         return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
 
@@ -78,6 +81,29 @@ _PRADA: dict[str, Any] = {
     "pictures": False,
     "precision": "float64",
     "key_size": "insecure_test",
+}
+
+_FEDCVT: dict[str, Any] = {
+    "shared_width": 4,
+    "unique_width": 4,
+    "epochs": 8,
+    "batch_size": 32,
+    "own_batch_size": 32,
+    "learning_rate": 0.02,
+    "head_rate": 0.2,
+    "warmup_epochs": 1,
+    "secret_start": False,
+    "precision": "float64",
+    "key_size": "insecure_test",
+}
+_SEALED: dict[str, Any] = {
+    "level": 2,
+    "candidates": ("fedcvt",),
+    "epochs": 6,
+    "learning_rate": 0.05,
+    "head_rate": 0.3,
+    "warmup_epochs": 0,
+    "sealed_pull": "one_sided",
 }
 
 CASES = (
@@ -139,6 +165,29 @@ CASES = (
         draws_in_secret=True,
         is_slow=True,
     ),
+    Case(cn.FedCVT(**_FEDCVT), {"label_holder": 1, "feature_holder": 1}, learns=0.7),
+    Case(
+        cn.FedCVT(**{**_FEDCVT, "candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
+        {"label_holder": 1, "feature_holder": 2},
+        learns=0.6,
+        is_slow=True,
+    ),
+    Case(
+        cn.FedCVT(**{**_FEDCVT, "level": 1, "noise": 0.2, "defence": "marvell", "secret_start": True}),
+        {"label_holder": 1, "feature_holder": 1},
+        learns=0.6,
+        draws_in_secret=True,
+        beats_alone=False,
+        is_slow=True,
+    ),
+    Case(
+        cn.FedCVT(**{**_FEDCVT, **_SEALED}),
+        {"label_holder": 1, "feature_holder": 1},
+        learns=0.6,
+        draws_in_secret=True,
+        beats_alone=False,
+        is_slow=True,
+    ),
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
@@ -154,7 +203,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     """Return one table per party; only all columns together explain the label.
 
     Where one role's rows are scored without the others' columns, all columns follow the same hidden traits instead, as
-    nothing could be transferred otherwise.
+    nothing could be transferred otherwise. Where rows that not all know are learned from, every party has some.
 
     Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
     each party is text, one has missing values.
@@ -180,6 +229,9 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             labelled = role in holding and with_label
             if labelled:
                 frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
+            if case.method.scores_rest:
+                # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
+                frame = frame[np.arange(rows) % 5 != len(tables)]
             shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
             tables[name] = cn.PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
     return tables

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch
 from tests import fedcvt_reference as central
 from tests.conformance.cases import TRANSPORTS
 from tests.unit.methods.fedcvt.worlds import (
-    EVERYTHING,
     Watched,
+    fixed_secret,
     frames,
     run_of,
     settings,
@@ -111,8 +111,9 @@ def parameters(run: cn.Run) -> dict[str, torch.Tensor]:
 
 @pytest.fixture(autouse=True)
 def _trusted_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never switch labels of partners' rows off: the reference does not either."""
-    monkeypatch.setattr(watch, "_MOST_SHARE", math.inf)
+    """Never switch labels of partners' rows off, as the reference does not either; begin alike in every run."""
+    monkeypatch.setattr(watch, "largest_share", lambda share: math.inf)
+    fixed_secret(monkeypatch)
 
 
 # Level 0
@@ -129,7 +130,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "numbers": ("regression", 2, {"agreement": 0.4}),
     "three parties": ("binary", 3, {"threshold": 0.5}),
     "three parties, numbers, anchored": ("regression", 3, {"agreement": 0.8, "attention": "anchored"}),
-    "unique codes only": ("binary", 2, {"threshold": 0.52, "codes": "unique"}),
+    "unique codes only": ("regression", 2, {"agreement": 0.4, "codes": "unique"}),
     "shared codes only, weight decay": ("multiclass", 2, {"threshold": 0.36, "codes": "shared", "weight_decay": 0.01}),
     "hidden layer, SGD": ("binary", 2, {"threshold": 0.52, "hidden": (6,), "optimiser": "SGD", "learning_rate": 0.1}),
     "no pseudo-labels": ("multiclass", 2, {"pseudo_labels": False}),
@@ -179,9 +180,7 @@ def check_open(name: str, transport: str = "memory") -> None:
     check_situations(found, networks, config, task, 1e-9)
 
 
-def check_situations(
-    found: Watched, networks: central.Networks, config: cn.FedCVT, task: str, limit: float
-) -> None:
+def check_situations(found: Watched, networks: central.Networks, config: cn.FedCVT, task: str, limit: float) -> None:
     """Compare the scores of test rows with all views, and with those of one party only."""
     about = reference_settings(config, task, 5)
     anchors = [found.features[party][torch.from_numpy(found.tables[party].anchors)] for party in found.parties]
@@ -200,7 +199,15 @@ def check_situations(
             assert (outputs["fedcvt, its own head"][1] - own).abs().max() < limit, situation
 
 
-@pytest.mark.parametrize("name", CASES)
+LATER = ("anchored", "without self-mask", "three parties, numbers, anchored", "hidden layer, SGD", "no pseudo-labels")
+
+
+def named(cases: Iterable[str]) -> list[Any]:
+    """Return cases, those marked that are much like others."""
+    return [pytest.param(name, marks=pytest.mark.slow) if name in LATER else name for name in cases]
+
+
+@pytest.mark.parametrize("name", named(CASES))
 def test_every_parameter_equals_central_training_after_20_steps(name: str) -> None:
     """Check 2 of the sheet."""
     check_open(name)
@@ -348,7 +355,7 @@ def check_sealed(
 
 def test_encrypted_parameters_and_scores_equal_central_training() -> None:
     """Check 3 of the sheet, with real ciphertexts under a short key."""
-    narrow = {"shared_width": 3, "unique_width": 3, "threshold": 0.52, "own_batch_size": 10, "epochs": 10}
+    narrow = {"shared_width": 3, "unique_width": 3, "threshold": 0.5, "own_batch_size": 10, "epochs": 10}
     check_sealed("binary", 2, settings(**{**SEALED, **narrow}), is_real=True, shared=30, own={"bank": 20, "shop": 20})
 
 
@@ -362,7 +369,7 @@ SEALED_CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", SEALED_CASES)
+@pytest.mark.parametrize("name", named(SEALED_CASES))
 def test_encrypted_variants_equal_central_training(name: str) -> None:
     """Check 3, with all arithmetic but the encryption itself."""
     task, parties, changes = SEALED_CASES[name]
@@ -458,7 +465,8 @@ def test_epsilon_is_that_of_the_row_released_most_often(epochs: int, noise: floa
     assert values["releases"] == counts.max()
     orders = np.linspace(1.0001, 200.0, 2_000_000)
     divergence = 2.0 * counts.max() / noise**2
-    assert values["epsilon"] == pytest.approx((divergence * orders + math.log(1 / delta) / (orders - 1)).min(), rel=1e-5)
+    least = (divergence * orders + math.log(1 / delta) / (orders - 1)).min()
+    assert values["epsilon"] == pytest.approx(least, rel=1e-5)
 
 
 def test_the_sheets_example_of_a_budget() -> None:
@@ -466,4 +474,3 @@ def test_the_sheets_example_of_a_budget() -> None:
     for _ in range(10):
         budget.released(np.arange(3))
     assert budget.epsilon(1e-5) == pytest.approx(3.2, abs=0.05)
-    assert EVERYTHING.validation_fraction == 0.0

@@ -26,6 +26,17 @@ Numbers = npt.NDArray[np.float64]
 Ways = dict[str, tuple[str, torch.Tensor, torch.Tensor]]
 """By name of a way to score: the model, and its outputs for validation and test rows."""
 
+# Names that fit beside a bar.
+_SHORT = {
+    "fedcvt": "FedCVT",
+    "fedcvt, its own head": "own head",
+    "vanilla": "split network",
+    "wide": "wide split network",
+    "mean_fill": "means filled in",
+    "mftl": "mFTL",
+    "ftl": "FTL",
+    LOCAL: "own columns",
+}
 _MEASURES = {"binary": "AUC", "multiclass": "accuracy", "regression": "R²"}
 
 
@@ -101,7 +112,7 @@ def choose(
     if not len(validation):
         text = "There are no validation rows, so that nothing could be compared: the first model is used."
     drawn = [
-        (f"{_situation(situation)}: {_spoken(way)}" + (", used" if one["used"] else ""), one["test"])
+        (f"{_whose(situation)}{', used' if one['used'] else ''}: {_SHORT.get(way, way)}", one["test"])
         for situation, found in values.items()
         for way, one in found.items()
         if one["test"] is not None
@@ -209,6 +220,9 @@ def _pseudo_labels(config: FedCVT, watch: PseudoLabelWatch) -> Finding:
         )
         for one in history
     )
+    rule = f"all classifiers agree and are surer than {config.threshold:g}"
+    if watch.is_of_numbers:
+        rule = f"all predictions are within {config.agreement:g} standard deviations of each other"
     judged = "Precision is estimated on validation rows, treated as if only the partner knew them."
     if config.is_sealed:
         found = "could not be, as too few got one" if last is None else f"is {last:.3f}"
@@ -219,11 +233,15 @@ def _pseudo_labels(config: FedCVT, watch: PseudoLabelWatch) -> Finding:
     return Finding(
         name="pseudo-labels",
         title="Labels given to rows that only a partner knows",
-        text=f"A row gets a label where all classifiers agree and are surer than {config.threshold:g}. {judged}",
+        text=f"A row gets a label where {rule}. {judged}",
         columns=("epoch", "share of rows kept", "estimated precision", "switched off after it because"),
         rows=rows,
         values={"epochs": history, "final_precision": last},
     )
+
+
+def _whose(situation: str) -> str:
+    return "all" if situation == "shared" else situation
 
 
 def _situation(situation: str) -> str:

@@ -48,6 +48,11 @@ class PseudoLabelWatch:
         self._terms: dict[str, torch.Tensor] = {}
         self.history: list[dict[str, Any]] = []
 
+    @property
+    def is_of_numbers(self) -> bool:
+        """Tell whether labels are numbers and not classes."""
+        return self._shares is None
+
     def saw(self, outcome: Outcome) -> None:
         """Count a step's kept rows and the labels that classifiers agree on, and add up its losses."""
         for name, term in outcome.terms.items():

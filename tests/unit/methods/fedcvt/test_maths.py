@@ -167,7 +167,7 @@ def test_scores_of_estimated_codes_are_estimates_of_scores(attention: str) -> No
 def test_sealed_heads_give_the_scores_of_whole_heads() -> None:
     config = settings(level=2)
     sealed = SealedHeads(config, config.variant("fedcvt"), 3, 2, 5)
-    views = [{kind: drawn(6, 4, seed=10 * place + k) for k, kind in enumerate(("shared", "unique"))} for place in range(3)]
+    views = [{"shared": drawn(6, 4, seed=10 * place), "unique": drawn(6, 4, seed=10 * place + 1)} for place in range(3)]
     weights = [drawn(8, 4, seed=50 + place) for place in range(3)]
     by_party = [torch.stack(sealed.parts(views[0])).sum(dim=0)]
     by_party += [torch.cat(list(view.values()), dim=1) @ one for view, one in zip(views[1:], weights[1:], strict=True)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch import nn
 
 import colonnade as cn
 from colonnade.errors import ConfigError, PolicyRefused
+from colonnade.methods.fedcvt import train
 from colonnade.methods.fedcvt.choice import goodness
 from colonnade.session import ModelPart, Policy
 
@@ -112,37 +113,35 @@ def test_scores_of_known_rows_are_those_of_the_end_of_training(level: int) -> No
 
 def test_estimates_use_the_anchors_that_were_kept() -> None:
     """Other anchors would give other scores to rows of one party."""
-    run = trained(0)
-    tables = new_rows()
-    before = predicted(run, tables)
+    run, tables = trained(0), new_rows()
     part = run.parts["bank"]
-    used = {name: way["name"] for name, way in part.document["chosen"].items()}
+    ways = {name: {**way, "name": "fedcvt"} for name, way in part.document["chosen"].items()}
+    document = {**part.document, "chosen": ways}
     tensors = {name: torch.zeros_like(one) if "anchors.1" in name else one for name, one in part.tensors.items()}
-    changed = ModelPart(tensors, part.document)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(run.parts, "bank", changed)  # type: ignore[arg-type]
+        patch.setitem(run.parts, "bank", ModelPart(dict(part.tensors), document))  # type: ignore[arg-type]
+        before = predicted(run, tables)
+        patch.setitem(run.parts, "bank", ModelPart(tensors, document))  # type: ignore[arg-type]
         after = predicted(run, tables)
     columns = [f"score of {name}" for name in range(3)]
     moved = np.abs(of(before, "bank")[columns].to_numpy(float) - of(after, "bank")[columns].to_numpy(float)).max(axis=1)
     is_shared = (of(before, "bank")["known to"] == "all parties").to_numpy()
     assert (moved[is_shared] == 0.0).all()
-    assert (moved[~is_shared] > 0.0).all() is np.True_ or used["bank"] != "fedcvt"
+    assert (moved[~is_shared] > 0.0).all()
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_part_of_another_training_is_refused(level: int) -> None:
     one = trained(level)
     with integers_for_ciphertexts():
-        other = run_of(
-            frames(), settings(level=level, epochs=2, noise=0.1, least_keys=2.0), evaluate=VALIDATED
-        )
+        other = run_of(frames(), settings(level=level, epochs=2, noise=0.1, least_keys=2.0), evaluate=VALIDATED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(one.parts, "shop", other.parts["shop"])  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match="another training"):
             predicted(one, new_rows())
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [2, *[pytest.param(level, marks=pytest.mark.slow) for level in (0, 1)]])
 def test_predictions_for_a_partner_are_limited_by_the_day(level: int, tmp_path: Path) -> None:
     options = settings(level=level, epochs=1, noise=0.1, least_keys=2.0)
     with integers_for_ciphertexts():
@@ -155,7 +154,7 @@ def test_predictions_for_a_partner_are_limited_by_the_day(level: int, tmp_path: 
     assert any('"refused"' in line and '"scored"' in line for line in lines)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [2, *[pytest.param(level, marks=pytest.mark.slow) for level in (0, 1)]])
 def test_saved_runs_predict_as_before(level: int, tmp_path: Path) -> None:
     options = settings(level=level, epochs=1, noise=0.1, least_keys=2.0, candidates=("fedcvt", "vanilla", "local"))
     with integers_for_ciphertexts():
@@ -182,13 +181,9 @@ def test_the_label_holders_own_model_is_used_where_it_is_better() -> None:
         learning_rate=0.0001,
         patience=0,
     )
-    from colonnade.methods.fedcvt import train
-
     original = train.local_ways
 
     def better(session: Any, holding: Any, config: cn.FedCVT, *rest: Any) -> Any:
-        import dataclasses
-
         return original(session, holding, dataclasses.replace(config, learning_rate=0.05, epochs=60), *rest)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -227,7 +222,8 @@ def test_for_every_situation_the_best_on_validation_rows_is_used(level: int) -> 
         (used,) = [way for way, about in ways.items() if about["used"]]
         assert ways[used]["validation"] == max(about["validation"] for about in ways.values())
         assert run.parts["bank"].document["chosen"][situation]["name"] == used
-    assert run.metrics["accuracy"] == pytest.approx(next(one["test"] for one in values["shared"].values() if one["used"]))
+    (on_test,) = [one["test"] for one in values["shared"].values() if one["used"]]
+    assert run.metrics["accuracy"] == pytest.approx(on_test)
     truth = found.targets[torch.from_numpy(found.tables["bank"].validation)]
     assert values["shared"]["fedcvt"]["validation"] == pytest.approx(
         goodness("multiclass", found.outputs["shared"]["fedcvt"][0], truth)
@@ -255,9 +251,7 @@ def test_goodness_by_hand() -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_two_classes_and_numbers_are_scored_in_their_own_terms(level: int, task: str) -> None:
     with integers_for_ciphertexts():
-        run = run_of(
-            frames(task), settings(level=level, epochs=2, noise=0.1, least_keys=2.0), evaluate=VALIDATED
-        )
+        run = run_of(frames(task), settings(level=level, epochs=2, noise=0.1, least_keys=2.0), evaluate=VALIDATED)
     scores = predicted(run, new_rows())
     own = of(scores, "shop")
     assert len(own) == 5
@@ -328,4 +322,4 @@ def test_a_label_holder_alone_trains_its_own_model() -> None:
         seed=1,
         evaluate=VALIDATED,
     )
-    assert re.match("local", run.parts["bank"].document["chosen"]["shared"]["model"])
+    assert run.parts["bank"].document["chosen"]["shared"]["model"] == "local"

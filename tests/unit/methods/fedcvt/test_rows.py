@@ -7,15 +7,24 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.unit.methods.fedcvt.worlds import EVERYTHING, SEED, frames, run_of, settings, tables_of, watched
+from tests.unit.methods.fedcvt.worlds import (
+    EVERYTHING,
+    SEED,
+    fixed_secret,
+    frames,
+    run_of,
+    settings,
+    tables_of,
+    watched,
+)
 from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.data import LabelEncoder
 from colonnade.methods.fedcvt.memory import Memory
 from colonnade.methods.fedcvt.objective import Outcome, build_heads, estimate_views, objective
-from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, steps_of
-from colonnade.methods.fedcvt.watch import PseudoLabelWatch
+from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, batch_rows, steps_of
+from colonnade.methods.fedcvt.watch import PseudoLabelWatch, largest_share
 
 F64 = torch.float64
 
@@ -42,7 +51,8 @@ def test_passes_and_epochs_have_orders_of_their_own_and_any_step_can_be_asked_fo
     straight = {(epoch, step): one.at(epoch, step) for epoch in range(3) for step in range(9)}
     for (epoch, step), found in reversed(straight.items()):
         assert np.array_equal(two.at(epoch, step), found)
-    orders = {tuple(np.concatenate([straight[epoch, 3 * turn + k] for k in range(3)])) for epoch in range(3) for turn in range(3)}
+    passes = [[straight[epoch, 3 * turn + k] for k in range(3)] for epoch in range(3) for turn in range(3)]
+    orders = {tuple(np.concatenate(one)) for one in passes}
     assert len(orders) == 9
 
 
@@ -57,6 +67,14 @@ def test_an_epoch_is_as_long_as_the_longest_list_needs() -> None:
     assert steps_of(config, 35, [10, 10]) == 4
     assert steps_of(config, 35, [10, 101]) == 6
     assert steps_of(config, 1, [0, 0]) == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 31, 100])
+def test_the_size_of_a_batch_follows_from_the_number_of_rows(count: int) -> None:
+    batches = Batches(np.arange(count), 10, lambda epoch: 3)
+    for step in range(25):
+        assert batch_rows(count, 10, step) == len(batches.at(1, step))
+    assert batch_rows(2**31, 10, 10**6) in (9, 10)
 
 
 def test_the_label_holder_expects_the_sizes_that_partners_send() -> None:
@@ -84,9 +102,7 @@ def test_rows_without_a_label_are_not_learned_from_at_the_label_holder() -> None
     tables["bank"]["y"] = tables["bank"]["y"].astype(float)
     tables["bank"].loc[rest[:8], "y"] = np.nan
     with watched() as found:
-        run = cn.simulate(
-            settings(epochs=1), tables_of(tables, unlabelled=True), seed=SEED, evaluate=EVERYTHING
-        )
+        run = cn.simulate(settings(epochs=1), tables_of(tables, unlabelled=True), seed=SEED, evaluate=EVERYTHING)
     assert len(found.tables["bank"].own) == 12
     assert not set(rest[:8]) & {row for _, own in found.steps["bank"] for row in own}
     scores = run.predict(tables_of(tables, unlabelled=True))
@@ -268,6 +284,24 @@ def test_the_watch_goes_on_from_a_checkpoint() -> None:
     assert one.state() == two.state()
 
 
+def test_while_labels_are_off_what_would_be_kept_decides_when_they_are_on_again() -> None:
+    watch = watch_of()
+    watch.saw(outcome_of([True] * 12, [1] * 12))
+    watch.end_epoch(0)
+    assert not watch.is_on
+    watch.saw(outcome_of([False] * 12, [1] * 12))
+    assert watch.end_epoch(1)["kept"] == 0.0
+    assert not watch.is_on
+    watch.saw(outcome_of([False] * 12, [0, 1, 2] * 4))
+    watch.end_epoch(2)
+    assert watch.is_on
+
+
+@pytest.mark.parametrize(("share", "most"), [(0.1, 0.2), (1 / 3, 2 / 3), (0.5, 0.75), (0.9, 0.95)])
+def test_a_class_may_take_twice_its_share_and_never_all(share: float, most: float) -> None:
+    assert largest_share(share) == pytest.approx(most)
+
+
 def test_numbers_are_judged_by_the_agreement_and_never_switched_off() -> None:
     watch = watch_of("regression")
     watch.judge(torch.ones(20, dtype=torch.bool), torch.full((20,), 99.0))
@@ -288,6 +322,7 @@ def test_while_labels_are_switched_off_no_row_of_a_partner_is_kept(level: int) -
         return {}
 
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
+        fixed_secret(patch)
         before = run_of(tables, config).findings["pseudo-labels"].values["epochs"]
         assert sum(one["kept"] for one in before) > 0
         patch.setattr(PseudoLabelWatch, "end_epoch", off)

@@ -62,7 +62,10 @@ AT_SHOP = {
     1: {"repr_grad", "ctl"},
     2: {"he_logit_masked", "he_al_logit", "he_est_grad", "he_wgrad", "he_rgrad", "fit", "ctl"},
 }
-CONTROL = {"bank": {"OwnRows", "PublicModulus", "OpeningShares"}, "shop": {"Schedule", "EpochVerdict", "Choice", "PublicModulus"}}
+CONTROL = {
+    "bank": {"OwnRows", "PublicModulus", "OpeningShares"},
+    "shop": {"Schedule", "EpochVerdict", "Choice", "PublicModulus"},
+}
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -167,7 +170,8 @@ def test_nothing_encrypted_or_masked_comes_twice() -> None:
 
 def plan_of(stage: str = "train", **changes: Any) -> RunPlan:
     roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
-    return RunPlan(name="run", method="fedcvt", roles=roles, seed=1, config=config_to_json(settings(**changes)), stage=stage)
+    config = config_to_json(settings(**changes))
+    return RunPlan(name="run", method="fedcvt", roles=roles, seed=1, config=config, stage=stage)
 
 
 @pytest.mark.parametrize("stage", ["train", "predict"])
