@@ -13,8 +13,10 @@ rows it needs, and gets, only their sum. One step is:
 
 from __future__ import annotations
 
+import math
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,10 @@ Array = np.ndarray[Any, Any]
 
 _OWNER, _PARTNER = "feature_holder", "label_holder"
 _CODES = Format(fraction_bits=20, magnitude_bits=6)
-_SLOPES = Format(fraction_bits=32, magnitude_bits=3)
+_STEPS = Format(fraction_bits=32, magnitude_bits=3)
+# With this many bits for slopes and the number of scores, 32 entries of a code gradient fit into a 2048-bit key.
+_SLOPE_BITS = 34
+_SLOPE_MAGNITUDE = 2
 
 
 @message(sender=_OWNER, receiver=_PARTNER, protection=MASKED, step="level 2, set-up")
@@ -45,11 +50,15 @@ class OpeningShares:
 
 @message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 1 (he_repr)")
 class SealedCodes:
-    """The sender's codes of a batch, by kind, packed by column and by row. Reveals: how many rows and columns."""
+    """The sender's codes of a batch, by kind, packed by column and by row; shared ones once more for the fit term.
+
+    Reveals: how many rows and columns.
+    """
 
     shared: tuple[CipherArray, ...]
     others: tuple[CipherArray, ...]
     rows: tuple[CipherArray, ...]
+    keys: tuple[CipherArray, ...]
 
 
 @message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 10 (he_noise)")
@@ -123,6 +132,7 @@ SPLIT_LINEAR = SplitMessages(
 
 def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits: int) -> tuple[LinearFormat, ...]:
     """Return the formats of a layer over codes of these widths."""
+    slopes = Format(_SLOPE_BITS - _SLOPE_MAGNITUDE - outputs.bit_length(), _SLOPE_MAGNITUDE)
     return tuple(
         LinearFormat(
             inputs=width,
@@ -130,8 +140,8 @@ def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits:
             most_rows=most_rows,
             key_bits=key_bits,
             input_format=_CODES,
-            step_format=_SLOPES,
-            slope_format=_SLOPES,
+            step_format=_STEPS,
+            slope_format=slopes,
             summed_inputs=sum(widths),
         )
         for width in widths
@@ -143,13 +153,33 @@ def fit_format(rows: int) -> Format:
     return Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length())
 
 
-def fit_layout(codes: Layout, rows: int, among: int) -> Layout:
-    """Return the layout of such a matrix times codes; only the first rows take part, all are multiplied."""
-    from dataclasses import replace
+def fit_codes(shape: tuple[int, int], key_bits: int) -> Layout:
+    """Return the layout of codes of shared rows that such a matrix is multiplied with."""
+    room = fit_format(shape[0]).bound * max(shape[0], 1)
+    return Layout.plan(
+        shape, 1, modulus_bits=key_bits, fraction_bits=_CODES.fraction_bits, bound=_CODES.bound, room=room
+    )
 
-    plain = fit_format(among)
+
+def fit_layout(codes: Layout) -> Layout:
+    """Return the layout of the product."""
+    rows, width = codes.shape
+    plain = fit_format(rows)
     product = codes.times(plain.bound, plain.fraction_bits, rows)
-    return replace(product, shape=(among, codes.shape[1]))
+    return replace(product.grown(product.bound + blur(plain)), lines=max(codes.slots // width, 1) if width else 1)
+
+
+def blur(plain: Format) -> int:
+    """Return how large the random digits are that `blurred` adds."""
+    return 1 << plain.fraction_bits
+
+
+def blurred(product: CipherArray, plain: Format) -> CipherArray:
+    """Return a product whose digits beyond its precision are random: exact ones would tell far more of the factor."""
+    bound = blur(plain)
+    drawn = [secrets.randbelow(2 * bound) - bound for _ in range(math.prod(product.shape))]
+    noise = np.array(drawn, dtype=object).reshape(product.shape)
+    return (product + FixedPoint(noise, product.layout.fraction_bits, bound)).rerandomise()
 
 
 class _OwnerBlock(LinearOwner):
@@ -161,6 +191,9 @@ class _OwnerBlock(LinearOwner):
         whole = np.array([int(one) for one in scaled.reshape(-1)], dtype=object)
         self.share = self._draw()
         return tuple(int(one) for one in whole - self.share.reshape(-1))
+
+    def fit_codes(self, rows: int) -> Layout:
+        return fit_codes((rows, self.format.inputs), self.format.key_bits)
 
     def sealed_share(self) -> CipherArray:
         layout = self.format.shares()
@@ -177,6 +210,9 @@ class _OwnerBlock(LinearOwner):
 
 class _PartnerBlock(LinearPartner):
     """One kind of code at the partner."""
+
+    def fit_codes(self, rows: int) -> Layout:
+        return fit_codes((rows, self.format.inputs), self.format.key_bits)
 
     def take_share(self, values: Sequence[int], start: Numbers) -> None:
         scaled = np.rint(np.ldexp(start, self.format.weight_bits))
@@ -215,17 +251,20 @@ class SplitOwner:
         drawn = [block.draw(start) for block, start in zip(self.blocks, starts, strict=True)]
         self._peer.send(OpeningShares(tuple(one for values in drawn for one in values)))
 
-    def score(self, shared: Sequence[Numbers], others: Sequence[Numbers], *, trains: bool = False) -> None:
+    def score(
+        self, shared: Sequence[Numbers], others: Sequence[Numbers], *, trains: bool = False, fits: bool = False
+    ) -> None:
         """Let the partner have the logits of rows, by kind for shared ones and added up for others.
 
-        With ``trains`` the codes are sent such that a gradient can follow, and the shares with them.
+        With ``trains`` the codes are sent such that a gradient can follow, and the shares with them; with ``fits``
+        such that it can have what estimates of shared rows miss.
         """
         encoded = [_encoded(block, one) for block, one in zip(self.blocks, shared, strict=True)]
         extra = [_encoded(block, one) for block, one in zip(self.blocks, others, strict=True)]
         counts = len(shared[0]), len(others[0])
         if trains:
             self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
-        self._peer.send(self._sealed(encoded, extra, counts, trains))
+        self._peer.send(self._sealed(encoded, extra, counts, trains, fits))
         received = self._peer.receive(MaskedLogits)
         if len(received.shared) != len(self.blocks):
             raise WrongContent(f"'{self._peer.peer}' sent logits for another number of codes than agreed.")
@@ -261,7 +300,7 @@ class SplitOwner:
                 for block, one in zip(self.blocks, received.values, strict=True)
             ]
             missed = [
-                decrypt(self._key, one.under(self._key, fit_layout(block.format.rows(rows), rows, counts[0])))
+                decrypt(self._key, one.under(self._key, fit_layout(block.fit_codes(counts[0]))))
                 for block, one in zip(self.blocks, received.fits, strict=bool(fits))
             ]
         except SlotOverflow:
@@ -281,7 +320,12 @@ class SplitOwner:
             block.load_state(one)
 
     def _sealed(
-        self, shared: Sequence[FixedPoint], others: Sequence[FixedPoint], counts: tuple[int, int], trains: bool
+        self,
+        shared: Sequence[FixedPoint],
+        others: Sequence[FixedPoint],
+        counts: tuple[int, int],
+        trains: bool,
+        fits: bool,
     ) -> SealedCodes:
         groups: list[tuple[Layout, FixedPoint]] = []
         for values, count in ((shared, counts[0]), (others, counts[1])):
@@ -290,12 +334,15 @@ class SplitOwner:
             for block, one, other in zip(self.blocks, shared, others, strict=True):
                 whole = FixedPoint(np.concatenate([one.integers, other.integers]), one.fraction_bits, one.bound)
                 groups.append((block.format.rows(sum(counts)), whole))
+        if fits:
+            groups += [(block.fit_codes(counts[0]), one) for block, one in zip(self.blocks, shared, strict=True)]
         packed = [layout.pack(values) for layout, values in groups]
         # In one go, so that an engine can divide all of it.
         found = iter(self._key.encrypt_integers([one for integers in packed for one in integers]))
         arrays = [CipherArray(self._key, layout, [next(found) for _ in range(layout.count)]) for layout, _ in groups]
         kinds = len(self.blocks)
-        return SealedCodes(tuple(arrays[:kinds]), tuple(arrays[kinds : 2 * kinds]), tuple(arrays[2 * kinds :]))
+        pieces = [tuple(arrays[start : start + kinds]) for start in range(0, len(arrays), kinds)]
+        return SealedCodes(pieces[0], pieces[1], pieces[2] if trains else (), pieces[-1] if fits else ())
 
 
 class SplitPartner:
@@ -309,6 +356,7 @@ class SplitPartner:
         self.blocks = [_PartnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
         self.peer = peer.peer
         self._rows: tuple[CipherArray, ...] = ()
+        self._keys: tuple[CipherArray, ...] = ()
         self._shares: tuple[CipherArray, ...] = ()
 
     def open(self, starts: Sequence[Numbers]) -> None:
@@ -321,7 +369,7 @@ class SplitPartner:
             block.take_share(received[at : at + block.share.size], start)
             at += block.share.size
 
-    def ask(self, counts: tuple[int, int], *, trains: bool = False) -> tuple[list[Mask], Mask]:
+    def ask(self, counts: tuple[int, int], *, trains: bool = False, fits: bool = False) -> tuple[list[Mask], Mask]:
         """Receive encrypted codes of so many shared and other rows, and ask for their logits."""
         if trains:
             shares = self._peer.receive(SealedShares).values
@@ -332,11 +380,16 @@ class SplitPartner:
         received = self._peer.receive(SealedCodes)
         self._check_number(received.shared)
         self._check_number(received.others)
-        if len(received.rows) != (len(self.blocks) if trains else 0):
+        wanted = [len(self.blocks) if asked else 0 for asked in (trains, fits)]
+        if [len(received.rows), len(received.keys)] != wanted:
             raise WrongContent(f"'{self._peer.peer}' sent codes packed for another use than agreed.")
         self._rows = tuple(
             one.under(self._key, block.format.rows(sum(counts)))
             for block, one in zip(self.blocks, received.rows, strict=trains)
+        )
+        self._keys = tuple(
+            one.under(self._key, block.fit_codes(counts[0]))
+            for block, one in zip(self.blocks, received.keys, strict=fits)
         )
         parts: list[list[CipherArray]] = []
         for arrays, count in ((received.shared, counts[0]), (received.others, counts[1])):
@@ -383,7 +436,7 @@ class SplitPartner:
             block.code_gradient(shares, one)
             for block, shares, one in zip(self.blocks, self._shares, slopes, strict=True)
         )
-        fits = tuple(_fit(rows, matrix) for rows, matrix in zip(self._rows, matrices, strict=bool(matrices)))
+        fits = tuple(_fit(codes, matrix) for codes, matrix in zip(self._keys, matrices, strict=True))
         self._peer.send(MaskedWeightGradient(weights))
         self._peer.send(SealedCodeGradient(codes, fits))
         updates = self._peer.receive(WeightUpdate).values
@@ -405,11 +458,9 @@ class SplitPartner:
             raise WrongContent(f"'{self._peer.peer}' sent {len(arrays)} kinds of code; {len(self.blocks)} are agreed.")
 
 
-def _fit(rows: CipherArray, matrix: Numbers) -> CipherArray:
-    among, every = len(matrix), rows.shape[0]
-    whole = np.zeros((among, every))
-    whole[:, :among] = matrix
-    return rows.left_product(FixedPoint.encode(whole, fit_format(among))).rerandomise()
+def _fit(codes: CipherArray, matrix: Numbers) -> CipherArray:
+    plain = fit_format(len(matrix))
+    return blurred(codes.left_product(FixedPoint.encode(matrix, plain), dense=True), plain)
 
 
 def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:

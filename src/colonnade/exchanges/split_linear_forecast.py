@@ -21,6 +21,7 @@ from colonnade.exchanges.split_linear import (
     SealedShares,
     WeightUpdate,
     _summed,
+    fit_codes,
     fit_layout,
 )
 from colonnade.session import Machines
@@ -120,14 +121,17 @@ class SplitForecast(ArrayForecast):
 
     formats: tuple[LinearFormat, ...]
 
-    def sealing_codes(self, counts: Counts, *, trains: bool = False) -> float:
+    def sealing_codes(self, counts: Counts, *, trains: bool = False, fits: bool = False) -> float:
         """Return the owner's work to encrypt the codes of a batch, and with ``trains`` its shares of the weights."""
         shares = sum(self.sealing([format.shares()]) for format in self.formats) if trains else 0.0
-        return self.sealing(self._sealed(counts, trains)) + shares
+        return self.sealing(self._sealed(counts, trains, fits)) + shares
 
-    def asking(self, counts: Counts, *, trains: bool = False) -> float:
+    def asking(self, counts: Counts, *, trains: bool = False, fits: bool = False) -> float:
         """Return the partner's work to check what came, and for its masked part of the logits."""
-        received = [*self._sealed(counts, trains), *([format.shares() for format in self.formats] if trains else [])]
+        received = [
+            *self._sealed(counts, trains, fits),
+            *([format.shares() for format in self.formats] if trains else []),
+        ]
         work = self.checking(received) + self.hiding(self._logits(counts))
         for format in self.formats:
             # The partner's share is about as large as the owner's, which hides it.
@@ -152,9 +156,11 @@ class SplitForecast(ArrayForecast):
             inputs, shares = format.rows(rows), format.shares()
             work += self.left_product(inputs, format.outputs, sizes.steps)
             work += self.left_product(shares, rows, sizes.slopes, dense=True)
-            if fits:
-                work += self.left_product(inputs, counts[0], sizes.fits)
-        return work + self.hiding([*self._weight_gradients(), *self._code_gradients(counts, fits)])
+        for layout in self._fitted(counts[0]) if fits else ():
+            work += self.left_product(layout, counts[0], sizes.fits, dense=True)
+        codes = self._code_gradients(counts, fits)
+        kinds = len(self.formats)
+        return work + self.hiding([*self._weight_gradients(), *codes[:kinds]]) + self.blurring(codes[kinds:])
 
     def updating(self) -> float:
         """Return the owner's work to open the weight gradient and to draw new shares."""
@@ -174,11 +180,12 @@ class SplitForecast(ArrayForecast):
         """Return the message with the owner's shares."""
         return SealedShares(tuple(self.array(format.shares()) for format in self.formats))
 
-    def sealed_codes(self, counts: Counts, *, trains: bool = False) -> Any:
+    def sealed_codes(self, counts: Counts, *, trains: bool = False, fits: bool = False) -> Any:
         """Return the message with a batch's codes."""
-        arrays = [self.array(layout) for layout in self._sealed(counts, trains)]
+        arrays = [self.array(layout) for layout in self._sealed(counts, trains, fits)]
         kinds = len(self.formats)
-        return SealedCodes(tuple(arrays[:kinds]), tuple(arrays[kinds : 2 * kinds]), tuple(arrays[2 * kinds :]))
+        pieces = [tuple(arrays[start : start + kinds]) for start in range(0, len(arrays), kinds)]
+        return SealedCodes(pieces[0], pieces[1], pieces[2] if trains else (), pieces[-1] if fits else ())
 
     def masked_logits(self, counts: Counts) -> Any:
         """Return the message with the partner's part of the logits."""
@@ -203,9 +210,13 @@ class SplitForecast(ArrayForecast):
         """Return the message that completes the partner's shares."""
         return WeightUpdate(tuple(self.ring(layout) for layout in self._weight_gradients()))
 
-    def _sealed(self, counts: Counts, trains: bool) -> list[Layout]:
+    def _sealed(self, counts: Counts, trains: bool, fits: bool) -> list[Layout]:
         columns = [format.columns(count) for count in counts for format in self.formats]
-        return [*columns, *([format.rows(sum(counts)) for format in self.formats] if trains else [])]
+        rows = [format.rows(sum(counts)) for format in self.formats] if trains else []
+        return [*columns, *rows, *(self._fitted(counts[0]) if fits else [])]
+
+    def _fitted(self, rows: int) -> list[Layout]:
+        return [fit_codes((rows, format.inputs), format.key_bits) for format in self.formats]
 
     def _logits(self, counts: Counts) -> list[Layout]:
         return [*(format.logits(counts[0]) for format in self.formats), _summed(self.formats, counts[1])]
@@ -216,7 +227,7 @@ class SplitForecast(ArrayForecast):
     def _code_gradients(self, counts: Counts, fits: bool) -> list[Layout]:
         rows = sum(counts)
         gradients = [format.input_gradient(rows) for format in self.formats]
-        missed = [fit_layout(format.rows(rows), rows, counts[0]) for format in self.formats] if fits else []
+        missed = [fit_layout(codes) for codes in self._fitted(counts[0])] if fits else []
         return [*gradients, *missed]
 
 

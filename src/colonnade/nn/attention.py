@@ -27,13 +27,15 @@ def attention_weights(
     at all. ``least_keys`` raises the temperature of single rows until they spread over so many keys: a sharper row
     would tell which one key it is near to.
     """
-    width = queries.shape[1]
-    logits = queries @ keys.T / (math.sqrt(max(width, 1)) * temperature)
+    logits = (queries / (math.sqrt(max(queries.shape[1], 1)) * temperature)) @ keys.T
     if hidden is not None:
         logits = logits.masked_fill(hidden, -math.inf)
         is_blind = hidden.all(dim=1, keepdim=True)
-        logits = torch.where(is_blind, torch.zeros_like(logits), logits)
-        weights = torch.where(is_blind, torch.zeros_like(logits), logits.softmax(dim=1))
+        if bool(is_blind.any()):
+            logits = torch.where(is_blind, torch.zeros_like(logits), logits)
+            weights = torch.where(is_blind, torch.zeros_like(logits), logits.softmax(dim=1))
+        else:
+            weights = logits.softmax(dim=1)
     else:
         weights = logits.softmax(dim=1)
     if least_keys > 0.0:

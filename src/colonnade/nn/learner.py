@@ -100,6 +100,10 @@ class Learner:
         for parameter in self._parameters:
             parameter.grad = None
 
+    def clip_gradients(self, norm: float) -> None:
+        """Shorten the gradient of all parameters together to this norm, where it is longer."""
+        nn.utils.clip_grad_norm_(self._parameters, norm)
+
     def step(self) -> None:
         """Apply the gradients."""
         if self._optimiser is not None:

@@ -13,7 +13,7 @@ import torch
 from colonnade.methods.fedcvt.config import FEDCVT, LOCAL, FedCVT
 from colonnade.methods.fedcvt.networks import build_encoders, check_module, codes_of, scored_codes
 from colonnade.methods.fedcvt.objective import build_heads, row_losses
-from colonnade.methods.fedcvt.open_cut import clip_gradients, make_learner
+from colonnade.methods.fedcvt.open_cut import make_learner
 from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, secret_or_own_seed
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.metrics import area_under_roc
@@ -159,7 +159,8 @@ def local_ways(
             codes = codes_of(encoders, table.features[batch])
             loss = row_losses(labels.task, heads["joint"](codes["shared"]), targets[batch]).mean()
             loss.backward()  # type: ignore[no-untyped-call]
-            clip_gradients(config, learner)
+            if config.gradient_clip:
+                learner.clip_gradients(config.gradient_clip)
             learner.step()
         session.show("the label holder alone", epoch + 1, config.epochs)
         if not len(held) or not config.patience:

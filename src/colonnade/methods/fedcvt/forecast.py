@@ -273,14 +273,14 @@ class _Forecast:
         both = list(zip(sides, counts, strict=True))
         for side in sides:
             work.up(side.partner, side.layer.sealed_shares(), times)
-        self._logits(both, work, times, trains=True)
+        fits = variant.name == FEDCVT and fit_is_hidden(self._config, shared, self._parties)
+        is_fitted = fits and self._config.partner_fit > 0.0
+        self._logits(both, work, times, trains=True, fits=is_fitted)
         estimated = [(side, one) for side, one in both if one[1]]
         if estimated:
             self._estimate(variant, estimated, rows, work, times)
-        fits = variant.name == FEDCVT and fit_is_hidden(self._config, shared, self._parties)
         if fits and self._config.own_fit:
             self._fit(variant, sides[0], shared, work, times)
-        is_fitted = fits and self._config.partner_fit > 0.0
         taught, updated, learned = [], [], []
         for side, one in both:
             sizes = self._sizes(side.layer.formats[0], rows, one)
@@ -293,15 +293,21 @@ class _Forecast:
         work.in_turn(taught, learned, times, before=updated)
 
     def _logits(
-        self, both: Sequence[tuple[_Sealed, tuple[int, int]]], work: _Work, times: int, *, trains: bool
+        self,
+        both: Sequence[tuple[_Sealed, tuple[int, int]]],
+        work: _Work,
+        times: int,
+        *,
+        trains: bool,
+        fits: bool = False,
     ) -> None:
         """Have all feature holders' codes of a batch scored."""
-        work.at_partners([side.layer.sealing_codes(one, trains=trains) for side, one in both], times)
-        asked = [side.layer.asking(one, trains=trains) for side, one in both]
+        work.at_partners([side.layer.sealing_codes(one, trains=trains, fits=fits) for side, one in both], times)
+        asked = [side.layer.asking(one, trains=trains, fits=fits) for side, one in both]
         work.in_turn(asked, [side.layer.answering(one) for side, one in both], times)
         work.at_lead(sum(side.layer.reading(one) for side, one in both), times)
         for side, one in both:
-            work.up(side.partner, side.layer.sealed_codes(one, trains=trains), times)
+            work.up(side.partner, side.layer.sealed_codes(one, trains=trains, fits=fits), times)
             work.down(side.partner, side.layer.masked_logits(one), times)
             work.up(side.partner, side.layer.opened_logits(one), times)
 

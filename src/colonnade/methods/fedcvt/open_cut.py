@@ -37,7 +37,7 @@ from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Session
 
-__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "clip_gradients", "make_learner", "receive_held_out"]
+__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "make_learner", "receive_held_out"]
 
 Places = npt.NDArray[np.int64]
 
@@ -55,13 +55,6 @@ def make_learner(config: FedCVT, modules: Mapping[str, nn.Module]) -> Learner:
     learner = Learner(modules, config.optimiser, config.learning_rate, options)
     learner.train(True)
     return learner
-
-
-def clip_gradients(config: FedCVT, learner: Learner) -> None:
-    """Shorten this party's gradient where it is longer than the settings allow."""
-    if config.gradient_clip:
-        parameters = [one for module in learner.modules.values() for one in module.parameters()]
-        nn.utils.clip_grad_norm_(parameters, config.gradient_clip)
 
 
 class CodeSender:
@@ -150,7 +143,8 @@ class OpenPartnerSide:
             own_loss = orthogonality_loss(config.orthogonality, codes["shared"], codes["unique"])
             loss = loss + config.partner_orthogonality * own_loss
         loss.backward()
-        clip_gradients(config, self.learner)
+        if config.gradient_clip:
+            self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()
 
     def validate(self) -> None:
@@ -269,7 +263,8 @@ class OpenLabelSide:
         for place, (peer, cut) in enumerate(zip(self._peers, cuts, strict=True)):
             gradient = torch.zeros_like(cut) if cut.grad is None else cut.grad
             peer.send(answer(self._protected(place, gradient, shared, outcome)))
-        clip_gradients(config, self.learner)
+        if config.gradient_clip:
+            self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()
         detached = [{kind: values.detach() for kind, values in one.items()} for one in codes]
         if self._memory is not None:

@@ -7,7 +7,6 @@ average of what shared rows add. Attention stays within one party's codes, and i
 from __future__ import annotations
 
 import copy
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -21,7 +20,7 @@ from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey
 from colonnade.errors import SlotOverflow, WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_format, split_formats
+from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, blur, blurred, fit_format, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
@@ -42,7 +41,7 @@ from colonnade.methods.fedcvt.objective import (
     party_head,
     row_losses,
 )
-from colonnade.methods.fedcvt.open_cut import CodeSender, clip_gradients, make_learner
+from colonnade.methods.fedcvt.open_cut import CodeSender, make_learner
 from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import attention_weights, tensors_under
@@ -178,7 +177,7 @@ def receive_logits(peer: Channel, key: PublicKey, shape: tuple[int, int]) -> Cip
 def answer_estimates(peer: Channel, logits: CipherArray, weights: Numbers) -> None:
     """Average them by this party's attention and return the result."""
     found = logits.left_product(FixedPoint.encode(weights, _ATTENTION), dense=True)
-    peer.send(EstimatedLogits(_blurred(found, _ATTENTION)))
+    peer.send(EstimatedLogits(blurred(found, _ATTENTION)))
 
 
 class SealedPartnerSide:
@@ -234,17 +233,17 @@ class SealedPartnerSide:
         if self.sender is not None:
             noised = self.sender.noised(plain["shared"][:count], shared, "batch", self._session.step)
             self._peer.send(SharedCodes(noised))
-        self.owner.score(of_shared, of_own, trains=True)
+        fits = variant.name == "fedcvt" and fit_is_hidden(config, count, self._parties)
+        partner_fits = fits and config.partner_fit > 0.0
+        self.owner.score(of_shared, of_own, trains=True, fits=partner_fits)
         if sent:
             weights = self._weights(plain, {kind: one[:count] for kind, one in plain.items()}, slice(count, None))
             key = self._keys.theirs[self._peer.peer]
             logits = receive_logits(self._peer, key, (len(plain) * count, self._missing))
             answer_estimates(self._peer, logits, weights)
             self._carry_back(weights)
-        fits = variant.name == "fedcvt" and fit_is_hidden(config, count, self._parties)
         if fits and config.own_fit:
             self._answer_fit(plain, count)
-        partner_fits = fits and config.partner_fit > 0.0
         gradients, missed = self.owner.learn((count, sent), partner_fits, config.head_rate * config.weight_decay)
         loss = torch.zeros((), dtype=dtype_of(config))
         for place, one in enumerate(codes.values()):
@@ -259,7 +258,8 @@ class SealedPartnerSide:
             own_loss = orthogonality_loss(config.orthogonality, codes["shared"], codes["unique"])
             loss = loss + config.partner_orthogonality * own_loss
         loss.backward()  # type: ignore[no-untyped-call]
-        clip_gradients(config, self.learner)
+        if config.gradient_clip:
+            self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()
 
     def validate(self) -> None:
@@ -351,7 +351,7 @@ class SealedPartnerSide:
         layout = _gradient_layout((len(weights), self._missing), key.bits)
         received = self._peer.receive(EstimateGradient).values.under(key, layout)
         found = received.left_product(FixedPoint.encode(weights.T, _ATTENTION), dense=True)
-        self._peer.send(AlignedGradient(_blurred(found, _ATTENTION)))
+        self._peer.send(AlignedGradient(blurred(found, _ATTENTION)))
 
     def _answer_fit(self, own: Mapping[str, torch.Tensor], count: int) -> None:
         key = self._keys.theirs[self._peer.peer]
@@ -363,7 +363,7 @@ class SealedPartnerSide:
             layout = _fit_code_layout((count, self._config.width_of(kind)), key.bits)
             plain = fit_format(count)
             matrix = FixedPoint.encode(miss_matrix(self._config, codes[:count]), plain)
-            answers.append(_blurred(one.under(key, layout).left_product(matrix, dense=True), plain))
+            answers.append(blurred(one.under(key, layout).left_product(matrix, dense=True), plain))
         self._peer.send(FitGradient(tuple(answers)))
 
 
@@ -424,7 +424,11 @@ class SealedLabelSide:
             peer.receive(SharedCodes, values=(count, config.shared_width)).values.to(dtype)
             for peer in (self._peers if self._pulls else ())
         ]
-        masks = [partner.ask((count, one), trains=True) for partner, one in zip(self.partners, extra, strict=True)]
+        fits = variant.name == "fedcvt" and fit_is_hidden(config, count, 1 + len(self.partners))
+        masks = [
+            partner.ask((count, one), trains=True, fits=fits and config.partner_fit > 0.0)
+            for partner, one in zip(self.partners, extra, strict=True)
+        ]
         by_kind: list[list[torch.Tensor]] = []
         others: list[torch.Tensor] = []
         for partner, mask in zip(self.partners, masks, strict=True):
@@ -449,7 +453,6 @@ class SealedLabelSide:
                         again = again + (of_shared[0][kind] * one).sum()
                     else:
                         slopes[other - 1][kind] = slopes[other - 1][kind] + one
-        fits = variant.name == "fedcvt" and fit_is_hidden(config, count, 1 + len(self.partners))
         if fits and config.own_fit:
             scale = _fit_scale(config, variant, config.own_fit, count)
             for codes, missed in zip(mine.values(), self._fit_gradient(mine, count), strict=True):
@@ -463,7 +466,8 @@ class SealedLabelSide:
             of_rest = _gradient(others[place])
             all_slopes = [torch.cat([one, of_rest]).double().numpy() for one in slopes[place]]
             partner.teach(all_slopes, config.head_rate, matrices, config.head_rate * config.weight_decay)
-        clip_gradients(config, self.learner)
+        if config.gradient_clip:
+            self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()
         self.watch.saw(outcome)
         return float(outcome.total.item())
@@ -812,20 +816,7 @@ def _dense(layout: Layout, plain: Format, rows: int) -> Layout:
     product = layout.times(plain.bound, plain.fraction_bits, layout.shape[0])
     lines = max(layout.slots // layout.shape[1], 1) if layout.shape[1] else 1
     shaped = replace(product, shape=(rows, layout.shape[1]), packed_axis=1, lines=lines)
-    return shaped.grown(shaped.bound + _blur(plain))
-
-
-def _blur(plain: Format) -> int:
-    return 1 << plain.fraction_bits
-
-
-def _blurred(product: CipherArray, plain: Format) -> CipherArray:
-    """Return a product whose digits beyond its precision are random: exact ones would tell far more of the factor."""
-    bound = _blur(plain)
-    size = int(np.prod(product.shape))
-    drawn = [secrets.randbelow(2 * bound) - bound for _ in range(size)]
-    noise = np.array(drawn, dtype=object).reshape(product.shape)
-    return (product + FixedPoint(noise, product.layout.fraction_bits, bound)).rerandomise()
+    return shaped.grown(shaped.bound + blur(plain))
 
 
 def _opened(peer: Channel, key: PrivateKey, array: CipherArray, layout: Layout) -> Numbers:

@@ -16,6 +16,8 @@ import colonnade as cn
 from colonnade.errors import RoleFailed
 from colonnade.launch import simulation
 from colonnade.methods.fedcvt.open_cut import CodeSender
+from colonnade.nn import Learner
+from colonnade.privacy import clip_rows
 
 VALIDATED = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2)
 # 5 steps make an epoch.
@@ -135,6 +137,32 @@ def test_a_repeated_step_sends_the_same_noise_and_another_content_other_noise(tm
     assert all(len(found) == 1 for found in by_content.values())
     noises = {(found - values).tobytes() for values, found in sent if len(values)}
     assert len(noises) == len({values.tobytes() for values, _ in sent if len(values)})
+
+
+def test_codes_of_two_models_never_carry_the_same_noise() -> None:
+    """After training the best model's codes of validation rows are sent; those of the last one were sent before."""
+    config = settings(level=1, epochs=1, noise=0.5)
+    sent: list[tuple[np.ndarray, np.ndarray]] = []
+    noised_by, restore = CodeSender.noised, Learner.restore_best
+
+    def noised(sender: CodeSender, values: torch.Tensor, *rest: Any) -> torch.Tensor:
+        found = noised_by(sender, values, *rest)
+        sent.append((values.detach().numpy().copy(), found.numpy()))
+        return found
+
+    def restored(learner: Learner) -> None:
+        restore(learner)
+        with torch.no_grad():
+            for module in learner.modules.values():
+                for one in module.parameters():
+                    one += 1e-6
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CodeSender, "noised", noised)
+        patch.setattr(Learner, "restore_best", restored)
+        run_of(frames(), config, evaluate=VALIDATED)
+    noises = [np.round(found - clip_rows(values, config.clip), 9).tobytes() for values, found in sent if len(values)]
+    assert len(set(noises)) == len(noises)
 
 
 def test_repeated_releases_are_counted_once_more_than_needed_and_never_less(tmp_path: Path) -> None:
