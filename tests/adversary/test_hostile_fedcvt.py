@@ -166,7 +166,7 @@ LAYOUTS: dict[str, Change] = {
     "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
     "another key": other_key,
     "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
-    "another bound": lambda array: same_key(array, bound=array.layout.bound * 2),
+    "another bound": lambda array: same_key(array, bound=array.layout.bound // 2),
     "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
 }
 ARRAYS: list[tuple[str, str, str, bool, dict[str, Any]]] = [

@@ -97,7 +97,7 @@ class FedCVT:
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
     partner_answers: Literal["predictions", "none"] = "predictions"
-    """What a feature holder learns about rows that only it knows."""
+    """What a feature holder is told about rows that only it knows. Gradients in training may tell it more."""
     clip: float = 1.0
     """The largest norm of a row's codes that cross with noise."""
     noise: float = 1.0

@@ -37,7 +37,7 @@ from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Session
 
-__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "make_learner", "receive_held_out"]
+__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "ScoredCodeSender", "make_learner", "receive_held_out"]
 
 Places = npt.NDArray[np.int64]
 
@@ -57,6 +57,27 @@ def make_learner(config: FedCVT, modules: Mapping[str, nn.Module]) -> Learner:
     return learner
 
 
+class ScoredCodeSender:
+    """How codes of new rows leave: with noise that a row has always, so that asking again tells nothing more."""
+
+    def __init__(self, config: FedCVT, peer: Channel, key: str) -> None:
+        """Take the secret from which the noise of all predictions with a model is drawn."""
+        self._config, self._peer = config, peer
+        self._noise = SecretNoise(bytes.fromhex(key)) if config.is_noised else None
+
+    def send(self, values: torch.Tensor, model: str) -> None:
+        """Send codes in messages of bearable size."""
+        for piece in torch.split(values, _CHUNK) if len(values) else ():
+            sent = piece if self._noise is None else self._noised(piece, self._noise, model)
+            self._peer.send(held_out_message(self._config.level)(sent))
+
+    def _noised(self, values: torch.Tensor, noise: SecretNoise, model: str) -> torch.Tensor:
+        clip = self._config.clip
+        clipped = clip_rows(values.detach().numpy(), clip)
+        drawn = np.stack([noise.gaussian(f"{model}/{_content(row, clip)}", 0, row.shape) for row in clipped])
+        return torch.from_numpy(clipped + clip * self._config.noise * drawn).to(values.dtype)
+
+
 class CodeSender:
     """How a feature holder's codes leave: as they are, or clipped, with noise, and counted."""
 
@@ -70,12 +91,12 @@ class CodeSender:
         sent = values if self._noise is None else self.noised(values, rows, "batch", self._session.step)
         self._peer.send(codes_message(self._config.level)(sent))
 
-    def send_held_out(self, values: torch.Tensor, rows: Places) -> None:
-        """Send codes of rows that are only scored, in messages of bearable size."""
+    def send_held_out(self, values: torch.Tensor, rows: Places, what: str) -> None:
+        """Send codes of rows that are only scored, in messages of bearable size; ``what`` tells two releases apart."""
         for start in range(0, len(rows), _CHUNK):
             piece, places = values[start : start + _CHUNK], rows[start : start + _CHUNK]
             if self._noise is not None:
-                piece = self.noised(piece, places, "held out", self._session.step + start)
+                piece = self.noised(piece, places, f"{what} from {start}", self._session.step)
             self._peer.send(held_out_message(self._config.level)(piece))
 
     def noised(self, values: torch.Tensor, rows: Places, what: str, counter: int) -> torch.Tensor:
@@ -83,14 +104,20 @@ class CodeSender:
         if self._noise is None:
             self._noise = SecretNoise(self._session.secret("codes"))
         clipped = clip_rows(values.detach().numpy(), self._config.clip)
-        # A resumed step that computes other codes must not carry the same noise: their difference would be bare. Codes
-        # that differ by rounding, as at level 2, must: a second draw would be a second release.
-        coarse = np.rint(clipped * (_COARSE / self._config.clip)).astype("<i4")
-        content = hashlib.sha256(coarse.tobytes()).hexdigest()
+        content = _content(clipped, self._config.clip)
         drawn = self._noise.gaussian(f"{self._purpose}/{what}/{content}", counter, clipped.shape)
         self.budget.released(rows)
         scale = self._config.clip * self._config.noise
         return torch.from_numpy(clipped + scale * drawn).to(values.dtype)
+
+
+def _content(clipped: npt.NDArray[np.float64], clip: float) -> str:
+    """Return a mark of codes, the same for those that differ by rounding only.
+
+    A resumed step that computes other codes must not carry the same noise: their difference would be bare. Codes that
+    differ by rounding, as at level 2, must: a second draw would be a second release.
+    """
+    return hashlib.sha256(np.rint(clipped * (_COARSE / clip)).astype("<i4").tobytes()).hexdigest()
 
 
 def receive_held_out(config: FedCVT, peer: Channel, count: int, width: int) -> torch.Tensor:
@@ -149,13 +176,14 @@ class OpenPartnerSide:
 
     def validate(self) -> None:
         """Send codes of validation rows."""
-        self._send(self._table.validation)
+        self._send(self._table.validation, "validation")
 
     def finish(self) -> None:
         """Send what the best model gives for anchors, validation and test rows."""
         self.learner.restore_best()
-        for rows in (self._table.anchors, self._table.validation, self._table.test):
-            self._send(rows)
+        table = self._table
+        for what, rows in (("anchors", table.anchors), ("final", table.validation), ("test", table.test)):
+            self._send(rows, what)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything a checkpoint needs."""
@@ -178,9 +206,9 @@ class OpenPartnerSide:
         """Return what scoring needs later."""
         return self.learner.weights(), {}
 
-    def _send(self, rows: Places) -> None:
+    def _send(self, rows: Places, what: str) -> None:
         codes = scored_codes(self._encoders, self._table.features[torch.from_numpy(rows)])
-        self.sender.send_held_out(torch.cat(list(codes.values()), dim=1), rows)
+        self.sender.send_held_out(torch.cat(list(codes.values()), dim=1), rows, what)
 
 
 class OpenLabelSide:

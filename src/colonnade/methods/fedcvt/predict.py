@@ -19,7 +19,7 @@ from colonnade.methods.fedcvt.config import LOCAL, FedCVT
 from colonnade.methods.fedcvt.messages import AnswersAlone, ModelMark, RowsAlone
 from colonnade.methods.fedcvt.networks import build_encoders, dtype_of, scored_codes, split_codes
 from colonnade.methods.fedcvt.objective import build_heads, outputs_by_situation
-from colonnade.methods.fedcvt.open_cut import CodeSender, receive_held_out
+from colonnade.methods.fedcvt.open_cut import ScoredCodeSender, receive_held_out
 from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide, receive_logits
 from colonnade.nn import tensors_under
@@ -108,7 +108,7 @@ class _PartnerScorer:
         self._peer = session.channel("label_holder")
         self._table = _new_rows(holding, config, part)
         self._sides: dict[str, SealedPartnerSide] = {}
-        self._sender = CodeSender(session, config, self._peer, "prediction")
+        self._sender = ScoredCodeSender(config, self._peer, part.document["noise_key"])
 
     def give(self, model: str, rows: Any) -> None:
         """Let the label holder have codes or scores of rows."""
@@ -116,7 +116,7 @@ class _PartnerScorer:
             self._side(model).score_rows(rows)
             return
         codes = scored_codes(self._encoders(model), self._table.features[torch.from_numpy(rows)])
-        self._sender.send_held_out(torch.cat(list(codes.values()), dim=1), rows)
+        self._sender.send(torch.cat(list(codes.values()), dim=1), model)
 
     def estimate(self, model: str, rows: Any) -> None:
         """Average what others' codes of anchors add to scores, where codes are encrypted."""

@@ -102,6 +102,12 @@ def own_labels(session: Session, holding: Holding, config: FedCVT, table: OwnTab
     labels = holding.table.labels
     if labels is None:
         raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
+    missing = int(np.count_nonzero(~holding.table.is_labelled[holding.aligned.positions]))
+    if missing:
+        raise TableError(
+            f"{missing} of {len(holding.aligned)} shared rows of '{session.party}' have no label. Rows that only it "
+            "knows may lack one, shared rows may not: fill in their labels, or remove them."
+        )
     learned = np.concatenate([table.train, table.own])
     encoder = LabelEncoder.fit(labels[learned], config.task)
     known = np.concatenate([learned, table.validation, table.test])
@@ -162,7 +168,7 @@ def secret_or_own_seed(session: Session, config: FedCVT) -> Callable[..., int]:
         return session.own_seed
 
     def seed(purpose: str, counter: int = 0) -> int:
-        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:7], "little")
+        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:8], "little")
 
     return seed
 

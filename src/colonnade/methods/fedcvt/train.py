@@ -32,6 +32,7 @@ from colonnade.methods.fedcvt.rows import (
 )
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide
 from colonnade.nn import tensors_under
+from colonnade.privacy import new_key
 from colonnade.session import Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder"]
@@ -157,6 +158,8 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
         "outputs": schedule.outputs,
         "parts": {name: own for name, (_, own) in parts.items()},
         "mark": chosen.mark,
+        # Of the noise on codes that are scored later; it stays with this part.
+        "noise_key": new_key().hex(),
     }
     tensors = {f"{name}/{key}": value for name, (found, _) in parts.items() for key, value in found.items()}
     return Result(ModelPart(tensors, document), findings=budget_finding(session, config, sides))

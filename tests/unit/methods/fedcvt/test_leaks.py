@@ -11,6 +11,8 @@ from tests.unit.methods.fedcvt.worlds import fixed_secret, frames, run_of, setti
 from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
+from colonnade.exchanges import split_linear
+from colonnade.messages import declaration_of
 from colonnade.methods.fedcvt import sealed_cut
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.methods.fedcvt.guards import hidden_rows
@@ -153,7 +155,7 @@ def test_attention_that_leaves_a_partner_spreads_over_enough_rows(least: float) 
 def test_estimates_carry_no_digits_beyond_their_precision() -> None:
     """Exact products of integers would tell far more of attention than the numbers that are needed."""
     answered: list[tuple[Any, Any, Any]] = []
-    blur = sealed_cut._blurred
+    blur = split_linear.blurred
 
     def blurred(product: Any, plain: Any) -> Any:
         found = blur(product, plain)
@@ -161,7 +163,8 @@ def test_estimates_carry_no_digits_beyond_their_precision() -> None:
         return found
 
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
-        patch.setattr(sealed_cut, "_blurred", blurred)
+        for module in (sealed_cut, split_linear):
+            patch.setattr(module, "blurred", blurred)
         run_of(frames(own={"shop": 60}), settings(**{**SEALED, "epochs": 2, "least_keys": 2.0}))
     assert len(answered) > 3
     for product, found, plain in answered:
@@ -192,7 +195,4 @@ def test_with_marvell_dropped_rows_carry_noise_too() -> None:
 
 def test_at_level_2_the_shop_sees_which_of_its_rows_got_a_label() -> None:
     """As SealedCodeGradient says."""
-    from colonnade.exchanges.split_linear import SealedCodeGradient
-    from colonnade.messages import declaration_of
-
-    assert "which of its own rows got a label" in declaration_of(SealedCodeGradient).reveals
+    assert "which of its own rows got a label" in declaration_of(split_linear.SealedCodeGradient).reveals

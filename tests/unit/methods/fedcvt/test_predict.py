@@ -323,3 +323,32 @@ def test_a_label_holder_alone_trains_its_own_model() -> None:
         evaluate=VALIDATED,
     )
     assert run.parts["bank"].document["chosen"]["shared"]["model"] == "local"
+
+
+# Parts that can be left out
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no estimates": {"estimate": False},
+    "no party heads": {"cross_view": False},
+    "neither": {"estimate": False, "cross_view": False},
+    "unique codes": {"codes": "unique"},
+    "shared codes": {"codes": "shared"},
+    "no labels for partners": {"pseudo_labels": False},
+    "no ties": dict.fromkeys(("pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality"), 0.0),
+    "one fit": {"own_fit": 0.0},
+    "the other fit": {"partner_fit": 0.0},
+    "shared rows only": {"candidates": ("vanilla", "wide")},
+    "own columns only": {"candidates": ("local",)},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("level", [0, pytest.param(1, marks=pytest.mark.slow), 2])
+def test_parts_can_be_left_out_at_every_level(level: int, name: str) -> None:
+    config = settings(level=level, epochs=2, noise=0.1, least_keys=2.0, own_batch_size=30, **VARIANTS[name])
+    with integers_for_ciphertexts():
+        run = run_of(frames(), config, evaluate=VALIDATED)
+    scores = predicted(run, new_rows())
+    chosen = run.parts["bank"].document["chosen"]
+    assert len(of(scores, "bank")) == (17 if "bank" in chosen else 12)
+    assert ("party" in scores) is ("shop" in chosen)
