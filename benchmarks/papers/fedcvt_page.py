@@ -274,7 +274,7 @@ class Page:
                     """20,000 training images, 1,000 to validate and 3,000 to test on, without loss. Networks have half
                     of the paper's channels (16, 32, 64) and few epochs (6 for FedCVT and mean-fill, 8 for local, 12 of
                     as many steps for vanilla, all with early stopping): what two cores allow. mFTL is left out, as in
-                    the paper."""
+                    the paper; mean-fill and double width have one seed."""
                 ),
                 self.comparison("cifar10", self.sizes.cifar),
                 self.verdicts("cifar10", self.sizes.cifar),
