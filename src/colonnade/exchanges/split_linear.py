@@ -13,10 +13,8 @@ rows it needs, and gets, only their sum. One step is:
 
 from __future__ import annotations
 
-import math
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ import numpy.typing as npt
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey, decrypt, open_masked
 from colonnade.errors import SlotOverflow, TrainingFailed, WrongContent
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
+from colonnade.exchanges.weighted_sums import WeightedSums
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import Channel
 
@@ -148,38 +147,9 @@ def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits:
     )
 
 
-def fit_format(rows: int) -> Format:
-    """Return the format of a matrix of attention among shared rows, times its transpose."""
-    return Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length())
-
-
-def fit_codes(shape: tuple[int, int], key_bits: int) -> Layout:
-    """Return the layout of codes of shared rows that such a matrix is multiplied with."""
-    room = fit_format(shape[0]).bound * max(shape[0], 1)
-    return Layout.plan(
-        shape, 1, modulus_bits=key_bits, fraction_bits=_CODES.fraction_bits, bound=_CODES.bound, room=room
-    )
-
-
-def fit_layout(codes: Layout) -> Layout:
-    """Return the layout of the product."""
-    rows, width = codes.shape
-    plain = fit_format(rows)
-    product = codes.times(plain.bound, plain.fraction_bits, rows)
-    return replace(product.grown(product.bound + blur(plain)), lines=max(codes.slots // width, 1) if width else 1)
-
-
-def blur(plain: Format) -> int:
-    """Return how large the random digits are that `blurred` adds."""
-    return 1 << plain.fraction_bits
-
-
-def blurred(product: CipherArray, plain: Format) -> CipherArray:
-    """Return a product whose digits beyond its precision are random: exact ones would tell far more of the factor."""
-    bound = blur(plain)
-    drawn = [secrets.randbelow(2 * bound) - bound for _ in range(math.prod(product.shape))]
-    noise = np.array(drawn, dtype=object).reshape(product.shape)
-    return (product + FixedPoint(noise, product.layout.fraction_bits, bound)).rerandomise()
+def fit_sums(rows: int) -> WeightedSums:
+    """Return how codes of shared rows are multiplied with a matrix of attention among them, times its transpose."""
+    return WeightedSums(_CODES, Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length()))
 
 
 class _OwnerBlock(LinearOwner):
@@ -193,7 +163,7 @@ class _OwnerBlock(LinearOwner):
         return tuple(int(one) for one in whole - self.share.reshape(-1))
 
     def fit_codes(self, rows: int) -> Layout:
-        return fit_codes((rows, self.format.inputs), self.format.key_bits)
+        return fit_sums(rows).layout((rows, self.format.inputs), self.format.key_bits)
 
     def sealed_share(self) -> CipherArray:
         layout = self.format.shares()
@@ -212,7 +182,7 @@ class _PartnerBlock(LinearPartner):
     """One kind of code at the partner."""
 
     def fit_codes(self, rows: int) -> Layout:
-        return fit_codes((rows, self.format.inputs), self.format.key_bits)
+        return fit_sums(rows).layout((rows, self.format.inputs), self.format.key_bits)
 
     def take_share(self, values: Sequence[int], start: Numbers) -> None:
         scaled = np.rint(np.ldexp(start, self.format.weight_bits))
@@ -300,7 +270,7 @@ class SplitOwner:
                 for block, one in zip(self.blocks, received.values, strict=True)
             ]
             missed = [
-                decrypt(self._key, one.under(self._key, fit_layout(block.fit_codes(counts[0]))))
+                fit_sums(counts[0]).open(self._peer, self._key, one, block.fit_codes(counts[0]), counts[0])
                 for block, one in zip(self.blocks, received.fits, strict=bool(fits))
             ]
         except SlotOverflow:
@@ -436,7 +406,9 @@ class SplitPartner:
             block.code_gradient(shares, one)
             for block, shares, one in zip(self.blocks, self._shares, slopes, strict=True)
         )
-        fits = tuple(_fit(codes, matrix) for codes, matrix in zip(self._keys, matrices, strict=True))
+        fits = tuple(
+            fit_sums(len(matrix)).weigh(codes, matrix) for codes, matrix in zip(self._keys, matrices, strict=True)
+        )
         self._peer.send(MaskedWeightGradient(weights))
         self._peer.send(SealedCodeGradient(codes, fits))
         updates = self._peer.receive(WeightUpdate).values
@@ -456,11 +428,6 @@ class SplitPartner:
     def _check_number(self, arrays: Sequence[Any]) -> None:
         if len(arrays) != len(self.blocks):
             raise WrongContent(f"'{self._peer.peer}' sent {len(arrays)} kinds of code; {len(self.blocks)} are agreed.")
-
-
-def _fit(codes: CipherArray, matrix: Numbers) -> CipherArray:
-    plain = fit_format(len(matrix))
-    return blurred(codes.left_product(FixedPoint.encode(matrix, plain), dense=True), plain)
 
 
 def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:

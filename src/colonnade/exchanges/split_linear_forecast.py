@@ -21,8 +21,7 @@ from colonnade.exchanges.split_linear import (
     SealedShares,
     WeightUpdate,
     _summed,
-    fit_codes,
-    fit_layout,
+    fit_sums,
 )
 from colonnade.session import Machines
 
@@ -216,7 +215,7 @@ class SplitForecast(ArrayForecast):
         return [*columns, *rows, *(self._fitted(counts[0]) if fits else [])]
 
     def _fitted(self, rows: int) -> list[Layout]:
-        return [fit_codes((rows, format.inputs), format.key_bits) for format in self.formats]
+        return [fit_sums(rows).layout((rows, format.inputs), format.key_bits) for format in self.formats]
 
     def _logits(self, counts: Counts) -> list[Layout]:
         return [*(format.logits(counts[0]) for format in self.formats), _summed(self.formats, counts[1])]
@@ -227,7 +226,7 @@ class SplitForecast(ArrayForecast):
     def _code_gradients(self, counts: Counts, fits: bool) -> list[Layout]:
         rows = sum(counts)
         gradients = [format.input_gradient(rows) for format in self.formats]
-        missed = [fit_layout(codes) for codes in self._fitted(counts[0])] if fits else []
+        missed = [fit_sums(counts[0]).sums(codes, counts[0]) for codes in self._fitted(counts[0])] if fits else []
         return [*gradients, *missed]
 
 

@@ -18,10 +18,11 @@ import torch
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.secure_linear import LinearFormat
-from colonnade.exchanges.split_linear import fit_format, split_formats
+from colonnade.exchanges.split_linear import fit_sums, split_formats
 from colonnade.exchanges.split_linear_forecast import ArrayForecast, Sizes, SplitForecast
 from colonnade.methods.fedcvt import open_cut, sealed_cut
 from colonnade.methods.fedcvt.config import FEDCVT, SCORES_ALONE, FedCVT, Variant
+from colonnade.methods.fedcvt.estimates import GRADIENTS, LOGITS
 from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
     AlignedGradient,
@@ -234,7 +235,7 @@ class _Forecast:
     def _score(self, variant: Variant, rows: int, work: _Work) -> None:
         """Have the label holder score rows it does not learn from."""
         config = self._config
-        most = sealed_cut._CHUNK if config.is_sealed else open_cut._CHUNK
+        most = sealed_cut.SCORED_AT_ONCE if config.is_sealed else open_cut.SCORED_AT_ONCE
         for size, times in Counter(min(most, rows - start) for start in range(0, rows, most)).items():
             if config.is_sealed:
                 self._score_sealed(variant, (0, size), work, times)
@@ -329,14 +330,14 @@ class _Forecast:
         sent, carried, opened = [], [], []
         for side, (shared, own) in both:
             of, bits = side.estimates, self._attention_bits(shared)
-            logits = sealed_cut._logit_layout((kinds * shared, missing), self._bits)
-            estimates = sealed_cut._dense(logits, sealed_cut._ATTENTION, own)
+            logits = LOGITS.layout((kinds * shared, missing), self._bits)
+            estimates = LOGITS.sums(logits, own)
             asked.append(of.sealing([logits]))
             answered.append(of.checking([logits]) + of.left_product(logits, own, bits, dense=True))
             answered[-1] += of.blurring([estimates])
             taken.append(of.opening([estimates]))
-            gradient = sealed_cut._gradient_layout((own, missing), self._bits)
-            returned = sealed_cut._dense(gradient, sealed_cut._ATTENTION, kinds * shared)
+            gradient = GRADIENTS.layout((own, missing), self._bits)
+            returned = GRADIENTS.sums(gradient, kinds * shared)
             sent.append(of.sealing([gradient]))
             carried.append(of.checking([gradient]) + of.left_product(gradient, kinds * shared, bits, dense=True))
             carried[-1] += of.blurring([returned])
@@ -352,7 +353,7 @@ class _Forecast:
     def _estimate_held_out(self, variant: Variant, work: _Work) -> None:
         """Have every feature holder estimate what others' codes of held-out rows add, by its attention to anchors."""
         shape = (len(variant.kinds) * self._anchors, self._missing(variant))
-        layout, chunk = sealed_cut._logit_layout(shape, self._bits), sealed_cut._CHUNK
+        layout, chunk = LOGITS.layout(shape, self._bits), sealed_cut.SCORED_AT_ONCE
         sizes = Counter(
             min(chunk, rows - start)
             for rows in (self._facts.validation, self._facts.test)
@@ -364,7 +365,7 @@ class _Forecast:
             spent = {self._lead: of.sealing([layout]), partner: of.checking([layout])}
             work.down(partner, AlignedLogits(of.array(layout)))
             for rows, times in sizes.items():
-                estimates = sealed_cut._dense(layout, sealed_cut._ATTENTION, rows)
+                estimates = LOGITS.sums(layout, rows)
                 averaging = of.left_product(layout, rows, self._attention_bits(self._anchors), dense=True)
                 spent[partner] += times * (averaging + of.blurring([estimates]))
                 spent[self._lead] += times * of.opening([estimates])
@@ -375,9 +376,9 @@ class _Forecast:
 
     def _fit(self, variant: Variant, side: _Sealed, shared: int, work: _Work, times: int) -> None:
         """Have the feature holder say how its estimates of the label holder's codes miss them."""
-        plain, of = fit_format(shared), side.estimates
-        layouts = [sealed_cut._fit_code_layout((shared, width), self._bits) for width in self._widths(variant)]
-        answers = [sealed_cut._dense(layout, plain, shared) for layout in layouts]
+        sums, of = fit_sums(shared), side.estimates
+        layouts = [sums.layout((shared, width), self._bits) for width in self._widths(variant)]
+        answers = [sums.sums(layout, shared) for layout in layouts]
         products = sum(of.left_product(layout, shared, self._fit_bits(shared), dense=True) for layout in layouts)
         work.at_lead(sum(of.sealing([layout]) for layout in layouts), times)
         work.in_turn([0.0], [of.checking(layouts) + products + of.blurring(answers)], times)
@@ -400,10 +401,10 @@ class _Forecast:
         )
 
     def _attention_bits(self, keys: int) -> float:
-        return sealed_cut._ATTENTION.fraction_bits - math.log2(max(keys, 1))
+        return LOGITS.weights.fraction_bits - math.log2(max(keys, 1))
 
     def _fit_bits(self, shared: int) -> float:
-        return fit_format(shared).fraction_bits - math.log2(max(shared, 1))
+        return fit_sums(shared).weights.fraction_bits - math.log2(max(shared, 1))
 
     # --- sizes --------------------------------------------------------------------------------------------------------
 

@@ -37,12 +37,20 @@ from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Session
 
-__all__ = ["CodeSender", "OpenLabelSide", "OpenPartnerSide", "ScoredCodeSender", "make_learner", "receive_held_out"]
+__all__ = [
+    "SCORED_AT_ONCE",
+    "CodeSender",
+    "OpenLabelSide",
+    "OpenPartnerSide",
+    "ScoredCodeSender",
+    "make_learner",
+    "receive_held_out",
+]
 
 Places = npt.NDArray[np.int64]
 
 # Rows per message that are only scored, so that neither side needs much memory.
-_CHUNK = 8192
+SCORED_AT_ONCE = 8192
 # Codes are the same if they agree to this part of the norm they are clipped to.
 _COARSE = 64.0
 
@@ -67,7 +75,7 @@ class ScoredCodeSender:
 
     def send(self, values: torch.Tensor, model: str) -> None:
         """Send codes in messages of bearable size."""
-        for piece in torch.split(values, _CHUNK) if len(values) else ():
+        for piece in torch.split(values, SCORED_AT_ONCE) if len(values) else ():
             sent = piece if self._noise is None else self._noised(piece, self._noise, model)
             self._peer.send(held_out_message(self._config.level)(sent))
 
@@ -93,8 +101,8 @@ class CodeSender:
 
     def send_held_out(self, values: torch.Tensor, rows: Places, what: str) -> None:
         """Send codes of rows that are only scored, in messages of bearable size; ``what`` tells two releases apart."""
-        for start in range(0, len(rows), _CHUNK):
-            piece, places = values[start : start + _CHUNK], rows[start : start + _CHUNK]
+        for start in range(0, len(rows), SCORED_AT_ONCE):
+            piece, places = values[start : start + SCORED_AT_ONCE], rows[start : start + SCORED_AT_ONCE]
             if self._noise is not None:
                 piece = self.noised(piece, places, f"{what} from {start}", self._session.step)
             self._peer.send(held_out_message(self._config.level)(piece))
@@ -124,8 +132,8 @@ def receive_held_out(config: FedCVT, peer: Channel, count: int, width: int) -> t
     """Receive codes of rows that are only scored."""
     kind = held_out_message(config.level)
     pieces = [torch.zeros(0, width, dtype=dtype_of(config))]
-    for start in range(0, count, _CHUNK):
-        expected = (min(_CHUNK, count - start), width)
+    for start in range(0, count, SCORED_AT_ONCE):
+        expected = (min(SCORED_AT_ONCE, count - start), width)
         pieces.append(peer.receive(kind, values=expected).values.to(dtype_of(config)))
     return torch.cat(pieces)
 

@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey, decrypt
-from colonnade.errors import SlotOverflow, WrongContent
+from colonnade.crypto import CipherArray, Layout, PrivateKey, PublicKey
+from colonnade.errors import WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, blur, blurred, fit_format, split_formats
+from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_sums, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
+from colonnade.methods.fedcvt.estimates import (
+    answer_estimates,
+    answer_gradient,
+    ask_estimates,
+    ask_gradient,
+    receive_logits,
+    take_estimates,
+    take_gradient,
+)
 from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
 from colonnade.methods.fedcvt.messages import (
-    AlignedGradient,
-    AlignedLogits,
-    EstimatedLogits,
-    EstimateGradient,
     FitCodes,
     FitGradient,
     SharedCodes,
@@ -36,29 +41,25 @@ from colonnade.methods.fedcvt.networks import build_encoders, check_module, code
 from colonnade.methods.fedcvt.objective import (
     Outcome,
     agreed_labels,
-    build_heads,
     orthogonality_loss,
     party_head,
     row_losses,
 )
 from colonnade.methods.fedcvt.open_cut import CodeSender, make_learner
 from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
+from colonnade.methods.fedcvt.sealed_heads import SealedHeads
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import attention_weights, tensors_under
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Session
+from colonnade.session import Session
 
-__all__ = ["SealedHeads", "SealedKeys", "SealedLabelSide", "SealedPartnerSide", "receive_logits"]
+__all__ = ["SCORED_AT_ONCE", "SealedKeys", "SealedLabelSide", "SealedPartnerSide", "miss_matrix"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
-_LOGITS = Format(fraction_bits=24, magnitude_bits=9)
-_ATTENTION = Format(fraction_bits=24, magnitude_bits=0)
-_GRADIENTS = Format(fraction_bits=36, magnitude_bits=3)
-_CODES = Format(fraction_bits=20, magnitude_bits=6)
 # Rows that are scored at once.
-_CHUNK = 1024
+SCORED_AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
@@ -75,109 +76,6 @@ class SealedKeys:
         for peer in session.all_channels:
             send_key(peer, own)
         return cls(own, {peer.peer: receive_key(session, peer, config.key) for peer in session.all_channels})
-
-
-class SealedHeads(nn.Module):
-    """The label holder's part of all heads: its own weights, and the offsets of all; partners' weights are shared."""
-
-    def __init__(self, config: FedCVT, variant: Variant, parties: int, outputs: int, seed: int) -> None:
-        super().__init__()
-        self.names = [party_head(place) for place in range(parties)] if variant.has_party_heads else []
-        self.outputs, self.parties = outputs, parties
-        self.own = build_heads(config, variant, 1, outputs, seed)
-        self._widths = [config.width_of(kind) for kind in variant.kinds]
-        self._kinds = variant.kinds
-        self.offsets = nn.ParameterDict(
-            {name: nn.Parameter(torch.zeros(outputs, dtype=dtype_of(config))) for name in self.names[1:]}
-        )
-
-    @property
-    def columns(self) -> int:
-        """Return how many scores a party's codes add to: those of its own head, if it has one, and the joint ones."""
-        return self.outputs * (2 if self.names else 1)
-
-    @property
-    def missing_columns(self) -> int:
-        """Return how many scores the other parties' codes of one party's rows add to."""
-        return self.outputs * (self.parties if self.names else 1)
-
-    def parts(self, codes: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Return what each kind of this party's codes adds to the scores, without offsets."""
-        found: list[torch.Tensor] = []
-        at = 0
-        for kind, width in zip(self._kinds, self._widths, strict=True):
-            heads = [self._linear(name) for name in (*self.names[:1], "joint")]
-            found.append(torch.cat([codes[kind] @ head.weight[:, at : at + width].T for head in heads], dim=1))
-            at += width
-        return found
-
-    def whole(self, by_party: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Return the scores of all heads from what every party's codes add."""
-        count = self.outputs
-        joint = torch.stack([one[:, -count:] for one in by_party]).sum(dim=0) + self._linear("joint").bias
-        found = {"joint": joint}
-        for place, name in enumerate(self.names):
-            offset = self._linear(name).bias if place == 0 else self.offsets[name]
-            found[name] = by_party[place][:, :count] + offset
-        return found
-
-    def _linear(self, name: str) -> nn.Linear:
-        return cast(nn.Linear, self.own[name])
-
-    def split_missing(self, place: int, estimated: torch.Tensor) -> list[torch.Tensor]:
-        """Return what every other party's estimated codes add; their joint scores come added up, with the first."""
-        count = self.outputs
-        others = [other for other in range(self.parties) if other != place]
-        joint = estimated[:, -count:]
-        found = []
-        for number in range(len(others)):
-            shown = joint if number == 0 else torch.zeros_like(joint)
-            own = [estimated[:, number * count : (number + 1) * count]] if self.names else []
-            found.append(torch.cat([*own, shown], dim=1))
-        return found
-
-    def carried(self, place: int, gradient: torch.Tensor) -> list[tuple[int, torch.Tensor]]:
-        """Return, by party, the gradient at what its codes add, from that at what all others of one party add."""
-        count = self.outputs
-        others = [other for other in range(self.parties) if other != place]
-        found = []
-        for number, other in enumerate(others):
-            own = [gradient[:, number * count : (number + 1) * count]] if self.names else []
-            found.append((other, torch.cat([*own, gradient[:, -count:]], dim=1)))
-        return found
-
-    def gather_missing(self, place: int, by_party: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return what `split_missing` takes apart, from what the other parties' codes add."""
-        count = self.outputs
-        others = [one for other, one in enumerate(by_party) if other != place]
-        own = [one[:, :count] for one in others] if self.names else []
-        return torch.cat([*own, torch.stack([one[:, -count:] for one in others]).sum(dim=0)], dim=1)
-
-
-def ask_estimates(peer: Channel, key: PrivateKey, kinds: Sequence[torch.Tensor]) -> Layout:
-    """Send what the other parties' codes of shared rows add, by kind, under this party's key."""
-    stacked = torch.cat(list(kinds)).detach().double().numpy()
-    layout = _logit_layout(stacked.shape, key.bits)
-    encoded = FixedPoint.encode(stacked, _LOGITS)
-    peer.send(AlignedLogits(CipherArray(key, layout, key.encrypt_integers(layout.pack(encoded)))))
-    return layout
-
-
-def take_estimates(peer: Channel, key: PrivateKey, layout: Layout, rows: int) -> Numbers:
-    """Receive the same for so many rows of the partner, averaged by its attention."""
-    received = peer.receive(EstimatedLogits).values
-    return _opened(peer, key, received, _dense(layout, _ATTENTION, rows))
-
-
-def receive_logits(peer: Channel, key: PublicKey, shape: tuple[int, int]) -> CipherArray:
-    """Receive what other parties' codes of shared rows add, to be averaged."""
-    return peer.receive(AlignedLogits).values.under(key, _logit_layout(shape, key.bits))
-
-
-def answer_estimates(peer: Channel, logits: CipherArray, weights: Numbers) -> None:
-    """Average them by this party's attention and return the result."""
-    found = logits.left_product(FixedPoint.encode(weights, _ATTENTION), dense=True)
-    peer.send(EstimatedLogits(blurred(found, _ATTENTION)))
 
 
 class SealedPartnerSide:
@@ -241,7 +139,7 @@ class SealedPartnerSide:
             key = self._keys.theirs[self._peer.peer]
             logits = receive_logits(self._peer, key, (len(plain) * count, self._missing))
             answer_estimates(self._peer, logits, weights)
-            self._carry_back(weights)
+            answer_gradient(self._peer, key, weights, self._missing)
         if fits and config.own_fit:
             self._answer_fit(plain, count)
         gradients, missed = self.owner.learn((count, sent), partner_fits, config.head_rate * config.weight_decay)
@@ -290,8 +188,8 @@ class SealedPartnerSide:
     def estimate(self, logits: CipherArray, codes: Mapping[str, torch.Tensor]) -> None:
         """Average scores of anchors for rows, by this party's attention."""
         count = len(next(iter(codes.values())))
-        for start in range(0, count, _CHUNK):
-            piece = slice(start, start + _CHUNK)
+        for start in range(0, count, SCORED_AT_ONCE):
+            piece = slice(start, start + SCORED_AT_ONCE)
             answer_estimates(self._peer, logits, self._weights(codes, self._anchors, piece))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -329,8 +227,8 @@ class SealedPartnerSide:
     def score_rows(self, rows: Places) -> None:
         """Let the label holder have the scores of rows."""
         codes = [one.double().numpy() for one in self.codes(rows).values()]
-        for start in range(0, len(rows), _CHUNK):
-            self.owner.score([one[:0] for one in codes], [one[start : start + _CHUNK] for one in codes])
+        for start in range(0, len(rows), SCORED_AT_ONCE):
+            self.owner.score([one[:0] for one in codes], [one[start : start + SCORED_AT_ONCE] for one in codes])
 
     def codes(self, rows: Places) -> dict[str, torch.Tensor]:
         """Return this party's codes of rows that are only scored."""
@@ -345,25 +243,16 @@ class SealedPartnerSide:
         ]
         return torch.cat(found, dim=1).double().numpy()
 
-    def _carry_back(self, weights: Numbers) -> None:
-        """Carry the gradient at estimated scores back to shared rows, unseen."""
-        key = self._keys.theirs[self._peer.peer]
-        layout = _gradient_layout((len(weights), self._missing), key.bits)
-        received = self._peer.receive(EstimateGradient).values.under(key, layout)
-        found = received.left_product(FixedPoint.encode(weights.T, _ATTENTION), dense=True)
-        self._peer.send(AlignedGradient(blurred(found, _ATTENTION)))
-
     def _answer_fit(self, own: Mapping[str, torch.Tensor], count: int) -> None:
         key = self._keys.theirs[self._peer.peer]
         received = self._peer.receive(FitCodes).values
         if len(received) != len(own):
             raise WrongContent(f"'{self._peer.peer}' sent {len(received)} kinds of code; {len(own)} are agreed.")
         answers = []
+        sums = fit_sums(count)
         for (kind, codes), one in zip(own.items(), received, strict=True):
-            layout = _fit_code_layout((count, self._config.width_of(kind)), key.bits)
-            plain = fit_format(count)
-            matrix = FixedPoint.encode(miss_matrix(self._config, codes[:count]), plain)
-            answers.append(blurred(one.under(key, layout).left_product(matrix, dense=True), plain))
+            layout = sums.layout((count, self._config.width_of(kind)), key.bits)
+            answers.append(sums.weigh(one.under(key, layout), miss_matrix(self._config, codes[:count])))
         self._peer.send(FitGradient(tuple(answers)))
 
 
@@ -552,8 +441,8 @@ class SealedLabelSide:
     def receive_estimates(self, place: int, layout: Layout, count: int) -> torch.Tensor:
         """Receive averages of what was sent, for so many rows of one partner."""
         pieces = [np.zeros((0, self.heads.missing_columns))]
-        for start in range(0, count, _CHUNK):
-            rows = min(_CHUNK, count - start)
+        for start in range(0, count, SCORED_AT_ONCE):
+            rows = min(SCORED_AT_ONCE, count - start)
             pieces.append(take_estimates(self._peers[place - 1], self._keys.own, layout, rows))
         return torch.from_numpy(np.concatenate(pieces)).to(dtype_of(self._config))
 
@@ -606,8 +495,8 @@ class SealedLabelSide:
         """Return what one partner's codes of so many rows add to scores."""
         partner = self.partners[place - 1]
         pieces = [np.zeros((0, self.heads.columns))]
-        for start in range(0, count, _CHUNK):
-            mask = partner.ask((0, min(_CHUNK, count - start)))
+        for start in range(0, count, SCORED_AT_ONCE):
+            mask = partner.ask((0, min(SCORED_AT_ONCE, count - start)))
             pieces.append(partner.logits(mask)[1])
         return torch.from_numpy(np.concatenate(pieces)).to(dtype_of(self._config))
 
@@ -729,42 +618,28 @@ class SealedLabelSide:
     ) -> list[tuple[int, list[torch.Tensor]]]:
         """Have gradients at estimated scores carried back to shared rows; return them by partner and kind."""
         key = self._keys.own
-        asked: list[tuple[int, Layout]] = []
-        for place, guess in enumerate(estimates, start=1):
-            if guess is None:
-                continue
-            values = _gradient(guess).double().numpy()
-            layout = _gradient_layout(values.shape, key.bits)
-            encoded = FixedPoint.encode(values, _GRADIENTS)
-            sealed = CipherArray(key, layout, key.encrypt_integers(layout.pack(encoded)))
-            self._peers[place - 1].send(EstimateGradient(sealed))
-            asked.append((place, layout))
+        asked = [
+            (place, ask_gradient(self._peers[place - 1], key, _gradient(guess)))
+            for place, guess in enumerate(estimates, start=1)
+            if guess is not None
+        ]
         found = []
         for place, layout in asked:
-            peer = self._peers[place - 1]
-            received = peer.receive(AlignedGradient).values
-            opened = torch.from_numpy(_opened(peer, key, received, _dense(layout, _ATTENTION, rows))).to(dtype)
+            opened = torch.from_numpy(take_gradient(self._peers[place - 1], key, layout, rows)).to(dtype)
             found.append((place, list(opened.chunk(len(self._variant.kinds)))))
         return found
 
     def _fit_gradient(self, mine: Mapping[str, torch.Tensor], count: int) -> list[torch.Tensor]:
         """Have the partner say how its estimates of this party's codes of shared rows miss them."""
-        key, (peer,) = self._keys.own, self._peers
-        sealed, layouts = [], []
-        for one in mine.values():
-            values = one[:count].detach().double().numpy()
-            layout = _fit_code_layout(values.shape, key.bits)
-            layouts.append(layout)
-            packed = layout.pack(FixedPoint.encode(values, _CODES))
-            sealed.append(CipherArray(key, layout, key.encrypt_integers(packed)))
+        key, (peer,), sums = self._keys.own, self._peers, fit_sums(count)
+        sealed = [sums.seal(key, one[:count].detach().double().numpy()) for one in mine.values()]
         peer.send(FitCodes(tuple(sealed)))
         received = peer.receive(FitGradient).values
-        if len(received) != len(layouts):
-            raise WrongContent(f"'{peer.peer}' sent {len(received)} kinds of code; {len(layouts)} are agreed.")
-        plain = fit_format(count)
+        if len(received) != len(sealed):
+            raise WrongContent(f"'{peer.peer}' sent {len(received)} kinds of code; {len(sealed)} are agreed.")
         return [
-            torch.from_numpy(_opened(peer, key, one, _dense(layout, plain, count)))
-            for one, layout in zip(received, layouts, strict=True)
+            torch.from_numpy(sums.open(peer, key, one, own.layout, count))
+            for one, own in zip(received, sealed, strict=True)
         ]
 
 
@@ -793,39 +668,6 @@ def _starts(session: Session, variant: Variant, blocks: Sequence[Any], peer: str
         # Two such halves add up to the variance that torch gives a linear layer.
         found.append((2.0 * drawn - 1.0) / np.sqrt(2.0 * max(total, 1)))
     return found
-
-
-def _logit_layout(shape: tuple[int, ...], bits: int) -> Layout:
-    return _planned(shape, bits, _LOGITS, _ATTENTION.bound * max(shape[0], 1))
-
-
-def _gradient_layout(shape: tuple[int, ...], bits: int) -> Layout:
-    return _planned(shape, bits, _GRADIENTS, _ATTENTION.bound * max(shape[0], 1))
-
-
-def _fit_code_layout(shape: tuple[int, ...], bits: int) -> Layout:
-    return _planned(shape, bits, _CODES, fit_format(shape[0]).bound * max(shape[0], 1))
-
-
-def _planned(shape: tuple[int, ...], bits: int, format: Format, room: int) -> Layout:
-    return Layout.plan(shape, 1, modulus_bits=bits, fraction_bits=format.fraction_bits, bound=format.bound, room=room)
-
-
-def _dense(layout: Layout, plain: Format, rows: int) -> Layout:
-    """Return the layout of a plain matrix of so many rows times an array, as many rows in a ciphertext as fit."""
-    product = layout.times(plain.bound, plain.fraction_bits, layout.shape[0])
-    lines = max(layout.slots // layout.shape[1], 1) if layout.shape[1] else 1
-    shaped = replace(product, shape=(rows, layout.shape[1]), packed_axis=1, lines=lines)
-    return shaped.grown(shaped.bound + blur(plain))
-
-
-def _opened(peer: Channel, key: PrivateKey, array: CipherArray, layout: Layout) -> Numbers:
-    try:
-        return decrypt(key, array.under(key, layout))
-    except SlotOverflow:
-        raise WrongContent(
-            f"'{peer.peer}' sent numbers beyond their range: it computed something else, or used other data."
-        ) from None
 
 
 def _gradient(values: torch.Tensor) -> torch.Tensor:

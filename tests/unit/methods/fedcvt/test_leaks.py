@@ -11,7 +11,7 @@ from tests.unit.methods.fedcvt.worlds import fixed_secret, frames, run_of, setti
 from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
-from colonnade.exchanges import split_linear
+from colonnade.exchanges import weighted_sums
 from colonnade.messages import declaration_of
 from colonnade.methods.fedcvt import sealed_cut
 from colonnade.methods.fedcvt.config import FedCVT
@@ -155,7 +155,7 @@ def test_attention_that_leaves_a_partner_spreads_over_enough_rows(least: float) 
 def test_estimates_carry_no_digits_beyond_their_precision() -> None:
     """Exact products of integers would tell far more of attention than the numbers that are needed."""
     answered: list[tuple[Any, Any, Any]] = []
-    blur = split_linear.blurred
+    blur = weighted_sums.blurred
 
     def blurred(product: Any, plain: Any) -> Any:
         found = blur(product, plain)
@@ -163,8 +163,7 @@ def test_estimates_carry_no_digits_beyond_their_precision() -> None:
         return found
 
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
-        for module in (sealed_cut, split_linear):
-            patch.setattr(module, "blurred", blurred)
+        patch.setattr(weighted_sums, "blurred", blurred)
         run_of(frames(own={"shop": 60}), settings(**{**SEALED, "epochs": 2, "least_keys": 2.0}))
     assert len(answered) > 3
     for product, found, plain in answered:

@@ -21,7 +21,8 @@ from colonnade.methods.fedcvt.objective import (
     party_head,
     row_losses,
 )
-from colonnade.methods.fedcvt.sealed_cut import SealedHeads, miss_matrix
+from colonnade.methods.fedcvt.sealed_cut import miss_matrix
+from colonnade.methods.fedcvt.sealed_heads import SealedHeads
 from colonnade.nn import attention_weights, key_counts
 
 F64 = torch.float64
