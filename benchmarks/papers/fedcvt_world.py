@@ -55,7 +55,7 @@ def source_of(data: str) -> Source:
     if data.startswith("mfeat "):
         views = VIEWS[data.removeprefix("mfeat ")]
         names = "abcdef"[: len(views)]
-        return Source(mfeat(dict(zip(names, views, strict=True)), label_at="a"), "digit", tests=500)
+        return Source(mfeat(views=dict(zip(names, views, strict=True)), label_at="a"), "digit", tests=500)
     if data.startswith("wikipedia "):
         first = data.removeprefix("wikipedia ").partition(" / ")[0]
         tables = wikipedia_crossmodal(label_at=first)

@@ -11,7 +11,7 @@ from tests.unit.methods.fedcvt.worlds import fixed_secret, frames, run_of, setti
 from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
-from colonnade.exchanges import weighted_sums
+from colonnade.exchanges import split_linear, weighted_sums
 from colonnade.messages import declaration_of
 from colonnade.methods.fedcvt import sealed_cut
 from colonnade.methods.fedcvt.config import FedCVT
