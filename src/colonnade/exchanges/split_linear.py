@@ -27,7 +27,7 @@ from colonnade.exchanges.weighted_sums import WeightedSums
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import Channel
 
-__all__ = ["SPLIT_LINEAR", "SplitMessages", "SplitOwner", "SplitPartner", "split_formats"]
+__all__ = ["SPLIT_LINEAR", "SplitMessages", "SplitOwner", "SplitPartner", "fit_sums", "split_formats"]
 
 Numbers = npt.NDArray[np.float64]
 Array = np.ndarray[Any, Any]

@@ -118,25 +118,25 @@ def test_encrypted_a_run_cut_twice_ends_with_the_same_parameters(changes: dict[s
 def test_a_repeated_step_sends_the_same_noise_and_another_content_other_noise(tmp_path: Path) -> None:
     """Two releases of the same codes with fresh noise would have half the variance on average."""
     config = settings(level=1, epochs=1, noise=0.5)
-    sent: list[tuple[np.ndarray, np.ndarray]] = []
+    sent: list[tuple[np.ndarray, np.ndarray, str]] = []
     original = CodeSender.noised
 
     def noised(sender: CodeSender, values: torch.Tensor, *rest: Any) -> torch.Tensor:
         found = original(sender, values, *rest)
-        sent.append((values.detach().numpy().copy(), found.numpy()))
+        sent.append((values.detach().numpy().copy(), found.numpy(), rest[1]))
         return found
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CodeSender, "noised", noised)
         cut_run(tmp_path / "cut", config, [("bank", 3)])
     # There was no checkpoint yet: the first batches are sent once more.
-    by_content: dict[bytes, set[bytes]] = {}
-    for values, found in sent:
-        by_content.setdefault(values.tobytes(), set()).add(found.tobytes())
+    by_content: dict[tuple[bytes, str], set[bytes]] = {}
+    for values, found, what in sent:
+        by_content.setdefault((values.tobytes(), what), set()).add(found.tobytes())
     assert len(by_content) < len(sent)
     assert all(len(found) == 1 for found in by_content.values())
-    noises = {(found - values).tobytes() for values, found in sent if len(values)}
-    assert len(noises) == len({values.tobytes() for values, _ in sent if len(values)})
+    noises = {(found - values).tobytes() for values, found, _ in sent if len(values)}
+    assert len(noises) == len({(values.tobytes(), what) for values, _, what in sent if len(values)})
 
 
 def test_codes_of_two_models_never_carry_the_same_noise() -> None:
