@@ -19,6 +19,8 @@ from colonnade.nn import attention_weights
 __all__ = [
     "Codes",
     "Outcome",
+    "Step",
+    "add_up",
     "agreed_labels",
     "build_heads",
     "estimate_views",
@@ -27,6 +29,7 @@ __all__ = [
     "outputs_by_situation",
     "party_head",
     "row_losses",
+    "row_weights",
 ]
 
 Codes = Mapping[str, torch.Tensor]
@@ -54,6 +57,36 @@ def build_heads(config: FedCVT, variant: Variant, parties: int, outputs: int, se
     if variant.name in ("mftl", "ftl"):
         names[COMMON] = width
     return nn.ModuleDict({name: seeded_linear(inputs, outputs, generator, dtype) for name, inputs in names.items()})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of one candidate: its settings and heads, and all parties' codes of the batch."""
+
+    config: FedCVT
+    variant: Variant
+    task: str
+    heads: nn.ModuleDict
+    codes: Sequence[Codes]
+    shared_rows: int
+    memory: Memory | None = None
+
+    @property
+    def shared(self) -> list[dict[str, torch.Tensor]]:
+        """Return all parties' codes of shared rows."""
+        return [_rows_of(one, slice(None, self.shared_rows)) for one in self.codes]
+
+    def estimate(self, source: int, wanted: int, *, of_shared: bool) -> dict[str, torch.Tensor]:
+        """Estimate one party's codes from another's: of that party's own rows, or of the shared ones."""
+        return estimate_views(
+            self.config,
+            self.codes[source],
+            self.codes[wanted],
+            self.shared_rows,
+            of_shared=of_shared,
+            memory=self.memory,
+            places=(source, wanted),
+        )
 
 
 @dataclass
@@ -139,172 +172,134 @@ def agreed_labels(config: FedCVT, task: str, outputs: Sequence[torch.Tensor]) ->
         return kept, guesses[0]
 
 
-def objective(
-    config: FedCVT,
-    variant: Variant,
-    task: str,
-    heads: nn.ModuleDict,
-    codes: Sequence[Codes],
-    shared_rows: int,
-    targets: torch.Tensor,
-    own_targets: torch.Tensor,
-    *,
-    labels_partners: bool = True,
-    memory: Memory | None = None,
-) -> Outcome:
+def objective(step: Step, targets: torch.Tensor, own_targets: torch.Tensor, *, labels_partners: bool = True) -> Outcome:
     """Return a step's loss but for the feature holders' orthogonality, which they add themselves.
 
     ``targets`` are of the shared rows, ``own_targets`` of the label holder's. ``labels_partners`` says whether rows of
     feature holders may get labels yet.
     """
+    variant = step.variant
     if variant.name in ("mftl", "ftl"):
-        return _transfer_objective(config, task, heads, codes, shared_rows, targets, own_targets)
+        return _transfer_objective(step, targets, own_targets)
     if variant.name == "mean_fill":
-        # A feature holder's only own row is the mean of its columns.
-        own_rows = len(codes[0][variant.kinds[0]]) - shared_rows
-        filled = [
-            {kind: torch.cat([one[kind][:shared_rows], one[kind][shared_rows:].expand(own_rows, -1)]) for kind in one}
-            for one in codes[1:]
-        ]
-        loss = row_losses(task, _joint(heads, [codes[0], *filled]), torch.cat([targets, own_targets])).mean()
-        return Outcome(loss, {JOINT: loss.detach()})
+        return _mean_fill_objective(step, targets, own_targets)
     if not variant.uses_own_rows:
-        shared = [_rows_of(one, slice(None, shared_rows)) for one in codes]
-        return _finish(config, variant, task, heads, codes, shared_rows, [shared], [targets], [False], Outcome(targets))
-    return _cross_view(config, variant, task, heads, codes, shared_rows, targets, own_targets, labels_partners, memory)
+        return _finish(step, [step.shared], [targets], [False], Outcome(targets))
+    return _cross_view(step, targets, own_targets, labels_partners)
 
 
-def _cross_view(
-    config: FedCVT,
-    variant: Variant,
-    task: str,
-    heads: nn.ModuleDict,
-    codes: Sequence[Codes],
-    shared_rows: int,
-    targets: torch.Tensor,
-    own_targets: torch.Tensor,
-    labels_partners: bool,
-    memory: Memory | None,
-) -> Outcome:
-    views = [[_rows_of(one, slice(None, shared_rows)) for one in codes]]
+def _cross_view(step: Step, targets: torch.Tensor, own_targets: torch.Tensor, labels_partners: bool) -> Outcome:
+    """Complete the views of all unmatched rows, give labels to those of feature holders, and learn from all."""
+    config, codes = step.config, step.codes
+    views: list[list[Codes]] = [[*step.shared]]
     wanted, estimated = [targets], [False]
     outcome = Outcome(targets)
     for place, one in enumerate(codes):
-        own = _rows_of(one, slice(shared_rows, None))
+        own = _rows_of(one, slice(step.shared_rows, None))
         if not len(next(iter(own.values()))):
             if place:
                 outcome.kept.append(torch.zeros(0, dtype=torch.bool))
                 outcome.labels.append(own_targets[:0])
             continue
-        full = [
-            own
-            if other == place
-            else estimate_views(
-                config, one, codes[other], shared_rows, of_shared=False, memory=memory, places=(place, other)
-            )
-            for other in range(len(codes))
+        full: list[Codes] = [
+            own if other == place else step.estimate(place, other, of_shared=False) for other in range(len(codes))
         ]
         if place == 0:
             views.append(full)
             wanted.append(own_targets)
         else:
-            kept, labels = agreed_labels(config, task, _all_outputs(heads, full))
+            kept, labels = agreed_labels(config, step.task, _all_outputs(step.heads, full))
             outcome.labels.append(labels[kept])
             kept = kept & (labels_partners and config.pseudo_labels)
             outcome.kept.append(kept)
             views.append([{kind: values[kept] for kind, values in view.items()} for view in full])
             wanted.append(labels[kept].to(targets.dtype))
         estimated.append(True)
-    return _finish(config, variant, task, heads, codes, shared_rows, views, wanted, estimated, outcome, memory=memory)
+    return _finish(step, views, wanted, estimated, outcome)
 
 
 def _finish(
-    config: FedCVT,
-    variant: Variant,
-    task: str,
-    heads: nn.ModuleDict,
-    codes: Sequence[Codes],
-    shared_rows: int,
+    step: Step,
     views: Sequence[Sequence[Codes]],
     wanted: Sequence[torch.Tensor],
     estimated: Sequence[bool],
     outcome: Outcome,
-    *,
-    memory: Memory | None = None,
 ) -> Outcome:
     """Add up the losses of all heads over all rows, and what ties codes together."""
     targets = torch.cat(list(wanted))
     joined = [
         {kind: torch.cat([view[place][kind] for view in views]) for kind in views[0][place]}
-        for place in range(len(codes))
+        for place in range(len(step.codes))
     ]
-    weights = torch.cat(
-        [
-            torch.full(
-                (len(one),), config.estimated_weight if guessed else 1.0, dtype=joined[0][variant.kinds[0]].dtype
-            )
-            for one, guessed in zip(wanted, estimated, strict=True)
-        ]
-    )
-    losses = {JOINT: (weights * row_losses(task, _joint(heads, joined), targets)).mean()}
-    if variant.has_party_heads:
+    weights = row_weights(step.config, wanted, estimated)
+    losses = {JOINT: (weights * row_losses(step.task, _joint(step.heads, joined), targets)).mean()}
+    if step.variant.has_party_heads:
         for place, view in enumerate(joined):
-            each = row_losses(task, heads[party_head(place)](_side_by_side(view)), targets)
+            each = row_losses(step.task, step.heads[party_head(place)](_side_by_side(view)), targets)
             losses[party_head(place)] = (weights * each).mean() if place else each.mean()
-    if variant.name == "fedcvt":
-        losses |= _ties(config, variant, codes, shared_rows, memory)
+    if step.variant.name == "fedcvt":
+        losses |= _ties(step)
+    return add_up(outcome, losses)
+
+
+def row_weights(config: FedCVT, wanted: Sequence[torch.Tensor], estimated: Sequence[bool]) -> torch.Tensor:
+    """Return what every row counts, where some groups of rows have an estimated view."""
+    dtype = torch.float64 if config.precision == "float64" else torch.float32
+    counts = [config.estimated_weight if guessed else 1.0 for guessed in estimated]
+    return torch.cat([torch.full((len(one),), count, dtype=dtype) for one, count in zip(wanted, counts, strict=True)])
+
+
+def add_up(outcome: Outcome, losses: Mapping[str, torch.Tensor]) -> Outcome:
+    """Put the terms of a loss and their sum into an outcome."""
     outcome.total = torch.stack(list(losses.values())).sum()
     outcome.terms = {name: loss.detach() for name, loss in losses.items()}
     return outcome
 
 
-def _ties(
-    config: FedCVT, variant: Variant, codes: Sequence[Codes], shared_rows: int, memory: Memory | None
-) -> dict[str, torch.Tensor]:
+def _ties(step: Step) -> dict[str, torch.Tensor]:
     """Return the weighted terms beside the supervised ones, those of the feature holders' orthogonality left out."""
+    config, codes, shared = step.config, step.codes, step.shared
     found = {}
-    shared = [_rows_of(one, slice(None, shared_rows)) for one in codes]
-    if config.pull and "shared" in variant.kinds:
+    if config.pull and "shared" in step.variant.kinds:
         gaps = [_distance(config, shared[0]["shared"], one["shared"]) for one in shared[1:]]
         found["pull"] = config.pull * torch.stack(gaps).sum()
     # A single shared row has no other to be estimated from.
-    if config.estimate and (shared_rows > 1 or not config.self_mask):
+    if config.estimate and (step.shared_rows > 1 or not config.self_mask):
         for place, weight in enumerate([config.own_fit, *[config.partner_fit] * (len(codes) - 1)]):
             if weight:
-                guesses = [
-                    estimate_views(
-                        config, one, codes[place], shared_rows, of_shared=True, memory=memory, places=(other, place)
-                    )
-                    for other, one in enumerate(codes)
-                    if other != place
-                ]
-                mean = torch.stack([_side_by_side(one) for one in guesses]).mean(dim=0)
-                found[f"fit {place}"] = weight * _distance(config, mean, _side_by_side(shared[place]))
-    if config.own_orthogonality and len(variant.kinds) == 2:
+                others = [other for other in range(len(codes)) if other != place]
+                guesses = [_side_by_side(step.estimate(other, place, of_shared=True)) for other in others]
+                missed = _distance(config, torch.stack(guesses).mean(dim=0), _side_by_side(shared[place]))
+                found[f"fit {place}"] = weight * missed
+    if config.own_orthogonality and len(step.variant.kinds) == 2:
         own = orthogonality_loss(config.orthogonality, codes[0]["shared"], codes[0]["unique"])
         found["orthogonality"] = config.own_orthogonality * own
     return found
 
 
-def _transfer_objective(
-    config: FedCVT,
-    task: str,
-    heads: nn.ModuleDict,
-    codes: Sequence[Codes],
-    shared_rows: int,
-    targets: torch.Tensor,
-    own_targets: torch.Tensor,
-) -> Outcome:
+def _mean_fill_objective(step: Step, targets: torch.Tensor, own_targets: torch.Tensor) -> Outcome:
+    """Return the loss where missing columns are at their mean: a feature holder's only own row is that mean."""
+    own, *others = step.codes
+    count = step.shared_rows
+    own_rows = len(own[step.variant.kinds[0]]) - count
+    filled: list[Codes] = [
+        {kind: torch.cat([values[:count], values[count:].expand(own_rows, -1)]) for kind, values in one.items()}
+        for one in others
+    ]
+    each = row_losses(step.task, _joint(step.heads, [own, *filled]), torch.cat([targets, own_targets]))
+    return add_up(Outcome(targets), {JOINT: each.mean()})
+
+
+def _transfer_objective(step: Step, targets: torch.Tensor, own_targets: torch.Tensor) -> Outcome:
     """Return the loss of multi-party FTL: one space, one common head, shared codes drawn together."""
-    own, *others = [one["shared"] for one in codes]
-    common = heads[COMMON]
+    own, *others = [one["shared"] for one in step.codes]
+    task, common, count = step.task, step.heads[COMMON], step.shared_rows
     losses = {COMMON: row_losses(task, common(own), torch.cat([targets, own_targets])).mean()}
     for place, one in enumerate(others, start=1):
-        losses[f"{COMMON} {place}"] = row_losses(task, common(one[:shared_rows]), targets).mean()
-        losses[f"alignment {place}"] = _ALIGNMENT * _distance(config, own[:shared_rows], one[:shared_rows])
-    joint = _joint(heads, [_rows_of(one, slice(None, shared_rows)) for one in codes])
-    losses[JOINT] = row_losses(task, joint, targets).mean()
-    return Outcome(torch.stack(list(losses.values())).sum(), {name: loss.detach() for name, loss in losses.items()})
+        losses[f"{COMMON} {place}"] = row_losses(task, common(one[:count]), targets).mean()
+        losses[f"alignment {place}"] = _ALIGNMENT * _distance(step.config, own[:count], one[:count])
+    losses[JOINT] = row_losses(task, _joint(step.heads, step.shared), targets).mean()
+    return add_up(Outcome(targets), losses)
 
 
 def outputs_by_situation(

@@ -25,6 +25,7 @@ from colonnade.methods.fedcvt.networks import (
 )
 from colonnade.methods.fedcvt.objective import (
     Outcome,
+    Step,
     agreed_labels,
     build_heads,
     objective,
@@ -282,16 +283,10 @@ class OpenLabelSide:
         if self._memory is not None:
             self._memory.look(torch.from_numpy(shared))
         outcome = objective(
-            config,
-            variant,
-            self._labels.task,
-            self._heads,
-            codes,
-            len(shared),
+            Step(config, variant, self._labels.task, self._heads, codes, len(shared), self._memory),
             self._labels.targets[torch.from_numpy(shared)],
             self._labels.targets[torch.from_numpy(own)],
             labels_partners=epoch >= config.warmup_epochs and self.watch.is_on,
-            memory=self._memory,
         )
         check_finite(outcome.total.item(), self._session)
         outcome.total.backward()  # type: ignore[no-untyped-call]

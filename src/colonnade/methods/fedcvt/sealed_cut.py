@@ -40,10 +40,12 @@ from colonnade.methods.fedcvt.messages import (
 from colonnade.methods.fedcvt.networks import build_encoders, check_module, codes_of, dtype_of, scored_codes
 from colonnade.methods.fedcvt.objective import (
     Outcome,
+    add_up,
     agreed_labels,
     orthogonality_loss,
     party_head,
     row_losses,
+    row_weights,
 )
 from colonnade.methods.fedcvt.open_cut import CodeSender, make_learner
 from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
@@ -590,12 +592,7 @@ class SealedLabelSide:
             targets.append(labels[kept].to(targets[0].dtype))
             estimated.append(True)
         wanted = torch.cat(targets)
-        weights = torch.cat(
-            [
-                torch.full((len(one),), config.estimated_weight if guessed else 1.0, dtype=dtype_of(config))
-                for one, guessed in zip(targets, estimated, strict=True)
-            ]
-        )
+        weights = row_weights(config, targets, estimated)
         losses = {}
         for name in groups[0]:
             each = row_losses(task, torch.cat([group[name] for group in groups]), wanted)
@@ -609,9 +606,7 @@ class SealedLabelSide:
             if config.own_orthogonality and len(mine) == 2:
                 own_loss = orthogonality_loss(config.orthogonality, mine["shared"], mine["unique"])
                 losses["orthogonality"] = config.own_orthogonality * own_loss
-        outcome.total = torch.stack(list(losses.values())).sum()
-        outcome.terms = {name: loss.detach() for name, loss in losses.items()}
-        return outcome
+        return add_up(outcome, losses)
 
     def _returned(
         self, estimates: Sequence[torch.Tensor | None], rows: int, dtype: torch.dtype

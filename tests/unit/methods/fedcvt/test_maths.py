@@ -13,6 +13,7 @@ from colonnade.errors import ConfigError
 from colonnade.launch.settings import config_from_json
 from colonnade.methods.fedcvt import METHOD
 from colonnade.methods.fedcvt.objective import (
+    Step,
     agreed_labels,
     build_heads,
     estimate_views,
@@ -247,7 +248,7 @@ def test_rows_without_a_label_teach_nothing_but_through_attention() -> None:
     heads = build_heads(config, config.variant("fedcvt"), 2, 3, 1)
     codes = [{kind: drawn(12, 4, seed=place).requires_grad_() for kind in ("shared", "unique")} for place in range(2)]
     targets = torch.tensor([0, 1, 2] * 4)
-    outcome = objective(config, config.variant("fedcvt"), "multiclass", heads, codes, 8, targets[:8], targets[:4])
+    outcome = objective(Step(config, config.variant("fedcvt"), "multiclass", heads, codes, 8), targets[:8], targets[:4])
     outcome.total.backward()
     assert not outcome.kept[0].any()
     assert all((one.grad[8:] == 0.0).all() for one in codes[1].values() if one.grad is not None)
@@ -260,16 +261,8 @@ def test_the_terms_of_a_step_add_up_and_skip_the_fit_of_a_single_shared_row() ->
     heads = build_heads(config, config.variant("fedcvt"), 2, 3, 1)
     for shared, has_fit in ((1, False), (2, True)):
         codes = [{kind: drawn(5, 4, seed=place) for kind in ("shared", "unique")} for place in range(2)]
-        outcome = objective(
-            config,
-            config.variant("fedcvt"),
-            "multiclass",
-            heads,
-            codes,
-            shared,
-            torch.tensor([0, 1][:shared]),
-            torch.tensor([0] * (5 - shared)),
-        )
+        step = Step(config, config.variant("fedcvt"), "multiclass", heads, codes, shared)
+        outcome = objective(step, torch.tensor([0, 1][:shared]), torch.tensor([0] * (5 - shared)))
         assert outcome.total.isfinite()
         assert outcome.total.item() == pytest.approx(sum(outcome.terms.values()))
         assert ("fit 0" in outcome.terms) is has_fit

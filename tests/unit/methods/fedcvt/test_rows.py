@@ -22,7 +22,7 @@ from tests.worlds import integers_for_ciphertexts
 import colonnade as cn
 from colonnade.data import LabelEncoder
 from colonnade.methods.fedcvt.memory import Memory
-from colonnade.methods.fedcvt.objective import Outcome, build_heads, estimate_views, objective
+from colonnade.methods.fedcvt.objective import Outcome, Step, build_heads, estimate_views, objective
 from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, batch_rows, steps_of
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch, largest_share
 
@@ -211,9 +211,8 @@ def test_steps_with_memory_go_on_as_it_fills() -> None:
         codes = codes_of(7, number)
         memory.look(torch.arange(4) + 4 * number)
         targets = torch.tensor([0, 1, 0, 1])
-        outcome = objective(
-            config, config.variant("fedcvt"), "multiclass", heads, codes, 4, targets, targets[:3], memory=memory
-        )
+        step = Step(config, config.variant("fedcvt"), "multiclass", heads, codes, 4, memory)
+        outcome = objective(step, targets, targets[:3])
         assert outcome.total.isfinite()
         memory.add(codes)
 
