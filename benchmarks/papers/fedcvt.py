@@ -32,7 +32,7 @@ RATES = (0.003, 0.01)
 BASELINES = ("local", "vanilla", "wide", "mean_fill", "mftl", "ftl")
 VARIANTS: dict[str, dict[str, Any]] = {
     "FedCVT": {},
-    "FedCVT, level 2": {"level": 2, "key_size": "insecure_test", "shared_width": 16, "unique_width": 16, "epochs": 30},
+    "FedCVT, level 2": {"level": 2, "key_size": "insecure_test", "shared_width": 16, "unique_width": 16, "epochs": 20},
     "both codes, no estimation, one head": {"estimate": False, "cross_view": False},
     "unique codes, estimation": {"codes": "unique", "cross_view": False, "pseudo_labels": False},
     "shared codes, estimation": {"codes": "shared", "cross_view": False, "pseudo_labels": False},
@@ -129,8 +129,6 @@ def jobs(sizes: Sizes) -> list[Job]:
     found: list[Job] = []
     for seed in sizes.cifar_seeds:
         found += [(row, "cifar10", count, seed, "disjoint") for row in CIFAR_ROWS for count in sizes.cifar]
-    for data, counts in (sizes.sealed or {}).items():
-        found += [("FedCVT, level 2", data, count, seed, "disjoint") for count in counts for seed in sizes.seeds]
     for seed in sizes.seeds:
         for data, counts in sizes.shared.items():
             for row in ("FedCVT", "FedCVT, the sheet's default", *BASELINES):
@@ -141,6 +139,8 @@ def jobs(sizes: Sizes) -> list[Job]:
         found += [(row, *sizes.ablated, seed, "disjoint") for row in ABLATIONS if sizes.cifar]
         for views in sizes.parties:
             found += [(row, f"mfeat {views}", 80, seed, "disjoint") for row in ("FedCVT", "local", "wide", "mean_fill")]
+    for data, counts in (sizes.sealed or {}).items():
+        found += [("FedCVT, level 2", data, count, sizes.seeds[0], "disjoint") for count in counts]
     for row in CIFAR_CONTROLS:
         found += [(row, "cifar10", count, sizes.cifar_seeds[0], "disjoint") for count in sizes.cifar]
     return found
