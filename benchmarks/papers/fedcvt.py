@@ -100,6 +100,9 @@ def settings(row: str, data: str, shared: int | None) -> list[FedCVT]:
         name = "fedcvt" if row == "FedCVT" else row
         return [FedCVT(**TABLES | own | {"candidates": (name,)})]
     width = {"shared_width": 32, "unique_width": 32, "learning_rate": 0.005} if data == "digits" else {}
+    if row == "FedCVT" and data == "digits":
+        # Both halves say as much: the sheet's weights and temperature, with the decay and batches of all other rows.
+        return [FedCVT(**TABLES | width | {"epochs": 80, "patience": 20, "weight_decay": 0.01, "own_batch_size": 128})]
     if row == "FedCVT, the sheet's default":
         return [FedCVT(**TABLES | width | {"epochs": 80, "patience": 20, "learning_rate": 0.005})]
     if row in VARIANTS:
