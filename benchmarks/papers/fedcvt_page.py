@@ -251,11 +251,11 @@ class Page:
                 (`disjoint`), unless a table says otherwise."""
             ),
             paragraph(
-                """Read with care: settings of FedCVT (`FedCVT.sharp`; on digits the default weights and temperature) were
-                picked on these data sets with test accuracies in view, in part on these very splits. Baselines get the
-                better of two learning rates by their validation rows, and the same weight decay. NUS-WIDE and Vehicle
-                are not to be had: Wikipedia and mfeat stand in, so that no row here can be compared with the paper's
-                number by number."""
+                """Read with care: settings of FedCVT (`FedCVT.sharp`; on digits the default weights and temperature)
+                were picked on these data sets with test accuracies in view, in part on these very splits. Baselines get
+                the better of two learning rates by their validation rows, and the same weight decay. NUS-WIDE and
+                Vehicle are not to be had: Wikipedia and mfeat stand in, so that no row here can be compared with the
+                paper's number by number."""
             ),
             "## Bars",
             self.bars(),
