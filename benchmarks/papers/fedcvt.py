@@ -143,7 +143,9 @@ def jobs(sizes: Sizes) -> list[Job]:
         for views in sizes.parties:
             found += [(row, f"mfeat {views}", 80, seed, "disjoint") for row in ("FedCVT", "local", "wide", "mean_fill")]
     for data, counts in (sizes.sealed or {}).items():
-        found += [("FedCVT, level 2", data, count, sizes.seeds[0], "disjoint") for count in counts]
+        for count in counts:
+            seeds = sizes.seeds if count == min(sizes.shared[data]) else sizes.seeds[:1]
+            found += [("FedCVT, level 2", data, count, seed, "disjoint") for seed in seeds]
     for row in CIFAR_CONTROLS:
         found += [(row, "cifar10", count, sizes.cifar_seeds[0], "disjoint") for count in sizes.cifar]
     return found

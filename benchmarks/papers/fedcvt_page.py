@@ -292,9 +292,10 @@ class Page:
             self.situations(),
             "## Level 2: encrypted codes",
             paragraph(
-                """One seed, codes of 16 numbers instead of 96, at most 20 epochs, anchored and detached attention, SGD
-                with momentum for the shared weights, no pull, and fit terms only where a batch has enough rows for
-                their guard. Keys are of test size: arithmetic on integers gives the same numbers whatever the key."""
+                """One seed where no spread is given, codes of 16 numbers instead of 96, at most 20 epochs, anchored and
+                detached attention, SGD with momentum for the shared weights, no pull, and fit terms only where a batch
+                has enough rows for their guard. Keys are of test size: arithmetic on integers gives the same numbers
+                whatever the key."""
             ),
             self.sealed(),
             "## Ablations",
