@@ -207,14 +207,6 @@ def mean(found: Mapping[str, Any], row: str, data: str, shared: int | None, seed
     return float(np.mean([accuracy(found, (row, data, shared, seed, "disjoint")) for seed in seeds]))
 
 
-def safeguarded(found: Mapping[str, Any], data: str, shared: int, seed: int) -> tuple[str, float]:
-    """Return what the default candidates' safeguard takes: the best on validation rows, FedCVT first among equals."""
-    rows = ("FedCVT", "vanilla", "local")
-    ways = {row: found[name_of((row, data, shared, seed, "disjoint"))]["situations"]["shared"] for row in rows}
-    best = max(rows, key=lambda row: max(way["validation"] for way in ways[row].values()))
-    return best, max(way["test"] for way in ways[best].values() if way["used"])
-
-
 def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else FULL
     every = [job for job in jobs(sizes) if arguments.only in job[1]]

@@ -229,8 +229,8 @@ class SplitOwner:
         With ``trains`` the codes are sent such that a gradient can follow, and the shares with them; with ``fits``
         such that it can have what estimates of shared rows miss.
         """
-        encoded = [_encoded(block, one) for block, one in zip(self.blocks, shared, strict=True)]
-        extra = [_encoded(block, one) for block, one in zip(self.blocks, others, strict=True)]
+        encoded = [block.encode(one) for block, one in zip(self.blocks, shared, strict=True)]
+        extra = [block.encode(one) for block, one in zip(self.blocks, others, strict=True)]
         counts = len(shared[0]), len(others[0])
         if trains:
             self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
@@ -437,7 +437,3 @@ def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:
 
 def _plain(integers: Array, layout: Layout) -> FixedPoint:
     return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
-
-
-def _encoded(block: _OwnerBlock, codes: Numbers) -> FixedPoint:
-    return block.encode(codes)

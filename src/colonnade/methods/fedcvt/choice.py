@@ -18,6 +18,7 @@ from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, secret_o
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.metrics import area_under_roc
 from colonnade.nn.regression import scores_of
+from colonnade.privacy import RowBudget
 from colonnade.session import Figure, Finding, Holding, Session
 
 __all__ = ["Chosen", "Way", "Ways", "budget_finding", "choose", "goodness", "local_ways"]
@@ -189,8 +190,6 @@ def budget_finding(session: Session, config: FedCVT, sides: Mapping[str, Any]) -
     counts = [side.sender.budget.releases for side in sides.values() if getattr(side, "sender", None) is not None]
     if not counts or not (config.is_noised or config.sealed_pull == "one_sided"):
         return ()
-    from colonnade.privacy import RowBudget
-
     total = np.zeros(max(map(len, counts)), dtype=np.int64)
     for one in counts:
         total[: len(one)] += one

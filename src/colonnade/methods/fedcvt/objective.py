@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
-from colonnade.nn import attention_weights
+from colonnade.nn import attention_weights, seeded_linear
 
 __all__ = [
     "Codes",
@@ -46,8 +46,6 @@ def party_head(place: int) -> str:
 
 def build_heads(config: FedCVT, variant: Variant, parties: int, outputs: int, seed: int) -> nn.ModuleDict:
     """Return the linear heads of a candidate, over all parties' codes and over each one's."""
-    from colonnade.nn import seeded_linear
-
     dtype = torch.float64 if config.precision == "float64" else torch.float32
     generator = torch.Generator().manual_seed(seed)
     width = sum(config.width_of(kind) for kind in variant.kinds)

@@ -170,7 +170,8 @@ class OpenPartnerSide:
         codes = codes_of(self._encoders, batch)
         values = torch.cat(list(codes.values()), dim=1)
         check_finite(values.detach().sum().item(), self._session)
-        self.sender.send(values, rows if len(rows) == len(values) else np.append(rows, rows[:1]))
+        # The mean of all rows, where it is sent, is no release of any one.
+        self.sender.send(values, rows)
         gradient = self._peer.receive(gradient_message(config.defence), values=tuple(values.shape)).values.to(
             values.dtype
         )
@@ -230,7 +231,6 @@ class OpenLabelSide:
         variant: Variant,
         table: OwnTable,
         labels: OwnLabels,
-        own_rows: Sequence[int],
         module: nn.Module | None,
     ) -> None:
         self._session, self._config, self._variant = session, config, variant

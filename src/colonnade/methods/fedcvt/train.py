@@ -187,7 +187,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     course = Course(session, config, steps)
     sides: dict[str, OpenLabelSide | SealedLabelSide] = {}
     for name in joint:
-        side = sides[name] = _label_side(session, holding, config, name, table, labels, own_rows, keys)
+        side = sides[name] = _label_side(session, holding, config, name, table, labels, keys)
         if course.is_done(name):
             course.restore(name, side)
             continue
@@ -275,13 +275,12 @@ def _label_side(
     name: str,
     table: OwnTable,
     labels: OwnLabels,
-    own_rows: list[int],
     keys: SealedKeys | None,
 ) -> OpenLabelSide | SealedLabelSide:
     variant = config.variant(name)
     if keys is not None:
         return SealedLabelSide(session, config, variant, table, labels, keys, holding.module)
-    return OpenLabelSide(session, config, variant, table, labels, own_rows, holding.module)
+    return OpenLabelSide(session, config, variant, table, labels, holding.module)
 
 
 def _loss(labels: OwnLabels, outputs: torch.Tensor, table: OwnTable) -> float | None:
