@@ -57,7 +57,9 @@ CIFAR: dict[str, Any] = {
     "weight_decay": 1e-4,
     "own_batch_size": 64,
 }
-CIFAR_ROWS, CIFAR_CONTROLS = ("FedCVT", "vanilla", "local"), ("mean_fill", "wide")
+CIFAR_ROWS, CIFAR_CONTROLS = ("FedCVT", "vanilla", "local"), ("mean_fill", "wide", "mftl")
+# With hidden overlap at these numbers of shared rows.
+CIFAR_OVERLAP = (500, 2000)
 CIFAR_EPOCHS = {"FedCVT": (6, 2), "mean_fill": (6, 2), "local": (8, 2)}
 
 
@@ -83,7 +85,7 @@ FULL = Sizes(
         "wikipedia image / text": (40, 80, 160),
         "wikipedia text / image": (160,),
     },
-    sealed={"mfeat fou / kar": (40, 80), "wikipedia image / text": (80,)},
+    sealed={"mfeat fou / kar": (40, 80), "wikipedia image / text": (40, 80)},
 )
 QUICK = Sizes({"digits": (40,)}, seeds=(0,), cifar=(), sealed={}, parties=())
 
@@ -144,10 +146,12 @@ def jobs(sizes: Sizes) -> list[Job]:
             found += [(row, f"mfeat {views}", 80, seed, "disjoint") for row in ("FedCVT", "local", "wide", "mean_fill")]
     for data, counts in (sizes.sealed or {}).items():
         for count in counts:
-            seeds = sizes.seeds if count == min(sizes.shared[data]) else sizes.seeds[:1]
-            found += [("FedCVT, level 2", data, count, seed, "disjoint") for seed in seeds]
-    for row in CIFAR_CONTROLS:
-        found += [(row, "cifar10", count, sizes.cifar_seeds[0], "disjoint") for count in sizes.cifar]
+            found += [("FedCVT, level 2", data, count, seed, "disjoint") for seed in sizes.seeds]
+    for seed in sizes.cifar_seeds:
+        found += [(row, "cifar10", count, seed, "disjoint") for row in CIFAR_CONTROLS for count in sizes.cifar]
+        found += [
+            ("FedCVT", "cifar10", count, seed, "hidden_overlap") for count in CIFAR_OVERLAP if count in sizes.cifar
+        ]
     return found
 
 

@@ -24,10 +24,13 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import signal
 import socket
 import struct
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +111,30 @@ def open_listener(address: str) -> socket.socket:
     return listener
 
 
+def _run(work: Callable[[], Coroutine[Any, Any, Card]]) -> Card:
+    with asyncio.Runner() as runner:
+        with _no_interruption():
+            # Ctrl-C in the middle of this would leave half a loop, whose end prints a traceback.
+            runner.get_loop()
+        return runner.run(work())
+
+
+@contextmanager
+def _no_interruption() -> Iterator[None]:
+    """Put Ctrl-C off until the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        signal.raise_signal(signal.SIGINT)
+
+
 # The inviter
 
 
@@ -117,7 +144,7 @@ def invite(listener: socket.socket, code: str, own: Card, accept: Callable[[Card
     ``accept`` pins the partner, or raises. The code is good for one completed guess: after it, right or wrong, this
     returns or raises. The listener is closed at the end.
     """
-    return asyncio.run(_Invitation(code, own, accept).wait(listener))
+    return _run(lambda: _Invitation(code, own, accept).wait(listener))
 
 
 class _Invitation:
@@ -223,7 +250,7 @@ def join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> C
 
     ``check`` sees the inviter's card before ours is sent, and raises if it cannot be pinned.
     """
-    return asyncio.run(_join(address, code, own, check))
+    return _run(lambda: _join(address, code, own, check))
 
 
 async def _join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> Card:
