@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "FTL": "colonnade.methods.ftl",
+    "MPDL": "colonnade.methods.mpdl",
     "Alignment": "colonnade.session",
     "Evaluate": "colonnade.session",
     "FedCVT": "colonnade.methods.fedcvt",
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from colonnade.ledger import Ledger
     from colonnade.methods.fedcvt import FedCVT
     from colonnade.methods.ftl import FTL
+    from colonnade.methods.mpdl import MPDL
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FTL",
+    "MPDL",
     "Alignment",
     "Evaluate",
     "FedCVT",

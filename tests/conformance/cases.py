@@ -200,7 +200,7 @@ def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
 
 
 def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTable]:
-    """Return one table per party; only all columns together explain the label.
+    """Return one table per party whose role brings rows; only all columns together explain the label.
 
     Where one role's rows are scored without the others' columns, all columns follow the same hidden traits instead, as
     nothing could be transferred otherwise. Where rows that not all know are learned from, every party has some.
@@ -209,7 +209,9 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     each party is text, one has missing values.
     """
     generator, rows = np.random.default_rng(3), case.rows
-    names = [name for parties in parties_of(case).values() for name in parties]
+    without = {role.name for role in case.method.roles if not role.has_rows}
+    with_rows = {role: parties for role, parties in parties_of(case).items() if role not in without}
+    names = [name for parties in with_rows.values() for name in parties]
     centred = {name: generator.normal(size=(rows, 4)) for name in names}
     if case.method.scores_alone is not None:
         traits = generator.normal(size=(rows, 4))
@@ -220,7 +222,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     blocks = {name: block * 7.3 + 101.7 for name, block in centred.items()}
     tables = {}
     holding = {role.name for role in case.method.roles if role.has_label}
-    for role, parties in parties_of(case).items():
+    for role, parties in with_rows.items():
         for name in parties:
             frame = pd.DataFrame(blocks[name], columns=[f"c{i}" for i in range(4)])
             frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")

@@ -17,7 +17,6 @@ import colonnade as cn
 from colonnade import alignment
 from colonnade.data import TableEncoder
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, PolicyRefused, RoleFailed
-from colonnade.launch.predict import parties_with_rows
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.messages import HEADER_BYTES, Protection, declaration_of
 from colonnade.session import CONTROL, Policy, Session
@@ -51,7 +50,7 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
     }
     aligning = {one.name: one for one in map(declaration_of, alignment.MESSAGES)}
     control = {declaration_of(cls).name for cls in CONTROL}
-    lead = run.method.leader_of(run.plan)
+    lead, with_rows = run.method.leader_of(run.plan), set(run.method.parties_with_rows(run.plan))
     for party, ledger in run.ledgers.items():
         received = [entry.content for entry in ledger.messages() if entry.kind == "received"]
         assert len(received) == len(run.views[party])
@@ -60,6 +59,7 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
             if about["message"] in aligning:
                 one = aligning[about["message"]]
                 assert lead in (party, sender)
+                assert {party, sender} <= with_rows, "who brings no rows has no part in finding shared ones"
                 assert alignment.sends(one.name, run.plan.alignment, is_lead=sender == lead)
                 assert one.protection == about["protection"]
             elif about["message"] not in control:
@@ -159,12 +159,12 @@ def check_resume_equals_undisturbed(case: Case, transport: str, folder: Path) ->
 def check_predicts_new_rows(case: Case, transport: str) -> None:
     """A loaded model scores new rows; its scores for known rows are those it gave before."""
     run = once(case, transport)
-    bringing = parties_with_rows(run.method, run.method.in_stage(run.plan, "predict"))
+    bringing = run.method.parties_with_rows(run.method.in_stage(run.plan, "predict"))
     tables = {party: table for party, table in toy_tables(case, with_label=False).items() if party in bringing}
     scores = run.predict(tables)
     assert scores["prediction"].isin(["label-canary-yes", "label-canary-no"]).all()
     if run.method.scores_rest:
-        lead, *others = run.plan.parties
+        lead, *others = bringing
         assert scores["score"].dropna().between(0, 1).all()
         alone = {party: tables[party].rows - run.tables[party]["shared_rows"] for party in others}
         assert len(scores) == tables[lead].rows + sum(alone.values())
@@ -188,7 +188,7 @@ def check_policy_is_enforced(case: Case, transport: str) -> None:
     declared = [declaration_of(cls) for cls in run.method.messages_in(run.plan)]
     for party in run.plan.parties:
         own = {one.protection for one in declared if one.sender == run.plan.role_of(party)}
-        used = own | aligning
+        used = own | (aligning if party in run.method.parties_with_rows(run.plan) else set())
         for protection in Protection:
             policy = {party: Policy(never_send=(protection.value,))}
             if protection in used:
@@ -219,7 +219,8 @@ def _same_model(case: Case, first: cn.Run, second: cn.Run) -> bool:
             or (value - second.parts[party].tensors[key]).abs().max() <= case.repeats_within
             for key, value in first.parts[party].tensors.items()
         )
-        for party in first.plan.parties
+        # A party without rows may have no part of the model.
+        for party in {*first.parts, *second.parts, *first.method.parties_with_rows(first.plan)}
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from colonnade.alignment.meeting import Meeting, Met, Places
+from colonnade.alignment.meeting import Meeting, Met, Places, partners_of
 from colonnade.alignment.messages import MOST_IDS, GivenRows
 from colonnade.data import AlignedRows, PartyTable, id_marks, matched_rows, normalised_ids, rows_of_marks
 from colonnade.errors import AlignmentError, ConfigError, WrongContent
@@ -19,6 +19,7 @@ __all__ = ["Overlap", "align", "align_in_one_place", "align_with_each", "count_s
 _ECDH = "ecdh: private set intersection, so that no party shows an id the other does not have"
 _REUSED = f"{_ECDH}; found before and used again"
 _GIVEN = "given: rows matched by another tool, in the same order at all parties"
+_NONE = "none: this party holds no table"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,13 +38,16 @@ class Overlap:
 
 def find_overlap(session: Session, table: PartyTable) -> Overlap:
     """Find shared rows, or only how many there are, as the run's alignment.mode says, and nothing else."""
-    mode, meets_one = session.plan.alignment.mode, len(session.plan.parties) == 2
+    parties = session.method.parties_with_rows(session.plan)
+    if session.party not in parties:
+        return Overlap(0, {}, None, False, _nothing(_NONE))
+    mode, meets_one = session.plan.alignment.mode, len(parties) == 2
     nothing = _aligned(np.empty(0, np.int64), table.rows, _ECDH)
-    if session.plan.alignment.protocol == "given" or not session.all_channels:
+    if session.plan.alignment.protocol == "given" or not partners_of(session):
         if mode != "both_learn":
             raise ConfigError(f"Rows that another tool matched are known to all, so mode = '{mode}' cannot be used.")
         aligned = align(session, table)
-        partners = {peer.peer: Met(None, len(aligned)) for peer in session.all_channels}
+        partners = {peer.peer: Met(None, len(aligned)) for peer in partners_of(session)}
         return Overlap(table.rows, partners, len(aligned), False, aligned)
     meeting = Meeting(session, table)
     if mode == "both_learn":
@@ -66,8 +70,13 @@ def find_overlap(session: Session, table: PartyTable) -> Overlap:
 
 
 def align(session: Session, table: PartyTable) -> AlignedRows:
-    """Find the rows that all parties of a session hold; the order depends on the seed and the ids only."""
-    if not session.all_channels:
+    """Find the rows that all parties with rows hold; the order depends on the seed and the ids only.
+
+    A party without rows has no part in it, and gets nothing.
+    """
+    if session.party not in session.method.parties_with_rows(session.plan):
+        return _nothing(_NONE)
+    if not partners_of(session):
         own = id_marks(table.ids, session.seed("alignment"))
         return AlignedRows(*rows_of_marks(own, np.sort(own)), "one party only")
     if session.plan.alignment.protocol == "given":
@@ -85,8 +94,10 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
 def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRows]:
     """Find the rows that the lead shares with each other party, pair by pair; there may be none.
 
-    In the mode "one_learns" only the lead does, and the others return nothing.
+    In the mode "one_learns" only the lead does, and the others return nothing, as a party without rows always does.
     """
+    if not partners_of(session):
+        return {}
     if session.plan.alignment.mode == "size_only":
         raise ConfigError("alignment.mode = 'size_only' tells nobody which rows are shared. Count them instead.")
     found = Meeting(session, table).shared_with_each()
@@ -95,7 +106,7 @@ def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRow
 
 def count_shared(session: Session, table: PartyTable) -> dict[str, int]:
     """Find only how many rows the lead shares with each other party; nobody learns which."""
-    return Meeting(session, table).sizes()
+    return Meeting(session, table).sizes() if partners_of(session) else {}
 
 
 def align_in_one_place(
@@ -128,9 +139,7 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for key in matched.keys:
         digest.update(len(key).to_bytes(4, "little") + key)
     own = GivenRows(len(matched.keys), digest.digest())
-    is_lead = session.role == session.lead
-    peers = session.all_channels if is_lead else (session.channel(session.lead),)
-    for peer in peers:
+    for peer in partners_of(session):
         peer.send(own)
         theirs = peer.receive(GivenRows)
         if not 0 <= theirs.count <= MOST_IDS or len(theirs.digest) != len(own.digest):
@@ -143,6 +152,10 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     if session.stage != "predict":
         session.policy.check_shared_rows(session.party, len(matched.keys))
     return _aligned(matched.positions, table.rows, _GIVEN)
+
+
+def _nothing(protocol: str) -> AlignedRows:
+    return AlignedRows(np.empty(0, np.int64), np.empty(0, np.int64), protocol)
 
 
 def _aligned(positions: Places, rows: int, protocol: str) -> AlignedRows:

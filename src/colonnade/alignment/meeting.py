@@ -32,7 +32,7 @@ from colonnade.data import (
 from colonnade.errors import AlignmentError, PolicyRefused, WrongContent
 from colonnade.session import Channel, Session
 
-__all__ = ["Meeting", "Met", "Places"]
+__all__ = ["Meeting", "Met", "Places", "partners_of"]
 
 Places = npt.NDArray[np.int64]
 
@@ -49,6 +49,12 @@ class Met:
     shared: int | None
 
 
+def partners_of(session: Session) -> tuple[Channel, ...]:
+    """Return the lines to those with whom this party looks for shared rows: none where it has no rows itself."""
+    method, plan = session.method, session.plan
+    return tuple(channel for channel in session.all_channels if method.are_aligned(plan, session.party, channel.peer))
+
+
 class Meeting:
     """One party's side of finding shared rows."""
 
@@ -56,7 +62,7 @@ class Meeting:
         self._session, self._table = session, table
         self._rule = session.plan.alignment
         self._is_lead = session.role == session.lead
-        self._peers = session.all_channels if self._is_lead else (session.channel(session.lead),)
+        self._peers = partners_of(session)
         self._ids = {
             peer.peer: normalised_ids(table.ids_for(peer.peer), self._rule, where=table.title_of_ids_for(peer.peer))
             for peer in self._peers
@@ -316,7 +322,8 @@ class Meeting:
 
     def _identity(self) -> str:
         """Return what stands for this party's ids, the partners and the rule: a result holds for these."""
-        facts = [*self._session.plan.parties, repr(self._rule), str(self._session.plan.seed)]
+        parties = self._session.method.parties_with_rows(self._session.plan)
+        facts = [*parties, repr(self._rule), str(self._session.plan.seed)]
         return identity_of([one for ids in self._ids.values() for one in ids], *facts)
 
     def _unfinished(self, peer: Channel) -> Unfinished:

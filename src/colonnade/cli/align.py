@@ -26,7 +26,7 @@ from colonnade.cli.output import (
 from colonnade.cli.run import find_home, find_homes, lead_of, note_unused_matches, shape_of, silent
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import read_run_file
+from colonnade.launch.files import PartyHome, read_run_file
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.session import RunPlan
 
@@ -80,10 +80,16 @@ def align(
     run' of the same run.toml uses the result as long as no party's ids have changed. Interrupted, the same command
     again goes on where it stopped.
     """
-    plan = alignment_plan(read_run_file(file), _mode(mode, size_only))
-    ends, folder = (
-        _align_all(plan, file, home or [], quiet) if local else _align_one(plan, file, home or [], yes, quiet)
-    )
+    agreed = read_run_file(file)
+    plan = alignment_plan(agreed, _mode(mode, size_only))
+    if local:
+        left_out = set(agreed.parties) - set(plan.parties)
+        homes = [one for one in home or [] if one.partition("=")[0] not in left_out]
+        ends, folder = _align_all(plan, file, homes, quiet)
+    else:
+        where = find_home(home or [], file)
+        _check_has_rows(agreed, plan, where.name)
+        ends, folder = _align_one(plan, file, where, yes, quiet)
     if json:
         print_json(_document(plan, ends, folder))
     else:
@@ -105,12 +111,19 @@ def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple
     return ends, folder.path
 
 
-def _align_one(plan: RunPlan, file: Path, home: list[str], yes: bool, quiet: bool) -> tuple[dict[str, PartyEnd], Path]:
+def _check_has_rows(agreed: RunPlan, plan: RunPlan, party: str) -> None:
+    role = agreed.role_of(party)
+    if party not in plan.parties:
+        raise ConfigError(
+            f"'{party}' has nothing to do in an alignment, as the role {role} of {plan.method} holds no table. "
+            f"Only {' and '.join(plan.parties)} give this command."
+        )
+
+
+def _align_one(plan: RunPlan, file: Path, where: PartyHome, yes: bool, quiet: bool) -> tuple[dict[str, PartyEnd], Path]:
     """Align as one party, from its home."""
     from colonnade.launch.joining import Joining
 
-    where = find_home(home, file)
-    plan.role_of(where.name)
     note_unused_matches(plan, where)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with held_alignment(where.folder, plan.name, file.read_bytes()) as folder, _resumable():

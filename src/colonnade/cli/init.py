@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import examples, make_app, print_json, program, say
+from colonnade.errors import ConfigError
 from colonnade.launch.home import make_home, own_certificate
 
 app = make_app("Make a party's home: key, certificate and a commented party.toml.")
@@ -20,6 +21,7 @@ app = make_app("Make a party's home: key, certificate and a commented party.toml
         "colonnade init bank --listen 0.0.0.0:7443",
         "colonnade init bank --table customers.csv --id customer --label churned",
         "colonnade init shop --folder /srv/colonnade/shop --json",
+        "colonnade init helper --no-table         (for roles that hold no table)",
     )
 )
 def init(
@@ -40,12 +42,17 @@ def init(
     label_column: Annotated[
         str | None, typer.Option("--label", metavar="COLUMN", help="The column to predict, at the party that has it.")
     ] = None,
+    no_table: Annotated[
+        bool, typer.Option("--no-table", help="This party holds no table, and only plays roles that need none.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a party's home: key.pem, certificate.pem, party.toml, and a folder for partners' certificates.
 
     Nothing that is there already is changed. A party.toml of this name is kept and gets a key beside it.
     """
+    if no_table and (table or id_column or label_column):
+        raise ConfigError("--no-table excludes --table, --id and --label. Choose what this party holds.")
     place = folder or Path(name)
     had_settings = (place / "party.toml").exists()
     make_home(
@@ -55,6 +62,7 @@ def init(
         source="FILL-IN.csv" if table is None else _seen_from(place, table),
         id_column=id_column or "FILL-IN",
         label_column=label_column,
+        has_table=not no_table,
     )
     own = own_certificate(place)
     if json:
@@ -66,7 +74,7 @@ def init(
     if had_settings:
         say(f"{place}/party.toml was there already and is kept as it is; no option changes it.")
     here = "" if place.resolve() == Path.cwd() else f" --home {place}"
-    is_filled = had_settings or (table is not None and id_column is not None)
+    is_filled = had_settings or no_table or (table is not None and id_column is not None)
     first = (
         f"See whether all is well: {program()} doctor{here}" if is_filled else f"Fill in [table] in {place}/party.toml."
     )

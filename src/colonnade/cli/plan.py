@@ -118,8 +118,10 @@ def _forecast(
     line: tuple[float | None, float | None],
 ) -> RunForecast:
     from colonnade.launch.forecast import forecast_run, gather_knowledge, key_of, measure_machines, without_costs
+    from colonnade.methods import method_named
 
-    tables = {party: one.read_table(plan.alignment) for party, one in homes.items()}
+    method = method_named(plan.method)
+    tables = {party: homes[party].table_for(method, plan) for party in method.parties_with_rows(plan) if party in homes}
     known = gather_knowledge(plan, tables, columns=columns, shared_rows=shared_rows, classes=classes)
     # What is missing is asked for before anyone waits for the measurements.
     key = key_of(plan)
@@ -154,10 +156,14 @@ def _check_numbers(**given: float | None) -> None:
 
 
 def _column_counts(given: list[str], plan: RunPlan) -> dict[str, int]:
-    counts = {}
+    from colonnade.methods import method_named
+
+    counts, with_rows = {}, method_named(plan.method).parties_with_rows(plan)
     for party, word in words_by_party("--columns", "number", given, plan.parties).items():
         if not word.isascii() or not word.isdigit() or not int(word):
             raise ConfigError(f"--columns {party}={word} does not say how many. Write a whole number of 1 or more.")
+        if party not in with_rows:
+            raise ConfigError(f"--columns names '{party}', whose role {plan.role_of(party)} has none. Leave it out.")
         counts[party] = int(word)
     return counts
 

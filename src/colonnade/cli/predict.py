@@ -14,7 +14,7 @@ from colonnade.cli.run import check_part, find_home, find_homes, resumable
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
-from colonnade.launch.predict import check_model, column_types, parties_with_rows
+from colonnade.launch.predict import check_model, column_types
 from colonnade.launch.run import Run
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def predict(
         typer.Option(
             metavar="FILE",
             help="A file with this party's columns of the new rows. For a run with all parties on this machine write "
-            "PARTY=FILE, once for each party that brings rows: every party, or with ftl the targets.",
+            "PARTY=FILE, once for each party that brings rows: all that hold a table, or with ftl the targets.",
         ),
     ] = None,
     output: Annotated[
@@ -92,7 +92,7 @@ def predict(
 def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> pd.DataFrame:
     """Score with all parties in this process."""
     plan = run.method.in_stage(run.plan, "predict")
-    parties, bringing = plan.parties, parties_with_rows(run.method, plan)
+    parties, bringing = plan.parties, run.method.parties_with_rows(plan)
     files = words_by_party("--table", "file", table, parties)
     missing = [party for party in bringing if party not in files]
     if missing:
@@ -128,7 +128,7 @@ def _predict_with_partners(
     where = find_home(home or [str(folder.resolve().parent.parent)], folder)
     plan = run.method.in_stage(run.plan, "predict")
     check_part(plan, where.name)
-    is_bringing = where.name in parties_with_rows(run.method, plan)
+    is_bringing = where.name in run.method.parties_with_rows(plan)
     if table and not is_bringing:
         raise ConfigError(_brings_nothing(run, where.name))
     if is_bringing and len(table) != 1:
@@ -148,7 +148,8 @@ def _predict_with_partners(
 
 def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | None = None) -> str:
     """Say how many of a party's rows were scored, by who knows them; ``given`` is how many it gave, where known."""
-    whose = f"that only {party} knows" if len(run.plan.parties) == 2 else "that not all parties know"
+    is_only = len(run.method.parties_with_rows(run.plan)) == 2
+    whose = f"that only {party} knows" if is_only else "that not all parties know"
     shared = int((scores["known to"] == "all parties").sum())
     own = int(scores["known to"].isin([f"{party} only", f"{party}, not all parties"]).sum())
     gave = "" if given is None else f" gave {given} rows"
@@ -174,9 +175,10 @@ def _receivers(run: Run) -> tuple[str, ...]:
 
 
 def _brings_nothing(run: Run, party: str) -> str:
+    bringing = run.method.parties_with_rows(run.method.in_stage(run.plan, "predict"))
     return (
         f"'{party}' is the {run.plan.role_of(party)} of this run and brings no rows to be scored: "
-        f"{' and '.join(_receivers(run))} does. Leave out its --table."
+        f"{' and '.join(bringing)} {'do' if len(bringing) > 1 else 'does'}. Leave out its --table."
     )
 
 

@@ -29,9 +29,9 @@ from colonnade.cli.output import (
 from colonnade.data import PartyTable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file
+from colonnade.launch.files import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.folder import RunFolder
-from colonnade.launch.predict import parties_with_rows
+from colonnade.launch.predict import can_score
 from colonnade.launch.run import Run
 from colonnade.metrics import headline
 from colonnade.session import Finding, RunPlan
@@ -140,10 +140,11 @@ def run_all(
 
             return run_locally(plan, file, homes, run_folder, compare=compare, observer=observer, say=talk)
         from colonnade.launch.simulation import simulate_plan
+        from colonnade.methods import method_named
 
         tables = {}
         for party, where in homes.items():
-            tables[party] = where.read_table(plan.alignment)
+            tables[party] = where.table_for(method_named(plan.method), plan)
             talk(shape_of(party, tables[party]))
         policies = {party: where.policy for party, where in homes.items()}
         with open_engine("auto") as engine:
@@ -223,7 +224,7 @@ def resumable(folder: Path, overwrite: bool = False) -> Iterator[None]:
 
 def shape_of(party: str, table: PartyTable) -> str:
     """Return a line on a table that was read."""
-    return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+    return shape_in_words(party, table.rows, len(table.columns), has_label=table.has_label)
 
 
 def check_part(plan: RunPlan, party: str) -> None:
@@ -266,14 +267,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     print_table(
         ["party", "role", "rows", "shared", "columns", "sent"],
         [
-            [
-                party,
-                run.plan.role_of(party),
-                str(run.tables[party]["rows"]),
-                str(run.tables[party]["shared_rows"]),
-                str(len(run.tables[party]["columns"])),
-                readable_bytes(run.bytes_sent(party)),
-            ]
+            [party, run.plan.role_of(party), *_shape(run, party), readable_bytes(run.bytes_sent(party))]
             for party in run.tables
         ],
     )
@@ -302,11 +296,19 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         _show_finding(finding)
     typer.echo(f"\nReport:  {run.folder}/report.html")
     typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
-    if run.parts and run.plan.stage in run.method.scored_after:
+    if can_score(run):
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
         typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
     for line in _next_stages(run):
         typer.echo(f"Next:    {line}")
+
+
+def _shape(run: Run, party: str) -> list[str]:
+    """Return how many rows, shared rows and columns a party has, where its role has any."""
+    if party not in run.method.parties_with_rows(run.plan):
+        return ["—"] * 3
+    about = run.tables[party]
+    return [str(about["rows"]), str(about["shared_rows"]), str(len(about["columns"]))]
 
 
 def _next_stages(run: Run) -> Iterator[str]:
@@ -330,7 +332,7 @@ def _show_finding(finding: Finding) -> None:
 
 def _tables_to_score(run: Run, new_rows: Mapping[str, Path]) -> list[str]:
     """Return the options by which rows to score are given: by every party, or by those whose rows are scored alone."""
-    bringing = parties_with_rows(run.method, run.method.in_stage(run.plan, "predict"))
+    bringing = run.method.parties_with_rows(run.method.in_stage(run.plan, "predict"))
     if len(run.tables) < len(run.plan.parties):
         return ["--table FILE"] if set(run.tables) & set(bringing) else []
     return [f"--table {party}={new_rows.get(party, 'FILE')}" for party in bringing]
@@ -346,6 +348,7 @@ _SHOWN = {
 
 def outcome(run: Run) -> dict[str, Any]:
     """Return the outcome as JSON values."""
+    with_rows = run.method.parties_with_rows(run.plan)
     return {
         "run": run.plan.name,
         "method": run.plan.method,
@@ -358,8 +361,8 @@ def outcome(run: Run) -> dict[str, Any]:
         "parties": {
             party: {
                 "role": run.plan.role_of(party),
-                "rows": run.tables[party]["rows"],
-                "shared_rows": run.tables[party]["shared_rows"],
+                "rows": run.tables[party]["rows"] if party in with_rows else None,
+                "shared_rows": run.tables[party]["shared_rows"] if party in with_rows else None,
                 "bytes_sent": run.ledgers[party].bytes_sent(),
             }
             for party in run.tables

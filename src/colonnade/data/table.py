@@ -126,7 +126,9 @@ class PartyTable:
     @classmethod
     def nothing(cls, name: str) -> PartyTable:
         """Return a table without rows or columns, for a party that needs to bring none."""
-        return cls(pd.DataFrame({"row": [0]}), id="row", name=name).take(np.empty(0, np.int64))
+        empty = cls(pd.DataFrame({"row": [0]}), id="row", name=name).take(np.empty(0, np.int64))
+        empty.id_columns = ()
+        return empty
 
     @classmethod
     def read(

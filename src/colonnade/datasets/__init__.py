@@ -1,7 +1,7 @@
 """Public data, split vertically between parties; one file per data set."""
 
-from colonnade.datasets.bank_marketing import bank_marketing
-from colonnade.datasets.breast_cancer import breast_cancer
+from colonnade.datasets.bank_marketing import BANK_FULL_BOUNDS, BANK_FULL_LEVELS, bank_full, bank_marketing
+from colonnade.datasets.breast_cancer import BREAST_CANCER_BOUNDS, breast_cancer, breast_cancer_views
 from colonnade.datasets.census_income import (
     CENSUS_GROUPS,
     CENSUS_SHARED,
@@ -9,29 +9,47 @@ from colonnade.datasets.census_income import (
     CensusIncome,
     census_income,
 )
-from colonnade.datasets.cifar10 import CIFAR10_CLASSES, cifar10_halves
+from colonnade.datasets.cifar10 import CIFAR10_CLASSES, cifar10, cifar10_halves, cifar10_views
 from colonnade.datasets.default_credit import default_credit
 from colonnade.datasets.digits import digits_halves
 from colonnade.datasets.fate_examples import FATE_EXAMPLES, fate_example
+from colonnade.datasets.graphs import SocialGraph, ego_facebook, hamilton46
+from colonnade.datasets.image_views import CIFAR10_VIEWS, MNIST_VIEWS, ImageViews
 from colonnade.datasets.mfeat import MFEAT_VIEWS, mfeat
+from colonnade.datasets.mnist import mnist, mnist_views
 from colonnade.datasets.wikipedia_crossmodal import WIKIPEDIA_CATEGORIES, wikipedia_crossmodal
 
 __all__ = [
+    "BANK_FULL_BOUNDS",
+    "BANK_FULL_LEVELS",
+    "BREAST_CANCER_BOUNDS",
     "CENSUS_GROUPS",
     "CENSUS_SHARED",
     "CENSUS_WIDTHS",
     "CIFAR10_CLASSES",
+    "CIFAR10_VIEWS",
     "FATE_EXAMPLES",
     "MFEAT_VIEWS",
+    "MNIST_VIEWS",
     "WIKIPEDIA_CATEGORIES",
     "CensusIncome",
+    "ImageViews",
+    "SocialGraph",
+    "bank_full",
     "bank_marketing",
     "breast_cancer",
+    "breast_cancer_views",
     "census_income",
+    "cifar10",
     "cifar10_halves",
+    "cifar10_views",
     "default_credit",
     "digits_halves",
+    "ego_facebook",
     "fate_example",
+    "hamilton46",
     "mfeat",
+    "mnist",
+    "mnist_views",
     "wikipedia_crossmodal",
 ]

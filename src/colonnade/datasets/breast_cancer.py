@@ -8,10 +8,31 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-__all__ = ["breast_cancer"]
+__all__ = ["BREAST_CANCER_BOUNDS", "breast_cancer", "breast_cancer_views"]
 
 # What a hospital sees under its own microscope; the laboratory measures the shape of the nuclei.
 _HOSPITAL = ("texture", "smoothness", "symmetry", "fractal dimension")
+
+_LARGEST = {
+    "radius": (30.0, 3.0, 40.0),
+    "texture": (40.0, 5.0, 50.0),
+    "perimeter": (200.0, 30.0, 300.0),
+    "area": (3000.0, 600.0, 5000.0),
+    "smoothness": (0.2, 0.04, 0.3),
+    "compactness": (0.4, 0.15, 1.5),
+    "concavity": (0.5, 0.4, 1.5),
+    "concave points": (0.3, 0.06, 0.3),
+    "symmetry": (0.4, 0.08, 0.8),
+    "fractal dimension": (0.1, 0.03, 0.3),
+}
+
+BREAST_CANCER_BOUNDS = {
+    name: (0.0, largest)
+    for word, (mean, error, worst) in _LARGEST.items()
+    for name, largest in ((f"mean {word}", mean), (f"{word} error", error), (f"worst {word}", worst))
+}
+"""Bounds of the 30 columns: from 0 to the largest published value, rounded up. Real parties would agree on them from
+what is known of such measurements, not from their tables."""
 
 
 def breast_cancer(*, hospital_rows: int = 500, laboratory_rows: int = 510, seed: int = 0) -> dict[str, pd.DataFrame]:
@@ -35,3 +56,20 @@ def breast_cancer(*, hospital_rows: int = 500, laboratory_rows: int = 510, seed:
         "hospital": hospital.iloc[generator.permutation(len(hospital))[:hospital_rows]].reset_index(drop=True),
         "laboratory": laboratory.iloc[generator.permutation(len(laboratory))[:laboratory_rows]].reset_index(drop=True),
     }
+
+
+def breast_cancer_views() -> dict[str, pd.DataFrame]:
+    """Return the tables of party `a` (the last 15 columns) and of party `b` (the first 15 and `diagnosis`), everyone.
+
+    Both carry the `patient`. The paper on multi-party dual learning assigns columns at random, each trial anew.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer(as_frame=True)
+    patients = [f"P{number:04d}" for number in range(len(data.data))]
+    tables = {}
+    for party, columns in (("a", data.data.iloc[:, 15:]), ("b", data.data.iloc[:, :15])):
+        tables[party] = columns.copy()
+        tables[party].insert(0, "patient", patients)
+    tables["b"]["diagnosis"] = np.where(data.target == 1, "benign", "malignant")
+    return tables

@@ -1,12 +1,13 @@
-"""CIFAR-10: small photographs of ten kinds of things, cut into a left and a right half.
+"""CIFAR-10: small photographs of ten kinds of things, cut into halves or with other parts lost at each party.
 
-A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; for research. Each party holds one half of
-every photograph, as in FedCVT's experiment.
+A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; for research. In FedCVT's experiment each
+party holds one half of every photograph; in that of multi-party dual learning each has lost another part.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from colonnade.datasets.files import data_file
+from colonnade.datasets.image_views import CIFAR10_VIEWS
 from colonnade.errors import ConfigError, did_you_mean
 
-__all__ = ["CIFAR10_CLASSES", "cifar10_halves"]
+__all__ = ["CIFAR10_CLASSES", "cifar10", "cifar10_halves", "cifar10_views"]
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 """The classes, in the order of the data's label numbers 0 to 9."""
@@ -39,9 +41,47 @@ def cifar10_halves(
     class; otherwise all 50000 and 10000 are read, from JPEGs that differ from them by 5.8 on average. `rows` stops
     after so many photographs.
     """
-    for given, known, what in ((part, _PARTS, "part"), (label_at, _SIDES, "side to carry the label")):
-        if given not in known:
-            raise ConfigError(f"There is no '{given}' as {what}. {did_you_mean(given, known)}")
+    _check_known(label_at, _SIDES, "side to carry the label")
+    photographs, numbers, ids = _read(part, lossless, rows)
+    tables = {}
+    for side, columns in _SIDES.items():
+        pixels = photographs[:, :, :, columns].reshape(len(ids), -1).astype("float32")
+        table = pd.DataFrame(pixels, columns=[f"p{place:04d}" for place in range(pixels.shape[1])])
+        table.insert(0, "id", ids)
+        if side == label_at:
+            table["label"] = [CIFAR10_CLASSES[number] for number in numbers]
+        tables[side] = table
+    return tables
+
+
+def cifar10_views(*, part: str = "train", lossless: bool = True, rows: int | None = None) -> dict[str, pd.DataFrame]:
+    """Return the tables of party `a`, the bottom 20 rows, and of party `b`, all but 16 x 18 pixels at the lower right.
+
+    A column ends in its value's place in the flattened photograph, 3 colours x 32 rows x 32 columns: `common_…` at both
+    parties, `a_…` and `b_…` at one. Values are from 0 to 1. `b` carries the label `label`, a word. Ids are words such
+    as `photograph_00007`; the rest is as in `cifar10_halves`. For arrays at once use `cifar10`.
+    """
+    photographs, numbers, ids = cifar10(part=part, lossless=lossless, rows=rows)
+    labels = [CIFAR10_CLASSES[number] for number in numbers]
+    return CIFAR10_VIEWS.tables(photographs, [f"photograph_{place:05d}" for place in ids], "label", labels)
+
+
+def cifar10(
+    *, part: str = "train", lossless: bool = True, rows: int | None = None
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return photographs (one flattened photograph of numbers from 0 to 1 per row), class numbers, and ids.
+
+    The arguments are those of `cifar10_halves`.
+    """
+    photographs, numbers, ids = _read(part, lossless, rows)
+    return photographs.reshape(len(ids), -1).astype(np.float32) / np.float32(255), numbers, ids
+
+
+def _read(
+    part: str, lossless: bool, rows: int | None
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the pixels, the class numbers and the ids of the first photographs."""
+    _check_known(part, _PARTS, "part")
     kind, column = ("lossless_subset", "webp") if lossless else ("full_jpeg", "jpeg")
     stored = pd.read_parquet(data_file(f"cifar10/cifar10_{part}_{kind}.parquet", _ORIGIN))
     rows = len(stored) if rows is None else rows
@@ -51,17 +91,13 @@ def cifar10_halves(
             "lossless = False there are 50000 to train and 10000 to test."
         )
     stored = stored.iloc[:rows]
-    photographs = _decoded(stored[column])
     ids = stored["original_index"].to_numpy("int64") + _PARTS[part]
-    tables = {}
-    for side, columns in _SIDES.items():
-        pixels = photographs[:, :, :, columns].reshape(rows, -1).astype("float32")
-        table = pd.DataFrame(pixels, columns=[f"p{place:04d}" for place in range(pixels.shape[1])])
-        table.insert(0, "id", ids)
-        if side == label_at:
-            table["label"] = [CIFAR10_CLASSES[number] for number in stored["label"]]
-        tables[side] = table
-    return tables
+    return _decoded(stored[column]), stored["label"].to_numpy("int64"), ids
+
+
+def _check_known(given: str, known: Mapping[str, object], what: str) -> None:
+    if given not in known:
+        raise ConfigError(f"There is no '{given}' as {what}. {did_you_mean(given, known)}")
 
 
 def _decoded(files: pd.Series[Any]) -> npt.NDArray[np.uint8]:

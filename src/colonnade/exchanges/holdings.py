@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from colonnade.data import LabelEncoder, Split, TableEncoder
 from colonnade.errors import ConfigError, TableError
 from colonnade.session import Holding, ModelPart, Scores, Session
 
-__all__ = ["encoded_columns", "encoded_labels", "own_part", "scores_in_terms_of", "without_columns"]
+__all__ = ["encoded_columns", "encoded_labels", "first_seeds", "own_part", "scores_in_terms_of", "without_columns"]
 
 Rows = np.ndarray[Any, Any]
 
@@ -33,6 +34,20 @@ def without_columns(session: Session) -> ConfigError:
         f"'{session.party}' has no usable feature columns: it has none, or each is constant in the training rows. "
         "Check its table and its drop list, or leave this party out."
     )
+
+
+def first_seeds(session: Session, is_secret: bool) -> Callable[..., int]:
+    """Return what gives seeds that no other party can derive, or, for runs that must repeat, those of the run's seed.
+
+    Who knows a network's first weights can work out columns from the first numbers that cross.
+    """
+    if not is_secret:
+        return session.own_seed
+
+    def seed(purpose: str, counter: int = 0) -> int:
+        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:8], "little")
+
+    return seed
 
 
 def encoded_labels(session: Session, holding: Holding, task: str) -> tuple[Rows, LabelEncoder]:

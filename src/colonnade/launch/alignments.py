@@ -27,9 +27,13 @@ __all__ = ["alignment_plan", "held_alignment"]
 
 
 def alignment_plan(plan: RunPlan, mode: str | None = None) -> RunPlan:
-    """Return the plan of aligning only, in the run's own mode or another one."""
+    """Return the plan of aligning only, in the run's own mode or another one, between the parties with rows."""
+    from colonnade.methods import method_named  # not above, as it takes seconds to load
+
+    with_rows = method_named(plan.method).parties_with_rows(plan)
+    roles = {role: parties for role, parties in plan.roles.items() if set(parties) <= set(with_rows)}
     rule = plan.alignment if mode is None else replace(plan.alignment, mode=mode)  # type: ignore[arg-type]
-    return replace(plan, stage=ALIGN, alignment=rule)
+    return replace(plan, stage=ALIGN, alignment=rule, roles=roles)
 
 
 @contextmanager

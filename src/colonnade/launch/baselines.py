@@ -30,17 +30,18 @@ def ceiling(
     method: Method, plan: RunPlan, config: Any, tables: Mapping[str, PartyTable], observer: Observer | None
 ) -> dict[str, Evaluation]:
     """Judge the same model trained with all columns in one place: only where all tables are on one machine."""
-    if len(plan.parties) < 2 or not _can_be_alone(method, plan):
+    if len(method.parties_with_rows(plan)) < 2 or not _can_be_alone(method, plan):
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     return {} if found is None else {"central": found}
 
 
 def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
-    """Put all parties' columns of the shared rows into one table."""
+    """Put the columns that all parties have of the shared rows into one table."""
     lead = method.leader_of(plan)
     seed = derive_seed(plan.seed, "alignment")
-    aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
+    with_rows = {party: tables[party] for party in method.parties_with_rows(plan)}
+    aligned = align_in_one_place(with_rows, lead, plan.alignment, seed)
     count = len(aligned[lead])
     columns: dict[str, Any] = {"id": np.arange(count)}
     types = {}

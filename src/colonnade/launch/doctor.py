@@ -257,6 +257,11 @@ def _dates(check: str, certificate: bytes, fix: str) -> Finding:
 
 
 def _table(home: PartyHome) -> str:
+    if not home.has_table:
+        # Such a party is told no counts, so these rules could never refuse anything.
+        idle = [rule for rule in ("minimum_shared_rows", "maximum_alignments") if getattr(home.policy, rule)]
+        note = f"; {' and '.join(idle)} in [policy] cannot be checked without one" if idle else ""
+        return f"none: this party can only play roles that hold no table{note}"
     table = home.read_table(Alignment(protocol="given") if home.names_matches else None)
     return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 

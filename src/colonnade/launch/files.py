@@ -15,12 +15,12 @@ from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json, config_to_json, validated
-from colonnade.session import Alignment, Evaluate, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, Policy, RunPlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PartyHome", "read_party_home", "read_run_file"]
+__all__ = ["PartyHome", "read_party_home", "read_run_file", "shape_in_words"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,8 @@ class PartyHome:
     name: str
     folder: Path
     policy: Policy
-    _table: _PartyTableTable
+    _table: _PartyTableTable | None
+    """None at a party that only plays roles without a table."""
     listen: str | None = None
     """Where partners reach this party, as HOST:PORT; None when it only dials."""
     partners: Mapping[str, str] = field(default_factory=dict)
@@ -105,11 +106,27 @@ class PartyHome:
     @property
     def names_matches(self) -> bool:
         """Tell whether this home has a list of rows that another tool matched."""
-        return self._table.matches is not None
+        return self._table is not None and self._table.matches is not None
+
+    @property
+    def has_table(self) -> bool:
+        """Tell whether this home names a table."""
+        return self._table is not None
+
+    def table_for(self, method: Method, plan: RunPlan) -> PartyTable:
+        """Read what this party brings to a run: its own table, or nothing where its role holds none."""
+        if self.name not in method.parties_with_rows(plan):
+            return PartyTable.nothing(self.name)
+        if self._table is None:
+            raise ConfigError(
+                f"'{self.name}' plays {plan.role_of(self.name)} in the run '{plan.name}', which needs a table, but "
+                f"{self.folder / 'party.toml'} has no [table]. Add it, with source and id."
+            )
+        return self.read_table(plan.alignment)
 
     def read_table(self, rule: Alignment | None = None) -> PartyTable:
         """Read the party's own table, and the list of matched rows where a run's rule takes shared rows from it."""
-        about = self._table
+        about = self._settings_of_table
         table = read_table(
             about.source,
             id=about.id,
@@ -128,8 +145,14 @@ class PartyHome:
             matched_rows(table, table.matches)  # a list that does not fit is told now, not when the partners wait
         return table
 
+    @property
+    def _settings_of_table(self) -> _PartyTableTable:
+        if self._table is None:
+            raise ConfigError(f"{self.folder / 'party.toml'} has no [table]. Add it, with source and id.")
+        return self._table
+
     def _read_matches(self) -> pd.DataFrame:
-        about = self._table
+        about = self._settings_of_table
         if about.matches is None:
             raise ConfigError(
                 f'run.toml takes rows that another tool matched ([alignment] protocol = "given"), but '
@@ -149,7 +172,7 @@ class PartyHome:
         ``types`` are the column types the model was trained with: a few new rows may look different from many.
         ``parties`` are those of the run: ids that only other partners know the rows by may be missing.
         """
-        about = self._table
+        about = self._settings_of_table
         partner_ids = {
             partner: columns for partner, columns in self.partner_ids.items() if parties is None or partner in parties
         }
@@ -169,6 +192,13 @@ class PartyHome:
             partner_ids=partner_ids,
             name=self.name,
         )
+
+
+def shape_in_words(party: str, rows: int, columns: int, *, has_label: bool) -> str:
+    """Return a line on the table that a party brings; it has rows unless there is none."""
+    if not rows:
+        return f"{party}: brings no table"
+    return f"{party}: {rows} rows, {columns} columns{', label' if has_label else ''}"
 
 
 def _columns_in(*settings: str | list[str]) -> list[str]:
@@ -233,7 +263,9 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
         partner: validated(_PartnerTable, content, f"partners.{partner}")
         for partner, content in document.get("partners", {}).items()
     }
-    table: _PartyTableTable = validated(_PartyTableTable, _table(document, "table"), "table")
+    table: _PartyTableTable | None = None
+    if "table" in document:
+        table = validated(_PartyTableTable, document["table"], "table")
     rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
     policy = Policy(
         methods=None if rules.methods is None else tuple(rules.methods),

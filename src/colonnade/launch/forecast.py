@@ -115,17 +115,17 @@ def gather_knowledge(
 ) -> Known:
     """Find out what the tables that are here tell, and complete it by what the user says of the others."""
     assumptions = []
-    is_complete = set(tables) == set(plan.parties)
     positions: dict[str, Any] = dict.fromkeys(tables)
     portions: dict[str, Portion] = {}
     method = method_named(plan.method)
+    parties = method.parties_with_rows(plan)
     if shared_rows is not None:
         shared = shared_rows
-    elif is_complete:
+    elif set(tables) == set(parties):
         shared, positions, portions = _shared_here(plan, tables)
         if method.forecast is None or not method.forecast.is_by_pair:
             portions = {}
-        if method.is_pairwise and len(plan.parties) > 2 and not portions:
+        if method.is_pairwise and len(parties) > 2 and not portions:
             assumptions.append(f"every two partners share as many rows as those that share the most: {shared}")
     elif tables:
         shared = min(table.rows for table in tables.values())
@@ -141,8 +141,9 @@ def gather_knowledge(
         if shared_rows is not None and shared_rows > table.rows:
             raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
     known = {party: _width(table, positions[party]) for party, table in tables.items()} | dict(columns or {})
-    rows = {party: tables[party].rows if party in tables else shared for party in plan.parties}
-    absent = [party for party in plan.parties if party not in tables]
+    rows = dict.fromkeys(plan.parties, 0)
+    rows |= {party: tables[party].rows if party in tables else shared for party in parties}
+    absent = [party for party in parties if party not in tables]
     if absent and tables:
         assumptions.append(f"the table of {', '.join(absent)} has no more rows than are shared")
     task, number = _task(plan, tables, classes)
@@ -153,14 +154,15 @@ def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, 
     """Return how many rows are shared, the rows on which each party fits its encoders, and what each pair shares."""
     method = method_named(plan.method)
     lead, seed = method.leader_of(plan), derive_seed(plan.seed, "alignment")
+    parties = method.parties_with_rows(plan)
     if not method.is_pairwise:
-        aligned = align_in_one_place({party: tables[party] for party in plan.parties}, lead, plan.alignment, seed)
+        aligned = align_in_one_place({party: tables[party] for party in parties}, lead, plan.alignment, seed)
         shared = len(next(iter(aligned.values())))
         train = agreed_split(plan, shared).train
         return shared, {party: rows.positions[train] for party, rows in aligned.items()}, {}
     portions = {}
-    counts, held = [0], dict.fromkeys(plan.parties, np.empty(0, np.int64))
-    for party in plan.parties:
+    counts, held = [0], dict.fromkeys(parties, np.empty(0, np.int64))
+    for party in parties:
         if party == lead:
             continue
         pair = {one: tables[one] for one in (lead, party)}
@@ -327,10 +329,12 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
         hello = _hello(plan, party)
         sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
         if party != lead:
+            sent += [crossing(party, lead, (HeldCheckpoints(()), 1)), crossing(lead, party, (ResumeFrom(None), 1))]
+        if method.are_aligned(plan, lead, party) and party != lead:
             counts = {lead: facts.rows[lead], party: facts.rows[party]}
             others, leads = sample_messages(counts[lead], counts[party], facts.portion_of(party).shared)
-            sent += [crossing(party, lead, (message, 1)) for message in (*others, HeldCheckpoints(()))]
-            sent += [crossing(lead, party, (message, 1)) for message in (*leads, ResumeFrom(None))]
+            sent += [crossing(party, lead, (message, 1)) for message in others]
+            sent += [crossing(lead, party, (message, 1)) for message in leads]
             hops += len(others) + len(leads)
             # Both blind their own ids, and each other's once more, at the same time.
             work = {

@@ -92,16 +92,7 @@ _TEMPLATE = """\
 # [partners.shop]
 # address = "shop.example:7443"
 
-[table]
-{source}  # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
-{id}  # the column that names the row, the same person at every party
-{label}  # the column to predict; only at the party that has it
-# drop = ["name", "street"]          # columns to ignore
-# types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
-# query = "SELECT * FROM customers"  # for a database URL: a SELECT
-# table = "sales.customers"          # or, for a database URL, a table or view
-# matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
-
+{table}
 [policy]
 # What this party takes part in. A rule that is absent allows everything.
 # methods = ["splitnn"]              # only these methods; see 'colonnade methods'
@@ -111,6 +102,21 @@ _TEMPLATE = """\
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
 # maximum_alignments = 10            # how often rows shared with one partner are looked for anew
 # consent = "policy"                 # do not ask an operator before a run: these rules are enough
+"""
+_TABLE = """\
+[table]
+{source}  # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
+{id}  # the column that names the row, the same person at every party
+{label}  # the column to predict; only at the party that has it
+# drop = ["name", "street"]          # columns to ignore
+# types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
+# query = "SELECT * FROM customers"  # for a database URL: a SELECT
+# table = "sales.customers"          # or, for a database URL, a table or view
+# matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
+"""
+_NO_TABLE = """\
+# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. Rules that count
+# shared rows or alignments have no effect here.
 """
 _LISTENS = """\
 {listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks
@@ -152,6 +158,7 @@ def make_home(
     source: str = "FILL-IN.csv",
     id_column: str = "FILL-IN",
     label_column: str | None = None,
+    has_table: bool = True,
 ) -> Path:
     """Make a party's home; nothing that is there already is changed.
 
@@ -169,19 +176,21 @@ def make_home(
     identity = make_identity(name)
     # The key comes last: an interrupted init can be given again, for nothing that matters is there before it.
     if not (folder / _PARTY).exists():
-        write_whole(folder / _PARTY, _settings(name, listen, source, id_column, label_column).encode())
+        table = _table_settings(source, id_column, label_column) if has_table else _NO_TABLE
+        write_whole(folder / _PARTY, _settings(name, listen, table).encode())
     write_whole(folder / _CERTIFICATE, identity.certificate)
     write_whole(folder / _KEY, identity.key)
     return folder
 
 
-def _settings(name: str, listen: str | None, source: str, id_column: str, label_column: str | None) -> str:
+def _settings(name: str, listen: str | None, table: str) -> str:
     lines = _DIALS if listen is None else _LISTENS.format(listens=f'listen = "{listen}"')
+    return _TEMPLATE.format(name=name, named=f'name = "{name}"', listen=lines, table=table)
+
+
+def _table_settings(source: str, id_column: str, label_column: str | None) -> str:
     label = '# label = "FILL-IN"' if label_column is None else f"label = {json.dumps(label_column)}"
-    return _TEMPLATE.format(
-        name=name,
-        named=f'name = "{name}"',
-        listen=lines,
+    return _TABLE.format(
         # A JSON string is a TOML string; the notes after the settings stay in line.
         source=f"source = {json.dumps(source)}".ljust(35),
         id=f"id = {json.dumps(id_column)}".ljust(35),

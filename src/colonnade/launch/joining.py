@@ -73,8 +73,8 @@ class Joining:
         return True
 
     def read_table(self) -> PartyTable:
-        """Read this party's own table."""
-        self._table = self.home.read_table(self.plan.alignment)
+        """Read this party's own table; one without rows, where its role holds none."""
+        self._table = self.home.table_for(self._method, self.plan)
         return self._table
 
     def sends(self) -> list[Sent]:
@@ -84,10 +84,10 @@ class Joining:
         finding = alignment_messages(self._method, self.plan)
         for peer in self._peers:
             role = self.plan.role_of(peer)
-            is_for_lead = lead in (own, role)
+            is_aligned = self._method.are_aligned(self.plan, self.home.name, peer)
             for declaration in map(declaration_of, (*finding, *self._method.messages_in(self.plan))):
                 if declaration.sender == ANYONE:
-                    fits = is_for_lead and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
+                    fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:
@@ -163,15 +163,15 @@ class Joining:
 
         ``source`` is None where this party brings no rows.
         """
-        end = self._folder.load()
-        if end.record.part is None:
+        part = self._folder.load().record.part
+        if part is None and self.home.name in self._method.parties_with_rows(self._folder.plan()):
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
-        if source is None:
+        if source is None or part is None:
             table = PartyTable.nothing(self.home.name)
         else:
-            table = self.home.read_new_rows(source, column_types(end.record.part), parties=self.plan.parties)
+            table = self.home.read_new_rows(source, column_types(part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        seat = self._seat(table, folder, part=end.record.part, queries=self.home.queries)
+        seat = self._seat(table, folder, part=part, queries=self.home.queries)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

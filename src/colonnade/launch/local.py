@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
-from colonnade.launch.files import PartyHome
+from colonnade.launch.files import PartyHome, shape_in_words
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.run import Run
@@ -93,7 +93,7 @@ def _ceiling(plan: RunPlan, homes: Mapping[str, PartyHome], observer: Observer |
     from colonnade.methods import method_named
 
     method = method_named(plan.method)
-    tables = {party: home.read_table(plan.alignment) for party, home in homes.items()}
+    tables = {party: homes[party].table_for(method, plan) for party in method.parties_with_rows(plan)}
     return ceiling(method, plan, config_from_json(method, plan.config), tables, observer)
 
 
@@ -209,7 +209,7 @@ class _Workers:
         if "progress" in report and self._observer is not None:
             self._observer(Progress(**report["progress"]))
         elif "rows" in report:
-            self._say(f"{party}: {report['rows']} rows, {report['columns']} columns{', label' * report['label']}")
+            self._say(shape_in_words(party, report["rows"], report["columns"], has_label=report["label"]))
 
     def _failure_of(self, party: str, known: list[ColonnadeError]) -> list[ColonnadeError]:
         code = self._processes[party].wait()

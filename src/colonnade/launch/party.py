@@ -48,6 +48,7 @@ class Seat:
 
     name: str
     table: PartyTable
+    """One without rows and columns, where the party's role has none."""
     policy: Policy = Policy()  # noqa: RUF009 - frozen
     folder: PartyFolder | None = None
     earlier_runs: int = 0
@@ -149,7 +150,9 @@ def _bring(session: Session, seat: Seat) -> Holding:
         places = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
         rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
         return Holding(table, rows, _split(session, 0), part=seat.part, module=seat.module)
-    if method.is_pairwise and len(session.plan.parties) > 2 and session.plan.alignment.protocol != "given":
+    parties = method.parties_with_rows(session.plan)
+    is_paired = method.is_pairwise and seat.name in parties and len(parties) > 2
+    if is_paired and session.plan.alignment.protocol != "given":
         found = alignment.align_with_each(session, table)
         pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
         shared = np.unique(np.concatenate([pair.aligned.positions for pair in pairs.values()]))
@@ -171,6 +174,7 @@ def _rows_of(holding: Holding) -> dict[str, int]:
 
 
 def _split(session: Session, count: int) -> Split:
-    if session.stage in ("predict", ALIGN):
+    has_rows = session.party in session.method.parties_with_rows(session.plan)
+    if session.stage in ("predict", ALIGN) or not has_rows:
         return Split(_NOTHING, _NOTHING, _NOTHING)
     return agreed_split(session.plan, count)

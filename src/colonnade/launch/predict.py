@@ -16,7 +16,7 @@ from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.threads import play_in_threads
-from colonnade.session import Method, ModelPart, Policy, RunPlan
+from colonnade.session import ModelPart, Policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from colonnade.launch.run import Run
 
-__all__ = ["check_model", "column_types", "parties_with_rows", "predict_in_threads", "scored"]
+__all__ = ["can_score", "check_model", "column_types", "predict_in_threads", "scored"]
 
 
 def predict_in_threads(
@@ -38,7 +38,7 @@ def predict_in_threads(
     check_model(run)
     plan = run.method.in_stage(run.plan, "predict")
     config = config_from_json(run.method, plan.config)
-    bringing = parties_with_rows(run.method, plan)
+    bringing = run.method.parties_with_rows(plan)
     missing = sorted(set(bringing) ^ set(tables))
     if missing:
         raise ConfigError(f"Prediction needs one table each of {', '.join(bringing)}; check {', '.join(missing)}.")
@@ -54,7 +54,7 @@ def predict_in_threads(
             (policies or {}).get(party, Policy()),
             None if folder is None else PartyFolder(folder / party),
             module=(modules or {}).get(party),
-            part=run.parts[party],
+            part=run.parts.get(party),
             engine=engine,
             queries=None if run.folder is None else run.folder / party / "predictions" / "queries.jsonl",
         )
@@ -64,9 +64,15 @@ def predict_in_threads(
     return _joined({party: frame for party, one in taken.items() if (frame := scored(one)) is not None})
 
 
+def can_score(run: Run) -> bool:
+    """Tell whether a run made a model to score with; a party without rows may have no part of it."""
+    lack_model = set(run.method.parties_with_rows(run.plan)) & set(run.tables) and not run.parts
+    return not lack_model and run.plan.stage in run.method.scored_after
+
+
 def check_model(run: Run) -> None:
     """Refuse to score with a run that made no model."""
-    if not run.parts or run.plan.stage not in run.method.scored_after:
+    if not can_score(run):
         where = "This run" if run.folder is None else str(run.folder)
         raise RunFolderError(
             f"{where} holds the stage {run.plan.stage}, which makes no model to score with. Train first, with the same "
@@ -87,11 +93,6 @@ def _joined(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         own.insert(0, "party", party)
         named.append(own)
     return pd.concat(named, ignore_index=True)
-
-
-def parties_with_rows(method: Method, plan: RunPlan) -> tuple[str, ...]:
-    """Return the parties that bring new rows to be scored: all of them, or those whose rows are scored alone."""
-    return plan.parties if method.scores_alone is None else plan.roles[method.scores_alone]
 
 
 def column_types(part: ModelPart) -> dict[str, Kind]:

@@ -154,6 +154,10 @@ def _holds(check: Callable[[], None]) -> bool:
 
 
 def _party_note(run: Run, party: str) -> PartyNote:
+    if party not in run.method.parties_with_rows(run.plan):
+        return PartyNote(
+            name=party, role=run.plan.role_of(party), has_table=False, is_elsewhere=party not in run.tables
+        )
     if party not in run.tables:
         return PartyNote(name=party, role=run.plan.role_of(party), is_elsewhere=True)
     about = run.tables[party]

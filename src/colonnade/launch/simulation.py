@@ -55,17 +55,18 @@ def simulate(
     The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
     holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has
     one, and ``after`` the run whose model such a stage goes on from. ``roles`` may be left out when exactly one table
-    has a label. With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an
-    interrupted run goes on from its last checkpoint. ``compare`` also trains the same model with the label holder's
-    columns only and with all columns in one place. ``keep_views`` keeps every frame each party received, for attacks
-    and tests. ``engine`` is where the heavy work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an
-    open engine.
+    has a label and every party has a table; a party whose role holds none has no place in ``tables``. With a ``folder``
+    the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes on from its last
+    checkpoint. ``compare`` also trains the same model with the label holder's columns only and with all columns in one
+    place. ``keep_views`` keeps every frame each party received, for attacks and tests. ``engine`` is where the heavy
+    work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
     """
     method = method_for(config)
+    method.check_stage(stage)
     plan = RunPlan(
         name=name,
         method=method.name,
-        roles=infer_roles(method, tables) if roles is None else _plain_roles(roles, tables),
+        roles=infer_roles(method, tables) if roles is None else _plain_roles(roles),
         seed=seed,
         config=config_to_json(config),
         evaluate=evaluate or Evaluate(),
@@ -73,6 +74,7 @@ def simulate(
         stage=stage,
         after=None if after is None else after.plan.folder_name,
     )
+    _check_tables(method, plan, tables)
     plan = method.in_stage(plan, stage)
     check_earlier(method, plan, None if after is None else after.plan)
     carry_out = partial(
@@ -123,10 +125,11 @@ def simulate_plan(
         parts = {} if folder is None else earlier_parts(method, plan, folder.path)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
+    with_rows = method.parties_with_rows(plan)
     seats = {
         party: Seat(
             party,
-            tables[party],
+            tables[party] if party in with_rows else PartyTable.nothing(party),
             (policies or {}).get(party, Policy()),
             None if folder is None else folder.party(party),
             0 if folder is None else folder.earlier_runs(party),
@@ -167,9 +170,15 @@ def simulate_plan(
 
 def infer_roles(method: Method, tables: Mapping[str, PartyTable]) -> dict[str, tuple[str, ...]]:
     """Give the one party with a label the role that holds labels, and all others the role that does not."""
+    for role in method.roles:
+        if not role.has_rows and role.at_least:
+            raise ConfigError(
+                f"The role {role.name} of {method.name} holds no table, so tables do not say who plays it. "
+                "Pass roles={'role': 'party', …}."
+            )
     with_label = tuple(party for party, table in tables.items() if table.has_label)
     holding = [role.name for role in method.roles if role.has_label]
-    others = [role.name for role in method.roles if not role.has_label]
+    others = [role.name for role in method.roles if role.has_rows and not role.has_label]
     if len(with_label) != 1 or len(holding) != 1 or len(others) > 1:
         raise ConfigError(
             f"{len(with_label)} of {len(tables)} tables have a label, so it is not clear who plays which role of "
@@ -179,12 +188,18 @@ def infer_roles(method: Method, tables: Mapping[str, PartyTable]) -> dict[str, t
     return {holding[0]: with_label, **({others[0]: rest} if rest else {})}
 
 
-def _plain_roles(
-    roles: Mapping[str, str | tuple[str, ...] | list[str]], tables: Mapping[str, PartyTable]
-) -> dict[str, tuple[str, ...]]:
-    plain = {role: (parties,) if isinstance(parties, str) else tuple(parties) for role, parties in roles.items()}
-    named = {party for parties in plain.values() for party in parties}
-    if named != set(tables):
-        odd = sorted(named ^ set(tables))
+def _plain_roles(roles: Mapping[str, str | tuple[str, ...] | list[str]]) -> dict[str, tuple[str, ...]]:
+    return {role: (parties,) if isinstance(parties, str) else tuple(parties) for role, parties in roles.items()}
+
+
+def _check_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> None:
+    with_rows = method.parties_with_rows(plan)
+    for party in plan.parties:
+        if party in tables and party not in with_rows:
+            raise ConfigError(
+                f"A table was given for '{party}', but the role {plan.role_of(party)} of {method.name} holds none. "
+                "Leave it out."
+            )
+    if set(with_rows) != set(tables):
+        odd = sorted(set(with_rows) ^ set(tables))
         raise ConfigError(f"Roles and tables do not name the same parties; they differ in {', '.join(odd)}.")
-    return plain

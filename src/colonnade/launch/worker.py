@@ -72,10 +72,10 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     if task["mode"] is not None:
         plan = alignment_plan(plan, task["mode"])
     home = read_party_home(Path(task["home"]), task["party"])
-    table = home.read_table(plan.alignment)
+    method = method_named(plan.method)
+    table = home.table_for(method, plan)
     _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
     folder = RunFolder(Path(task["folder"]))
-    method = method_named(plan.method)
     seat = Seat(
         task["party"],
         table,

@@ -7,6 +7,7 @@ from typing import Any
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.methods.fedcvt import METHOD as FEDCVT
 from colonnade.methods.ftl import METHOD as FTL
+from colonnade.methods.mpdl import METHOD as MPDL
 from colonnade.methods.prada import METHOD as PRADA
 from colonnade.methods.secure_lr import METHOD as SECURE_LR
 from colonnade.methods.splitnn import METHOD as SPLITNN
@@ -14,7 +15,7 @@ from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FEDCVT, FTL, PRADA)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FEDCVT, FTL, MPDL, PRADA)
 
 
 def method_named(name: str) -> Method:

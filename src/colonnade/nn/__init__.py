@@ -4,15 +4,17 @@ from colonnade.nn.adversarial import SpectralLinear, discriminator, reverse_grad
 from colonnade.nn.attention import attention_weights, key_counts
 from colonnade.nn.average import WeightAverage
 from colonnade.nn.convolutions import convolutions, redrawn
+from colonnade.nn.density import KernelDensity, thinned
 from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
 from colonnade.nn.learner import Learner, make_optimiser, tensors_under
-from colonnade.nn.losses import backpropagate, balanced_weights, supervised_loss
+from colonnade.nn.losses import backpropagate, balanced_weights, row_losses, supervised_loss
 from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout, seeded_linear
 
 __all__ = [
     "ACTIVATIONS",
     "FeatureGroups",
     "GroupShape",
+    "KernelDensity",
     "Learner",
     "SeededDropout",
     "SpectralLinear",
@@ -31,7 +33,9 @@ __all__ = [
     "redrawn",
     "reseed_dropout",
     "reverse_gradient",
+    "row_losses",
     "seeded_linear",
     "supervised_loss",
     "tensors_under",
+    "thinned",
 ]

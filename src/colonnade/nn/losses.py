@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-__all__ = ["backpropagate", "balanced_weights", "supervised_loss"]
+__all__ = ["backpropagate", "balanced_weights", "row_losses", "supervised_loss"]
 
 
 def supervised_loss(
@@ -26,6 +26,15 @@ def supervised_loss(
     weights = class_weights[targets.long()]
     losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
     return (weights * losses).sum() / weights.sum()
+
+
+def row_losses(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the loss of every row: logistic, softmax cross-entropy or squared error."""
+    if task == "multiclass":
+        return functional.cross_entropy(outputs, targets, reduction="none")
+    if task == "regression":
+        return (outputs.squeeze(1) - targets) ** 2
+    return functional.binary_cross_entropy_with_logits(outputs.squeeze(1), targets, reduction="none")
 
 
 def balanced_weights(targets: torch.Tensor, classes: int) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """Noise and disguises for what would give labels or rows away. Nothing here knows of sessions or messages."""
 
+from colonnade.privacy.cells import CELL_GRID, CellBudget, CellColumn, CellRelease, Mechanism
 from colonnade.privacy.coae import MOST_CLASSES, LabelDisguise
 from colonnade.privacy.gaussian import RowBudget, clip_rows, sigma_for
 from colonnade.privacy.leak import AreaUnderRoc, LeakMeter, MeasuredLeak
@@ -20,14 +21,19 @@ from colonnade.privacy.optimal_noise import (
 )
 
 __all__ = [
+    "CELL_GRID",
     "LARGEST_BUDGET",
     "MOST_CLASSES",
     "AreaUnderRoc",
+    "CellBudget",
+    "CellColumn",
+    "CellRelease",
     "ClassNoise",
     "LabelDisguise",
     "LeakMeter",
     "Marvell",
     "MeasuredLeak",
+    "Mechanism",
     "RowBudget",
     "SecretNoise",
     "TwoClasses",

@@ -33,7 +33,7 @@ def new_key() -> bytes:
 class SecretNoise:
     """Noise by purpose and counter: the same for the same two, independent for others.
 
-    A smaller shape gives the beginning of what a larger one gives. The three kinds are independent of one another.
+    A smaller shape gives the beginning of what a larger one gives. The four kinds are independent of one another.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -44,6 +44,14 @@ class SecretNoise:
 
     def __repr__(self) -> str:
         return "SecretNoise(…)"
+
+    def words(self, purpose: str, counter: int, shape: tuple[int, ...]) -> Array:
+        """Return whole numbers from 0 to 2**64 - 1, every one as likely: for noise that must not depend on rounding.
+
+        >>> SecretNoise(bytes(32)).words("doctest", 0, (1,)).tolist()
+        [17729346248449816074]
+        """
+        return self._words("words", purpose, counter, shape)
 
     def uniform(self, purpose: str, counter: int, shape: tuple[int, ...]) -> Array:
         """Return numbers between 0 and 1, neither of which occurs.
@@ -66,11 +74,15 @@ class SecretNoise:
         return np.where(draws < 0.5, tails, -tails)
 
     def _uniform(self, kind: str, purpose: str, counter: int, shape: tuple[int, ...]) -> Array:
+        words = self._words(kind, purpose, counter, shape)
+        # Odd multiples of 2**-53: exact in float64, symmetric about one half, and never 0 or 1.
+        draws: Array = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+        return draws
+
+    def _words(self, kind: str, purpose: str, counter: int, shape: tuple[int, ...]) -> Array:
         stream = hashlib.shake_256()
         # Each part with its length before it: no two different lists of parts give the same bytes.
         for part in (_LAYOUT, self._key, kind.encode(), purpose.encode(), str(counter).encode()):
             stream.update(len(part).to_bytes(8, "little") + part)
-        words = np.frombuffer(stream.digest(8 * math.prod(shape)), dtype="<u8")
-        # Odd multiples of 2**-53: exact in float64, symmetric about one half, and never 0 or 1.
-        draws: Array = ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-        return draws.reshape(shape)
+        words: Array = np.frombuffer(stream.digest(8 * math.prod(shape)), dtype="<u8")
+        return words.reshape(shape)

@@ -180,7 +180,7 @@ def _data(record: RunRecord) -> Iterable[Html]:
         head = ["Party", "Rows", "Shared rows", "Columns", "Width after encoding", "Label"]
         rows = [_brought(party) for party in record.parties]
         yield _table("What each party brought; only counts are shown, never values", head, rows, numeric={1, 2, 3, 4})
-    if record.rows:
+    if any(record.rows.values()):
         parts = [f"{_count(count)} for {_part(part)}" for part, count in record.rows.items()]
         yield tag("p", f"The shared rows were split: {listed(parts)}.")
     for party in record.parties:
@@ -189,6 +189,8 @@ def _data(record: RunRecord) -> Iterable[Html]:
 
 
 def _brought(party: PartyNote) -> list[str]:
+    if not party.has_table:
+        return [party.name, "holds no table", *[_count(None)] * 4]
     if party.is_elsewhere:
         return [party.name, *["in its own house"] * 5]
     return [

@@ -47,7 +47,7 @@ class ColumnNote:
 
 @dataclass(frozen=True, kw_only=True)
 class PartyNote:
-    """One party and the shape of its table. An aggregator without a table has no rows and no columns."""
+    """One party and the shape of its table. A party without one has no rows and no columns."""
 
     name: str
     role: str
@@ -61,11 +61,13 @@ class PartyNote:
     """For a linear model: each encoded column with its coefficients, one per class where there are several."""
     is_elsewhere: bool = False
     """Whether this party is another organisation, whose table nobody here has seen."""
+    has_table: bool = True
+    """Whether its role brings a table at all."""
 
     @property
     def holds_data(self) -> bool:
         """Say whether this party brings columns or a label."""
-        return self.features > 0 or self.label is not None or self.is_elsewhere
+        return self.has_table and (self.features > 0 or self.label is not None or self.is_elsewhere)
 
 
 @dataclass(frozen=True, kw_only=True)

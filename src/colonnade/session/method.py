@@ -30,7 +30,7 @@ _ELSEWHERE = {
 
 @dataclass(frozen=True)
 class Role:
-    """A part to play: how many parties may play it, and whether it brings the labels."""
+    """A part to play: how many parties may play it, and whether it brings rows and the labels."""
 
     name: str
     holds: str
@@ -38,6 +38,13 @@ class Role:
     at_least: int = 1
     at_most: int | None = 1
     has_label: bool = False
+    has_rows: bool = True
+    """Whether its parties bring a table. One that does not helps the others to compute: it takes no part in alignment,
+    so it learns no id and not how many rows there are, except where a message of the method says so."""
+
+    def __post_init__(self) -> None:
+        if self.has_label and not self.has_rows:
+            raise DeclarationError(f"The role {self.name} cannot bring labels without rows.")
 
 
 @dataclass(frozen=True)
@@ -175,8 +182,13 @@ class Method:
         for stage, functions in self.stages.items():
             if set(functions) != names:
                 raise DeclarationError(f"The stage {stage} of {self.name} does not have one function per role.")
-        if not {self.lead, self.other_lead or self.lead, self.scores_alone or self.lead} <= names:
+        tasks = {self.lead, self.other_lead or self.lead, self.scores_alone or self.lead}
+        if not tasks <= names:
             raise DeclarationError(f"{self.name} gives a task to a role that it does not have.")
+        for role in self.roles:
+            if role.name in tasks and not role.has_rows:
+                # Alignment goes through the lead, and who gets scores must know whose they are.
+                raise DeclarationError(f"{self.name} lets the role {role.name} lead or be scored, which has no rows.")
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
@@ -219,6 +231,18 @@ class Method:
         """Return the party that leads a run."""
         return plan.roles[self.lead_in(plan)][0]
 
+    def parties_with_rows(self, plan: RunPlan) -> tuple[str, ...]:
+        """Return the parties that bring rows to a plan's stage, in the agreed order."""
+        if plan.stage == "predict" and self.scores_alone is not None:
+            return plan.roles[self.scores_alone]
+        without = {role.name for role in self.roles if not role.has_rows}
+        return tuple(party for party in plan.parties if plan.role_of(party) not in without)
+
+    def are_aligned(self, plan: RunPlan, party: str, other: str) -> bool:
+        """Tell whether two parties look for the rows they share: the lead with each other party, if both have rows."""
+        is_with_lead = self.lead_in(plan) in (plan.role_of(party), plan.role_of(other))
+        return is_with_lead and {party, other} <= set(self.parties_with_rows(plan))
+
     def are_connected(self, plan: RunPlan, party: str, other: str) -> bool:
         """Tell whether two parties ever speak; parties that do not need no channel."""
         role, other_role = plan.role_of(party), plan.role_of(other)
@@ -232,6 +256,8 @@ class Method:
             if name not in known:
                 raise ConfigError(f"The method {self.name} has no role '{name}'. {did_you_mean(name, known)}")
         for role in self.roles:
+            if role.name in self.absent.get(plan.stage, ()) or (plan.stage == ALIGN and not role.has_rows):
+                continue
             count = len(plan.roles.get(role.name, ()))
             if count < role.at_least or (role.at_most is not None and count > role.at_most):
                 wanted = f"at least {role.at_least}" if role.at_most is None else f"{role.at_least} to {role.at_most}"

@@ -77,11 +77,11 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
 
 
 def _check_policy(session: Session) -> None:
-    roles = {channel.peer_role for channel in session.all_channels}
     sends = [
         one
-        for one in map(declaration_of, session.messages)
-        if one.sender in (session.role, ANYONE) and (one.receiver in roles or (one.receiver == ANYONE and roles))
+        for channel in session.all_channels
+        for one in map(declaration_of, session.messages_with(channel.peer))
+        if one.sender in (session.role, ANYONE) and one.receiver in (channel.peer_role, ANYONE)
     ]
     peers = (channel.peer for channel in session.all_channels)
     session.policy.check_run(session.party, session.method.name, peers, sends)

@@ -16,6 +16,7 @@ import numpy as np
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.ledger import LedgerWriter
+from colonnade.messages import ANYONE, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.files import write_whole
@@ -118,13 +119,19 @@ class Session:
                 peer=peer,
                 peer_role=plan.role_of(peer),
                 run=digest,
-                messages=self.messages,
+                messages=self.messages_with(peer),
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,
             )
             for peer, link in links.items()
         }
+
+    def messages_with(self, peer: str) -> tuple[type, ...]:
+        """Return what may cross between this party and a peer: what finds shared rows only where both look for them."""
+        if self.method.are_aligned(self.plan, self.party, peer):
+            return self.messages
+        return tuple(one for one in self.messages if declaration_of(one).sender != ANYONE)
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -17,7 +17,7 @@ from tests.unit.session import toys
 from colonnade.alignment import MESSAGES, align
 from colonnade.data import PartyTable
 from colonnade.messages import HEADER_BYTES, declaration_of, decode_body, open_frame
-from colonnade.session import Alignment, Party, Policy, Session, derive_seed
+from colonnade.session import Alignment, Method, Party, Policy, Role, RunPlan, Session, derive_seed
 from colonnade.session.handshake import greet
 from colonnade.transport import MemoryHub
 
@@ -84,18 +84,23 @@ def meet(
     name: str = "run",
     engine: Any = None,
     policies: Mapping[str, Policy] | None = None,
+    without_rows: tuple[str, ...] = (),
     seconds: float = 30.0,
 ) -> Meeting:
-    """Let the parties greet and take a step; the first of them leads."""
+    """Let the parties greet and take a step; the first of them leads, and those without rows have a role of theirs."""
+    tables = {**tables, **{party: PartyTable.nothing(party) for party in without_rows}}
     parties = tuple(tables)
     hub = MemoryHub(parties, silence_seconds=seconds)
     frames: list[tuple[str, str, bytes]] = []
     hub.tap = lambda *seen: frames.append(seen)
     plan = toys.plan(parties, seed=seed, name=name, alignment=rule or Alignment())
+    method = toys.method()
+    if without_rows:
+        plan, method = _with_collaborators(plan, method, without_rows)
     sessions = {
         party: Session(
             Party(party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party),
-            toys.method(),
+            method,
             plan,
             {peer: hub.link(party, peer) for peer in parties if peer != party and parties[0] in (party, peer)},
             messages=MESSAGES,
@@ -122,6 +127,16 @@ def meet(
         thread.join(seconds)
     assert not any(thread.is_alive() for thread in threads), "a party hangs"
     return Meeting(outcomes, sessions, frames)
+
+
+def _with_collaborators(plan: RunPlan, method: Method, parties: tuple[str, ...]) -> tuple[RunPlan, Method]:
+    helpers = tuple(party for party in plan.roles["helper"] if party not in parties)
+    role = Role("collaborator", "nothing", at_most=None, has_rows=False)
+    stages = {stage: {**functions, role.name: toys.helper} for stage, functions in method.stages.items()}
+    return (
+        replace(plan, roles={"lead": plan.roles["lead"], "helper": helpers, role.name: parties}),
+        replace(method, roles=(*method.roles, role), stages=stages),
+    )
 
 
 def plain(identifier: Any, rule: Alignment) -> Any:

@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import FEDCVT, LOCAL, FedCVT
 from colonnade.methods.fedcvt.networks import build_encoders, check_module, codes_of, scored_codes
-from colonnade.methods.fedcvt.objective import build_heads, row_losses
+from colonnade.methods.fedcvt.objective import build_heads
 from colonnade.methods.fedcvt.open_cut import make_learner
-from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, secret_or_own_seed
+from colonnade.methods.fedcvt.rows import Batches, OwnTable
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.metrics import area_under_roc
+from colonnade.nn import row_losses
 from colonnade.nn.regression import scores_of
 from colonnade.privacy import RowBudget
 from colonnade.session import Figure, Finding, Holding, Session
@@ -144,7 +147,7 @@ def local_ways(
     session: Session, holding: Holding, config: FedCVT, table: OwnTable, labels: OwnLabels, steps: int
 ) -> tuple[dict[str, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Train on this party's columns and all its labelled rows alone; nothing crosses."""
-    variant, seed = config.variant(LOCAL), secret_or_own_seed(session, config)
+    variant, seed = config.variant(LOCAL), first_seeds(session, config.secret_start)
     encoders = build_encoders(config, variant, session.party, table.features.shape[1], seed, holding.module)
     check_module(config, encoders, session.party, table.features)
     heads = build_heads(config, variant, 1, labels.outputs, seed("local/heads"))

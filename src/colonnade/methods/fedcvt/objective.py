@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
-from colonnade.nn import attention_weights, seeded_linear
+from colonnade.nn import attention_weights, row_losses, seeded_linear
 
 __all__ = [
     "Codes",
@@ -28,7 +27,6 @@ __all__ = [
     "orthogonality_loss",
     "outputs_by_situation",
     "party_head",
-    "row_losses",
     "row_weights",
 ]
 
@@ -98,15 +96,6 @@ class Outcome:
     """By feature holder: which of its own rows got a label."""
     labels: list[torch.Tensor] = field(default_factory=list)
     """By feature holder: the labels on which classifiers agree, whether or not they are used."""
-
-
-def row_losses(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Return the loss of every row: logistic, softmax cross-entropy or squared error."""
-    if task == "multiclass":
-        return functional.cross_entropy(outputs, targets, reduction="none")
-    if task == "regression":
-        return (outputs.squeeze(1) - targets) ** 2
-    return functional.binary_cross_entropy_with_logits(outputs.squeeze(1), targets, reduction="none")
 
 
 def orthogonality_loss(form: str, shared: torch.Tensor, unique: torch.Tensor) -> torch.Tensor:

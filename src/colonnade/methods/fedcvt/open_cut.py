@@ -12,6 +12,8 @@ import torch
 from torch import nn
 
 from colonnade.exchanges.epochs import check_finite
+from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
 from colonnade.methods.fedcvt.messages import codes_message, gradient_message, held_out_message
@@ -32,7 +34,7 @@ from colonnade.methods.fedcvt.objective import (
     orthogonality_loss,
     outputs_by_situation,
 )
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
+from colonnade.methods.fedcvt.rows import OwnTable
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import Learner, tensors_under
 from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
@@ -148,7 +150,9 @@ class OpenPartnerSide:
         self._session, self._config, self._variant, self._table = session, config, variant, table
         self._peer = session.channel("label_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
+        encoders = build_encoders(
+            config, variant, session.party, inputs, first_seeds(session, config.secret_start), module
+        )
         check_module(config, encoders, session.party, table.features)
         self.learner = make_learner(config, {"encoders": encoders})
         self._encoders = encoders
@@ -237,11 +241,13 @@ class OpenLabelSide:
         self._table, self._labels = table, labels
         self._peers = session.channels("feature_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
+        encoders = build_encoders(
+            config, variant, session.party, inputs, first_seeds(session, config.secret_start), module
+        )
         check_module(config, encoders, session.party, table.features)
         parties = 1 + len(self._peers)
         heads = build_heads(
-            config, variant, parties, labels.outputs, secret_or_own_seed(session, config)(f"{variant.name}/heads")
+            config, variant, parties, labels.outputs, first_seeds(session, config.secret_start)(f"{variant.name}/heads")
         )
         self.learner = make_learner(config, {"encoders": encoders, "heads": heads})
         self._encoders, self._heads = encoders, heads

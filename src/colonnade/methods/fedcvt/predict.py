@@ -15,13 +15,14 @@ from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.answers import allow_rows, decided, described, told
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import LOCAL, FedCVT
 from colonnade.methods.fedcvt.estimates import receive_logits
 from colonnade.methods.fedcvt.messages import AnswersAlone, ModelMark, RowsAlone
 from colonnade.methods.fedcvt.networks import build_encoders, dtype_of, scored_codes, split_codes
 from colonnade.methods.fedcvt.objective import build_heads, outputs_by_situation
 from colonnade.methods.fedcvt.open_cut import ScoredCodeSender, receive_held_out
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
+from colonnade.methods.fedcvt.rows import OwnTable
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of

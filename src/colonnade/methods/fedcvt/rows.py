@@ -11,20 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import ConfigError, TableError
+from colonnade.data import TableEncoder
+from colonnade.errors import TableError
 from colonnade.exchanges.holdings import without_columns
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.session import Holding, Session
 
 __all__ = [
     "Batches",
-    "OwnLabels",
     "OwnTable",
     "batch_rows",
-    "own_labels",
     "own_table",
-    "secret_or_own_seed",
     "steps_of",
 ]
 
@@ -46,25 +43,6 @@ class OwnTable:
     """Rows that no other party knows; at the label holder those with a label."""
     anchors: Places
     """Shared training rows by which views are estimated after training, the same at all parties."""
-
-
-@dataclass(frozen=True)
-class OwnLabels:
-    """The labels of all rows of the label holder's table, as losses take them."""
-
-    encoder: LabelEncoder
-    targets: torch.Tensor
-    values: npt.NDArray[np.object_]
-
-    @property
-    def task(self) -> str:
-        """Return what kind of labels they are."""
-        return self.encoder.task
-
-    @property
-    def outputs(self) -> int:
-        """Return how many scores a row has."""
-        return len(self.encoder.classes) if self.task == "multiclass" else 1
 
 
 def own_table(session: Session, holding: Holding, config: FedCVT) -> OwnTable:
@@ -95,32 +73,6 @@ def own_table(session: Session, holding: Holding, config: FedCVT) -> OwnTable:
         own,
         train[np.sort(order)],
     )
-
-
-def own_labels(session: Session, holding: Holding, config: FedCVT, table: OwnTable) -> OwnLabels:
-    """Encode labels by those of training rows, shared or not."""
-    labels = holding.table.labels
-    if labels is None:
-        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
-    missing = int(np.count_nonzero(~holding.table.is_labelled[holding.aligned.positions]))
-    if missing:
-        raise TableError(
-            f"{missing} of {len(holding.aligned)} shared rows of '{session.party}' have no label. Rows that only it "
-            "knows may lack one, shared rows may not: fill in their labels, or remove them."
-        )
-    learned = np.concatenate([table.train, table.own])
-    encoder = LabelEncoder.fit(labels[learned], config.task)
-    known = np.concatenate([learned, table.validation, table.test])
-    if encoder.task != "regression" and len(np.unique(labels[known])) > len(encoder.classes):
-        raise TableError(
-            "Some labels occur in held-out rows only, so that nobody could learn them. Lower "
-            "evaluate.validation_fraction or evaluate.test_fraction, choose another run.seed, or leave those rows out."
-        )
-    encoded = np.zeros(holding.table.rows)
-    encoded[known] = encoder.encode(labels[known])
-    targets = torch.from_numpy(encoded)
-    dtype = torch.float64 if config.precision == "float64" else torch.float32
-    return OwnLabels(encoder, targets.long() if encoder.task == "multiclass" else targets.to(dtype), labels)
 
 
 class Batches:
@@ -157,20 +109,6 @@ def batch_rows(count: int, size: int, step: int) -> int:
     """Return how many rows a step's batch has, by arithmetic alone: a partner's count may be any number."""
     passes = math.ceil(count / size)
     return count // passes + (step % passes < count % passes) if passes else 0
-
-
-def secret_or_own_seed(session: Session, config: FedCVT) -> Callable[..., int]:
-    """Return what gives seeds that no other party can derive, or, for runs that must repeat, those of the run's seed.
-
-    Who knows a network's first weights can work out columns from the first codes that cross.
-    """
-    if not config.secret_start:
-        return session.own_seed
-
-    def seed(purpose: str, counter: int = 0) -> int:
-        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:8], "little")
-
-    return seed
 
 
 def steps_of(config: FedCVT, shared: int, own: list[int]) -> int:

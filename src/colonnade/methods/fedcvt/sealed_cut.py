@@ -19,6 +19,8 @@ from torch import nn
 from colonnade.crypto import CipherArray, Layout, PrivateKey, PublicKey
 from colonnade.errors import WrongContent
 from colonnade.exchanges.epochs import check_finite
+from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_sums, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
@@ -44,14 +46,13 @@ from colonnade.methods.fedcvt.objective import (
     agreed_labels,
     orthogonality_loss,
     party_head,
-    row_losses,
     row_weights,
 )
 from colonnade.methods.fedcvt.open_cut import CodeSender, make_learner
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable, secret_or_own_seed
+from colonnade.methods.fedcvt.rows import OwnTable
 from colonnade.methods.fedcvt.sealed_heads import SealedHeads
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
-from colonnade.nn import attention_weights, tensors_under
+from colonnade.nn import attention_weights, row_losses, tensors_under
 from colonnade.privacy import SecretNoise
 from colonnade.session import Session
 
@@ -97,7 +98,9 @@ class SealedPartnerSide:
         self._peer = session.channel("label_holder")
         self._keys = keys
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
+        encoders = build_encoders(
+            config, variant, session.party, inputs, first_seeds(session, config.secret_start), module
+        )
         check_module(config, encoders, session.party, table.features)
         self._encoders = encoders
         self.learner = make_learner(config, {"encoders": encoders})
@@ -275,12 +278,14 @@ class SealedLabelSide:
         self._table, self._labels, self._keys = table, labels, keys
         self._peers = session.channels("feature_holder")
         inputs = table.features.shape[1]
-        encoders = build_encoders(config, variant, session.party, inputs, secret_or_own_seed(session, config), module)
+        encoders = build_encoders(
+            config, variant, session.party, inputs, first_seeds(session, config.secret_start), module
+        )
         check_module(config, encoders, session.party, table.features)
         self._encoders = encoders
         parties = 1 + len(self._peers)
         self.heads = SealedHeads(
-            config, variant, parties, labels.outputs, secret_or_own_seed(session, config)(f"{variant.name}/heads")
+            config, variant, parties, labels.outputs, first_seeds(session, config.secret_start)(f"{variant.name}/heads")
         )
         self.learner = make_learner(config, {"encoders": encoders, "heads": self.heads})
         widths = [config.width_of(kind) for kind in variant.kinds]

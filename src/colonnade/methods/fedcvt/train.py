@@ -5,33 +5,25 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from colonnade.errors import ConfigError, WrongContent, did_you_mean
-from colonnade.exchanges.epochs import Epochs, EpochVerdict
-from colonnade.exchanges.holdings import scores_in_terms_of
+from colonnade.exchanges.course import Course
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
+from colonnade.exchanges.labels import OwnLabels, own_labels
 from colonnade.methods.fedcvt.choice import Ways, budget_finding, choose, local_ways
 from colonnade.methods.fedcvt.config import LOCAL, SCORES_ALONE, FedCVT
 from colonnade.methods.fedcvt.guards import check_shared_rows
 from colonnade.methods.fedcvt.messages import Choice, OwnRows, Schedule
-from colonnade.methods.fedcvt.objective import row_losses
 from colonnade.methods.fedcvt.open_cut import OpenLabelSide, OpenPartnerSide
-from colonnade.methods.fedcvt.rows import (
-    Batches,
-    OwnLabels,
-    OwnTable,
-    batch_rows,
-    own_labels,
-    own_table,
-    secret_or_own_seed,
-    steps_of,
-)
+from colonnade.methods.fedcvt.rows import Batches, OwnTable, batch_rows, own_table, steps_of
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide
-from colonnade.nn import tensors_under
+from colonnade.nn import row_losses
 from colonnade.privacy import new_key
 from colonnade.session import Holding, ModelPart, Result, Session
 
@@ -43,79 +35,6 @@ _MOST_ROWS = 2**31
 _MOST_STEPS = 10**7
 _MOST_OUTPUTS = 4096
 _MARK = re.compile("[0-9a-f]{16}")
-
-
-class Side(Protocol):
-    """One party with one candidate under training."""
-
-    def open(self) -> None: ...
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...
-    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None: ...
-    def keep_best(self) -> None: ...
-    def part(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...
-
-
-class Course:
-    """The trainings of a run in their order, of which a checkpoint holds the finished ones too."""
-
-    def __init__(self, session: Session, config: FedCVT, steps: int) -> None:
-        self._session, self._config, self._steps = session, config, steps
-        self._done: dict[str, tuple[dict[str, torch.Tensor], dict[str, Any]]] = {}
-        self._resumed = session.resumed
-        self._current = config.joint_candidates[0] if config.joint_candidates else ""
-        if self._resumed is not None:
-            self._current = self._resumed.document["phase"]
-            for name, document in self._resumed.document["done"].items():
-                self._done[name] = (tensors_under(f"done/{name}/", self._resumed.tensors), document)
-        session.expect_steps(steps * config.epochs * len(config.joint_candidates))
-
-    def is_done(self, name: str) -> bool:
-        """Tell whether a candidate was trained before the run was taken up again."""
-        return name in self._done
-
-    def begin(self, name: str, side: Side) -> tuple[_Kept, Epochs]:
-        """Start a candidate's training, or take it up where its checkpoint left off."""
-        resumed = self._resumed if name == self._current else None
-        self._current, self._resumed = name, None
-        kept = _Kept(self, side)
-        if resumed is None:
-            side.open()
-        return kept, Epochs.begin_phase(self._session, kept, self._steps, self._config, resumed)
-
-    def restore(self, name: str, side: Side) -> None:
-        """Give a side the state in which its training ended."""
-        tensors, document = self._done[name]
-        side.load_state(tensors, document)
-
-    def end(self, name: str, side: Side) -> None:
-        """Note that a candidate is trained."""
-        self._done[name] = side.state()
-
-    def around(
-        self, tensors: dict[str, torch.Tensor], document: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Add the finished trainings to the state of the present one."""
-        for name, (done, _) in self._done.items():
-            tensors = tensors | {f"done/{name}/{key}": value for key, value in done.items()}
-        finished = {name: own for name, (_, own) in self._done.items()}
-        return tensors, document | {"phase": self._current, "done": finished}
-
-
-class _Kept:
-    """A side whose checkpoints hold the finished trainings too."""
-
-    def __init__(self, course: Course, side: Side) -> None:
-        self._course, self._side = course, side
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        return self._course.around(*self._side.state())
-
-    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
-        own = {name: value for name, value in tensors.items() if not name.startswith("done/")}
-        self._side.load_state(own, document)
-
-    def keep_best(self) -> None:
-        self._side.keep_best()
 
 
 def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
@@ -130,14 +49,15 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     keys = SealedKeys.exchange(session, config) if config.is_sealed and config.joint_candidates else None
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
     check_shared_rows(session, config, shared, len(table.anchors), schedule.outputs, len(session.plan.parties))
-    course = Course(session, config, schedule.steps)
+    course = Course(session)
+    session.expect_steps(schedule.steps * config.epochs * len(config.joint_candidates))
     sides: dict[str, OpenPartnerSide | SealedPartnerSide] = {}
     for name in config.joint_candidates:
         side = sides[name] = _partner_side(session, holding, config, name, table, schedule.outputs, keys)
         if course.is_done(name):
             course.restore(name, side)
             continue
-        kept, epochs = course.begin(name, side)
+        kept, epochs = course.begin(name, side, schedule.steps, config)
         while not epochs.is_over:
             for step in range(epochs.steps_done(session), schedule.steps):
                 session.next_step()
@@ -170,7 +90,14 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     peers = session.channels("feature_holder")
     _check_images(session, config)
     table = own_table(session, holding, config)
-    labels = own_labels(session, holding, config, table)
+    labels = own_labels(
+        session,
+        holding,
+        config.task,
+        config.precision,
+        np.concatenate([table.train, table.own]),
+        np.concatenate([table.validation, table.test]),
+    )
     own_rows = []
     for peer in peers:
         count = peer.receive(OwnRows).count
@@ -184,14 +111,15 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         peer.send(Schedule(steps, labels.outputs))
     joint = config.joint_candidates if peers else ()
     keys = SealedKeys.exchange(session, config) if config.is_sealed and joint else None
-    course = Course(session, config, steps)
+    course = Course(session)
+    session.expect_steps(steps * config.epochs * len(joint))
     sides: dict[str, OpenLabelSide | SealedLabelSide] = {}
     for name in joint:
         side = sides[name] = _label_side(session, holding, config, name, table, labels, keys)
         if course.is_done(name):
             course.restore(name, side)
             continue
-        kept, epochs = course.begin(name, side)
+        kept, epochs = course.begin(name, side, steps, config)
         while not epochs.is_over:
             for step in range(epochs.steps_done(session), steps):
                 session.next_step()
@@ -249,7 +177,7 @@ def _shared_batches(session: Session, config: FedCVT, table: OwnTable) -> Batche
 
 
 def _own_batches(session: Session, config: FedCVT, table: OwnTable) -> Batches:
-    seed = secret_or_own_seed(session, config)
+    seed = first_seeds(session, config.secret_start)
     return Batches(table.own, config.own_batch_size, lambda epoch: seed("own batches", epoch))
 
 

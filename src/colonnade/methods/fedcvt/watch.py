@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.methods.fedcvt.objective import Outcome
-from colonnade.methods.fedcvt.rows import OwnLabels, OwnTable
+from colonnade.methods.fedcvt.rows import OwnTable
 
 __all__ = ["PseudoLabelWatch"]
 

@@ -21,9 +21,10 @@ from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.data import LabelEncoder
+from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.memory import Memory
 from colonnade.methods.fedcvt.objective import Outcome, Step, build_heads, estimate_views, objective
-from colonnade.methods.fedcvt.rows import Batches, OwnLabels, OwnTable, batch_rows, steps_of
+from colonnade.methods.fedcvt.rows import Batches, OwnTable, batch_rows, steps_of
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch, largest_share
 
 F64 = torch.float64

@@ -1,0 +1,285 @@
+"""Train the classifier: holders contribute to the first layer, the collaborator has the rest, one party the labels.
+
+One step: every holder sends its part of the first layer's inputs behind masks; the collaborator adds them up, goes on
+and sends scores to the label holder, which returns the loss's gradient at them; the collaborator goes back and sends
+every holder the gradient at the first layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from colonnade.data import batches
+from colonnade.exchanges.course import Course
+from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
+from colonnade.exchanges.labels import OwnLabels
+from colonnade.exchanges.masked_sums import Collector, Contributor
+from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
+from colonnade.methods.mpdl.messages import LogitGradient, Logits, alone_inputs, first_gradient, kernel_gradient
+from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, first_shape
+from colonnade.nn import Learner, backpropagate, row_losses
+from colonnade.session import Channel, Session
+
+__all__ = ["CollaboratorSide", "HolderSide", "LabelSide", "receive_scores", "train_central"]
+
+Places = npt.NDArray[np.int64]
+
+# Words in one message of rows that are scored.
+_MOST_WORDS = 2**20
+
+
+class CentralSide(Protocol):
+    """One party of a classifier under training."""
+
+    def open(self) -> None: ...
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]: ...
+    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None: ...
+    def keep_best(self) -> None: ...
+    def begin_epoch(self, order: Places) -> None: ...
+    def step(self, start: int, stop: int) -> None: ...
+    def end_epoch(self, epochs: Epochs) -> None: ...
+
+
+def train_central(session: Session, course: Course, name: str, side: CentralSide, rows: int, config: MPDL) -> None:
+    """Train one classifier on so many rows, of whatever kind, in the order that all parties derive from the seed."""
+    if course.is_done(name):
+        course.restore(name, side)
+        return
+    kept, epochs = course.begin(name, side, math.ceil(rows / config.batch_size), config)
+    while not epochs.is_over:
+        seed = session.seed(f"{name}/batches", epochs.epoch)
+        order = np.concatenate(list(batches(np.arange(rows), config.batch_size, seed)))
+        side.begin_epoch(order)
+        for start in range(epochs.steps_done(session) * config.batch_size, rows, config.batch_size):
+            session.next_step()
+            side.step(start, min(start + config.batch_size, rows))
+            epochs.keep_between_epochs(session, kept)
+        side.end_epoch(epochs)
+        epochs.end_epoch(session, kept, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
+    course.end(name, side)
+
+
+class _Side:
+    """What all three have in common: modules that learn."""
+
+    def __init__(self, session: Session, config: MPDL, modules: dict[str, nn.Module]) -> None:
+        self._session, self._config = session, config
+        self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
+        self.learner.train(True)
+
+    def open(self) -> None:
+        """Begin: nothing need be told."""
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return everything a checkpoint needs."""
+        return self.learner.state()
+
+    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.learner.load_state(tensors, document)
+
+    def keep_best(self) -> None:
+        """All epochs are trained, and the last weights count."""
+
+    def end_epoch(self, epochs: Epochs) -> None:
+        """Nothing to say."""
+
+    def _learn(self) -> None:
+        if self._config.clip_gradient:
+            self.learner.clip_gradients(self._config.clip_gradient)
+        self.learner.step()
+
+
+class HolderSide(_Side):
+    """A party that brings columns."""
+
+    def __init__(
+        self, session: Session, config: MPDL, inputs: torch.Tensor, hidden: int, contributor: Contributor, seed: int
+    ) -> None:
+        """Take all rows of the training, arranged, in the order that all holders have them."""
+        self.block = build_block(config, inputs.shape[1], hidden, seed)
+        super().__init__(session, config, {"block": self.block})
+        self._inputs, self._shuffled = inputs, inputs
+        self._contributor, self.channel = contributor, session.channel(COLLABORATOR)
+        self.shape = first_shape(config, hidden)
+        self._gradient = first_gradient(session.role)
+        self._kernel = kernel_gradient(session.role)
+
+    def begin_epoch(self, order: Places) -> None:
+        """Put the rows in order once, so that every batch is a slice."""
+        self._shuffled = self._inputs.index_select(0, torch.from_numpy(order))
+
+    def step(self, start: int, stop: int) -> None:
+        """Contribute to a batch, and learn from it."""
+        self.learner.zero_gradients()
+        outputs = self._contribute(start, stop)
+        self._go_back(outputs)
+
+    def contribute(self, inputs: torch.Tensor) -> None:
+        """Contribute to rows that are scored, in as many messages as their size takes."""
+        with torch.no_grad():
+            for part in chunks(len(inputs), self.shape):
+                self._contributor.send(self.block(inputs[part]))
+
+    def contribute_alone(self, inputs: torch.Tensor) -> None:
+        """Give rows that no other holder knows: with nothing to add to, no mask could hide them."""
+        with torch.no_grad():
+            for part in chunks(len(inputs), self.shape):
+                self.channel.send(alone_inputs(self._session.role)(self.block(inputs[part])))
+
+    def _contribute(self, start: int, stop: int) -> torch.Tensor:
+        outputs: torch.Tensor = self.block(self._shuffled[start:stop])
+        self._contributor.send(outputs)
+        return outputs
+
+    def _go_back(self, outputs: torch.Tensor) -> None:
+        gradient = self.channel.receive(self._gradient, values=tuple(outputs.shape)).values
+        backpropagate(outputs, gradient.to(outputs.dtype))
+        if self._config.kernels == "tied":
+            self._tie()
+        self._learn()
+
+    def _tie(self) -> None:
+        """Replace the gradient of kernels by the sum over all holders, so that they stay the same everywhere."""
+        kernels = next(self.block.parameters())
+        if kernels.grad is None:
+            kernels.grad = torch.zeros_like(kernels)
+        self._contributor.send(kernels.grad)
+        total = self.channel.receive(self._kernel, values=tuple(kernels.shape)).values
+        kernels.grad = total.to(kernels.dtype)
+
+
+class LabelSide(HolderSide):
+    """The party that also brings the labels, and computes the loss."""
+
+    def __init__(
+        self,
+        session: Session,
+        config: MPDL,
+        inputs: torch.Tensor,
+        hidden: int,
+        contributor: Contributor,
+        seed: int,
+        labels: OwnLabels,
+        targets: torch.Tensor,
+        weights: torch.Tensor,
+        name: str,
+    ) -> None:
+        super().__init__(session, config, inputs, hidden, contributor, seed)
+        self._labels, self._targets, self._weights, self._name = labels, targets, weights, name
+        self._shuffled_targets, self._shuffled_weights = targets, weights
+        self._loss = 0.0
+
+    def begin_epoch(self, order: Places) -> None:
+        """Put rows, labels and weights in order."""
+        super().begin_epoch(order)
+        places = torch.from_numpy(order)
+        self._shuffled_targets, self._shuffled_weights = self._targets[places], self._weights[places]
+        self._loss = 0.0
+
+    def step(self, start: int, stop: int) -> None:
+        """Contribute to a batch, say how wrong its scores are, and learn from it."""
+        self.learner.zero_gradients()
+        outputs = self._contribute(start, stop)
+        logits = self.channel.receive(Logits, values=(stop - start, self._labels.outputs)).values
+        scores = logits.to(dtype_of(self._config)).requires_grad_()
+        losses = row_losses(self._labels.task, scores, self._shuffled_targets[start:stop])
+        loss = (losses * self._shuffled_weights[start:stop]).mean()
+        check_finite(loss.item(), self._session)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.channel.send(LogitGradient(torch.zeros_like(scores) if scores.grad is None else scores.grad))
+        self._loss += loss.item() * (stop - start)
+        self._go_back(outputs)
+
+    def end_epoch(self, epochs: Epochs) -> None:
+        """Record the epoch's loss."""
+        self._session.record(phase=self._name, epoch=epochs.epoch + 1, training_loss=self._loss / len(self._targets))
+
+
+class CollaboratorSide(_Side):
+    """The party that adds up and has the upper layers."""
+
+    def __init__(
+        self, session: Session, config: MPDL, hidden: int, outputs: int, collector: Collector, seed: int
+    ) -> None:
+        self.upper = build_upper(config, hidden, outputs, seed)
+        super().__init__(session, config, {"upper": self.upper})
+        self._collector, self._outputs = collector, outputs
+        self._shape = first_shape(config, hidden)
+        self._label_holder = session.channel("label_holder")
+        self._holders = session.all_channels
+
+    def begin_epoch(self, order: Places) -> None:
+        """Rows are known by their place in a batch only."""
+
+    def step(self, start: int, stop: int) -> None:
+        """Score a batch, and pass the gradient on."""
+        self.learner.zero_gradients()
+        first = self._first(stop - start).requires_grad_()
+        logits = self.upper(first)
+        self._label_holder.send(Logits(logits))
+        gradient = self._label_holder.receive(LogitGradient, values=tuple(logits.shape)).values
+        backpropagate(logits, gradient.to(logits.dtype))
+        back = torch.zeros_like(first) if first.grad is None else first.grad
+        check_finite(back.sum().item(), self._session)
+        for holder in self._holders:
+            holder.send(first_gradient(holder.peer_role)(back))
+        if self._config.kernels == "tied":
+            self._tie()
+        self._learn()
+
+    def score(self, rows: int) -> Iterator[torch.Tensor]:
+        """Return scores of rows to which all holders contribute, message by message."""
+        with torch.no_grad():
+            for part in chunks(rows, self._shape):
+                yield self.upper(self._first(part.stop - part.start))
+
+    def send_scores(self, rows: int) -> None:
+        """Score rows for the label holder."""
+        for logits in self.score(rows):
+            self._label_holder.send(Logits(logits))
+
+    def score_alone(self, holder: Channel, rows: int) -> Iterator[torch.Tensor]:
+        """Return scores of rows that one holder alone knows, message by message."""
+        with torch.no_grad():
+            for part in chunks(rows, self._shape):
+                shape = (part.stop - part.start, *self._shape)
+                first = holder.receive(alone_inputs(holder.peer_role), values=shape).values
+                yield self.upper(first.to(dtype_of(self._config)))
+
+    def send_scores_alone(self, holder: Channel, rows: int) -> None:
+        """Score rows that one holder alone knows, for the label holder."""
+        for logits in self.score_alone(holder, rows):
+            self._label_holder.send(Logits(logits))
+
+    def _first(self, rows: int) -> torch.Tensor:
+        return torch.from_numpy(self._collector.receive((rows, *self._shape))).to(dtype_of(self._config))
+
+    def _tie(self) -> None:
+        channels = self._config.image[0] if self._config.image is not None else 1
+        size = self._config.kernel_size
+        total = torch.from_numpy(self._collector.receive((self._shape[0], channels, size, size)))
+        for holder in self._holders:
+            holder.send(kernel_gradient(holder.peer_role)(total.to(dtype_of(self._config))))
+
+
+def receive_scores(side: HolderSide, outputs: int, rows: int) -> torch.Tensor:
+    """Return the scores of rows, at the label holder."""
+    found = [
+        side.channel.receive(Logits, values=(part.stop - part.start, outputs)).values.double()
+        for part in chunks(rows, side.shape)
+    ]
+    return torch.cat(found) if found else torch.empty(0, outputs, dtype=torch.float64)
+
+
+def chunks(rows: int, shape: tuple[int, ...]) -> list[slice]:
+    """Divide rows so that a message does not grow without limit."""
+    size = max(1, _MOST_WORDS // math.prod(shape))
+    return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
