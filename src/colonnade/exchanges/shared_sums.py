@@ -177,15 +177,15 @@ def times_weights(share: Words, weights: Numbers, format: SumFormat, *, magnitud
 
 
 def _added(features: CipherArray, links: Links, format: SumFormat) -> CipherArray:
-    """Return the sums, not yet hidden: the randomness of a row without neighbours is none."""
+    """Return the sums, not yet hidden: a row without neighbours is a bare zero here."""
     key, blocks, ciphertexts = features.key, features.layout.blocks, features.ciphertexts
-    found = []
+    found: list[mpz] = []
     for places in links:
-        for block in range(blocks):
-            product = mpz(1)
-            for place in places.tolist():
-                product = product * ciphertexts[place * blocks + block] % key.square
-            found.append(product)
+        rows: list[Sequence[mpz]] = [ciphertexts[place * blocks : (place + 1) * blocks] for place in places.tolist()]
+        added = rows[0] if rows else [mpz(1)] * blocks
+        for row in rows[1:]:
+            added = key.multiply_in(added, row)
+        found += added
     layout = replace(features.layout.grown(format.sum_bound), shape=(len(links), format.columns))
     return CipherArray(key, layout, found)
 

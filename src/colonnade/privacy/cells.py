@@ -51,6 +51,7 @@ _LEAST_EPSILON = 1e-4
 # Noise is drawn for so many rows at a time; another number would give other noise.
 _ROWS_AT_A_TIME = 1024
 _MISSING = -1
+_BOUNDLESS = ("none", "lemma_shared")
 _LEMMA = (
     "The paper's lemma claims epsilon {claim:.4g} for all of this. Its proof does not hold: it takes the sum of noisy "
     "cells for one Laplace draw, which is true only if all rows share one draw, and its neighbouring tables differ in "
@@ -121,7 +122,7 @@ class CellBudget:
         }
 
     def _opening(self) -> str:
-        columns = f"{len(self.cells)} column{'s' * (len(self.cells) != 1)}"
+        columns = "1 column" if len(self.cells) == 1 else f"{len(self.cells)} columns"
         what = {
             "none": "as they are, without noise.",
             "cell_ldp": "with noise in every cell, drawn once.",
@@ -129,7 +130,8 @@ class CellBudget:
             "lemma": "with the noise of the paper's lemma, drawn for every cell.",
             "lemma_shared": "with the noise of the paper's lemma, one draw per column shared by all rows.",
         }[self.mechanism]
-        return f"{self.rows} row{'s' * (self.rows != 1)} of {columns} were released {what}"
+        rows = "1 row" if self.rows == 1 else f"{self.rows} rows"
+        return f"{rows} of {columns} {'was' if self.rows == 1 else 'were'} released {what}"
 
     def _cost(self) -> str:
         rho, epsilon = self.row_zcdp
@@ -225,19 +227,14 @@ class CellRelease:
         """
         if released_rows < 0:
             raise ConfigError(f"Rows released cannot be fewer than none. Got {released_rows} instead.")
-        is_bounded = self._mechanism not in ("none", "lemma_shared")
-        is_normal = self._mechanism == "row_gaussian"
-        costs = [self._cell_rho(column) if is_bounded else math.inf for column in self._columns]
-        cells = [
-            _zcdp_epsilon(cost, self._delta) if is_normal else self._cell_epsilon(column) if is_bounded else math.inf
-            for column, cost in zip(self._columns, costs, strict=True)
-        ]
-        basic = math.inf if is_normal else math.fsum(cells)
-        rho = math.fsum(costs)
+        cells = {column.name: self._cell_epsilon(column) for column in self._columns}
+        # Normal noise has no epsilon without a delta, and deltas would add up too.
+        basic = math.inf if self._mechanism == "row_gaussian" else math.fsum(cells.values())
+        rho = math.fsum(map(self._cell_rho, self._columns))
         claims = self._mechanism in ("cell_ldp", "lemma", "lemma_shared")
         return CellBudget(
             mechanism=self._mechanism,
-            cells={column.name: cell for column, cell in zip(self._columns, cells, strict=True)},
+            cells=cells,
             row_basic=basic,
             row_zcdp=(rho, min(basic, _zcdp_epsilon(rho, self._delta))),
             paper_claim=max(column.epsilon for column in self._columns) if claims else None,
@@ -308,6 +305,10 @@ class CellRelease:
         return column.epsilon if self._mechanism == "cell_ldp" else column.epsilon / (2.0 * self._hidden)
 
     def _cell_epsilon(self, column: CellColumn) -> float:
+        if self._mechanism in _BOUNDLESS:
+            return math.inf
+        if self._mechanism == "row_gaussian":
+            return _zcdp_epsilon(self._cell_rho(column), self._delta)
         # Noise on each bit by itself is charged twice: another level changes two bits.
         bits = 2.0 if self._mechanism == "lemma" and column.levels else 1.0
         return bits * self._effective(column)

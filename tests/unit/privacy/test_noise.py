@@ -76,3 +76,13 @@ def test_keys_are_fresh_long_enough_and_never_shown() -> None:
     assert key.hex() not in repr(SecretNoise(key))
     with pytest.raises(ConfigError, match="at least 32 bytes; this one has 16"):
         SecretNoise(bytes(16))
+
+
+def test_words_use_all_their_bits_and_are_none_of_the_other_draws() -> None:
+    words = NOISE.words("words", 3, (5000, 2))
+    assert words.dtype == np.uint64
+    assert np.array_equal(NOISE.words("words", 3, (70, 2)), words[:70])
+    ones = ((words.reshape(-1, 1) >> np.arange(64, dtype=np.uint64)) & np.uint64(1)).mean(axis=0)
+    assert np.abs(ones - 0.5).max() < 4.5 * 0.5 / np.sqrt(words.size)
+    parts = words.astype(np.float64) * 2.0**-64
+    assert abs(np.corrcoef(parts.ravel(), NOISE.uniform("words", 3, (5000, 2)).ravel())[0, 1]) < 0.04

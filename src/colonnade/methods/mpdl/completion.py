@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.errors import WrongContent
-from colonnade.methods.mpdl.config import COLLABORATOR, JOINT, MPDL
+from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import Generator
 from colonnade.methods.mpdl.messages import shipped_rows
@@ -46,7 +46,7 @@ class Completion:
         others: Others,
         generator: Generator,
     ) -> None:
-        self._session, self._config, self._space, self._units = session, config, space, units
+        self._session, self._config, self._space, self.units = session, config, space, units
         self._others, self._scale, self.generator = others, scale, generator
         self._is_label_holder = session.role == "label_holder"
         # Columns that all holders have are fed by the label holder only.
@@ -60,7 +60,7 @@ class Completion:
 
     def generated(self, rows: Places) -> torch.Tensor:
         """Return all columns that this holder does not feed, as far as it knows or can generate them."""
-        units = self._units[torch.from_numpy(rows)]
+        units = self.units[torch.from_numpy(rows)]
         columns = self.generator(self._scale.standardised(units))
         if self._is_label_holder:
             return columns
@@ -101,12 +101,21 @@ class Completion:
         """Return rows that all holders know, as a model's block takes them."""
         return self._fitted(self.whole(rows), model)
 
+    def given(self, units: torch.Tensor, model: str) -> torch.Tensor:
+        """Return rows whose columns of this holder another one generated."""
+        return self._fitted(self.arrange(units, self._fed_scale, None, None), model)
+
+    @property
+    def own_width(self) -> int:
+        """Return how many columns only this holder brings."""
+        return self._space.own_width
+
     @property
     def _label_holder(self) -> str:
         return self._session.plan.roles["label_holder"][0]
 
     def _own(self, rows: Places) -> torch.Tensor:
-        return self._units[torch.from_numpy(rows)][:, : self.fed]
+        return self.units[torch.from_numpy(rows)][:, : self.fed]
 
     def _has_room(self, model: str) -> bool:
         return model != JOINT and self._config.completion == "own_copy"
@@ -121,7 +130,7 @@ class Completion:
             return self.completed(rows) if is_completed else self.whole(rows)
         if self._config.completion != "ship":
             return self.arrange.nothing(len(rows), with_generated=self._config.completion == "own_copy")
-        return self.arrange(self._shipped[owner], self._fed_scale, None, None)
+        return self.given(self._shipped[owner], COMPLETED)
 
     def _ship(self, rows: RowsOf) -> None:
         """Give the other holders what their weights take, and get theirs."""
@@ -130,13 +139,14 @@ class Completion:
         if self._is_label_holder or self._config.augment:
             generated = self.generated(mine).double()
             for peer in peers:
-                peer.send(shipped_rows(peer.role, peer.peer_role)(self._meant_for(peer, generated).numpy()))
+                peer.send(shipped_rows(peer.role, peer.peer_role)(self.meant_for(peer, generated).numpy()))
         for peer in peers:
             if peer.peer_role == "label_holder" or self._config.augment:
                 count = len(rows.own) if peer.peer_role == "label_holder" else len(rows.learned)
                 self._shipped[peer.peer] = self._received(peer, count)
 
-    def _meant_for(self, peer: Channel, generated: torch.Tensor) -> torch.Tensor:
+    def meant_for(self, peer: Channel, generated: torch.Tensor) -> torch.Tensor:
+        """Return the columns that another holder feeds, of all that were generated here."""
         columns = generated[:, self._others.part(peer.peer)]
         if peer.peer_role != "label_holder":
             return columns

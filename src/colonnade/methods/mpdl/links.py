@@ -43,7 +43,8 @@ def confusion_flow_messages(features: Numbers, adjacency: npt.ArrayLike, confusi
     confused = features @ confusion
     returned = np.asarray(adjacency, dtype=np.float64) @ confused
     # The transposed system: X M = R becomes M' X' = R'.
-    return ConfusionFlow(confused, returned, np.linalg.solve(confusion.T, returned.T).T)
+    opened = np.linalg.solve(confusion.T, returned.T).T
+    return ConfusionFlow(confused, returned, opened.astype(np.float64))
 
 
 def recover_links(features: Numbers, product: Numbers) -> Links:
@@ -56,7 +57,7 @@ def recover_links(features: Numbers, product: Numbers) -> Links:
     # Misfit of each sign has a variable of its own, so that there always is an answer.
     costs = np.concatenate([np.ones(rows), np.full(2 * columns, _MISFIT)])
     sums = np.hstack([features.T, np.eye(columns), -np.eye(columns)])
-    limits = [(0.0, 1.0)] * rows + [(0.0, None)] * (2 * columns)
+    limits = np.array([(0.0, 1.0)] * rows + [(0.0, np.inf)] * (2 * columns))
     return np.array([_solve(costs, sums, wanted, limits)[:rows] > 0.5 for wanted in product]).reshape(-1, rows)
 
 
@@ -67,9 +68,7 @@ def link_overlap(found: Links, truth: npt.ArrayLike) -> float:
     return int((found & true).sum()) / either if either else 1.0
 
 
-def _solve(
-    costs: Numbers, sums: Numbers, wanted: Numbers, limits: list[tuple[float, float | None]]
-) -> npt.NDArray[np.float64]:
+def _solve(costs: Numbers, sums: Numbers, wanted: Numbers, limits: Numbers) -> Numbers:
     # Slow to load, and needed by nothing but this attack.
     from scipy.optimize import linprog  # type: ignore[import-untyped]
 
