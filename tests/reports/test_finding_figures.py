@@ -11,7 +11,7 @@ from tests.reports.test_page import HOSTILE, Page
 
 from colonnade.errors import RunFolderError
 from colonnade.reports import FigureNote, FindingNote, RunRecord, render
-from colonnade.reports.figures import _swarm
+from colonnade.reports.figures import _colours, _swarm
 
 SCATTER = {
     "series": [{"name": "source", "x": [0, 1.5], "y": [2, 3]}, {"name": "target", "x": [0.5], "y": [0.25]}],
@@ -22,7 +22,15 @@ BEESWARM = {
     "values": [[-0.5, 0.5, 0.5, 0.1, 0.2], [1, 2, 3, 4, 5]],
     "levels": [[0, 1, 2, 3, 4]] * 2,
 }
-KINDS: dict[str, dict[str, Any]] = {"scatter": SCATTER, "bars": BARS, "beeswarm": BEESWARM}
+PICTURES: dict[str, Any] = {
+    "shape": [1, 2, 2],
+    "captions": ["1", "2"],
+    "rows": [
+        {"name": "before", "pictures": [[0, 255, None, None], [10, 20, None, None]]},
+        {"name": "after", "pictures": [[0, 255, 9, 9], [10, 20, 9, 9]]},
+    ],
+}
+KINDS: dict[str, dict[str, Any]] = {"scatter": SCATTER, "bars": BARS, "beeswarm": BEESWARM, "pictures": PICTURES}
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +98,36 @@ def test_dots_of_equal_value_lie_beside_each_other_around_the_middle() -> None:
     assert _swarm([], 1.0) == []
 
 
+def test_pictures_have_captions_rows_with_names_and_stripes_where_nothing_is_known(plain: RunRecord) -> None:
+    page = render(replace(plain, findings=(found(drawn("pictures")),)))
+    figure = page[page.index('<figure class="wide"') :]
+    assert figure.count("<image") == 4
+    assert figure.count("data:image/png;base64,") == 4
+    for text in ("before", "after", "1", "2"):
+        assert re.search(rf"<text[^>]*>{text}</text>", figure)
+    assert "2 pictures. From top to bottom: before, after. Pixels that are not known are striped." in figure
+    whole = drawn("pictures", captions=["1"], rows=[{"name": "one", "pictures": [[1, 2, 3, 4]]}])
+    assert "1 picture. From top to bottom: one.<" in render(replace(plain, findings=(found(whole),)))
+
+
+def test_a_picture_is_grey_coloured_or_striped() -> None:
+    grey = _colours([0, 255, None, 7], (1, 2, 2))
+    assert grey.shape == (8, 8, 3)
+    assert (grey[:4, :4] == 0).all()
+    assert (grey[:4, 4:] == 255).all()
+    assert (grey[4:, 4:] == 7).all()
+    stripes = {tuple(pixel) for pixel in grey[4:, :4].reshape(-1, 3).tolist()}
+    assert all(len(set(one)) == 3 for one in stripes), "no grey picture has such a colour"
+    assert _colours([1, 2, 3], (3, 1, 1))[0, 0].tolist() == [1, 2, 3]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_from_people_we_do_not_know_are_text(plain: RunRecord, kind: str) -> None:
-    hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]} if kind != "scatter" else {}
+    hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]}
     if kind == "scatter":
         hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1]}]}
+    if kind == "pictures":
+        hostile = {"captions": [HOSTILE], "rows": [{"name": HOSTILE, "pictures": [[0, 1, 2, 3]]}]}
     page = Page(render(replace(plain, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
     assert "script" not in page.tags
 
@@ -121,6 +154,17 @@ def test_nothing_to_draw_is_drawn_without_a_fault(plain: RunRecord) -> None:
         ("scatter", {"series": [{"name": "a", "x": [1], "y": []}]}),
         ("beeswarm", {"names": ["a"], "values": [[1]], "levels": [[]]}),
         ("beeswarm", {"names": ["a"], "values": [], "levels": []}),
+        ("pictures", {}),
+        ("pictures", PICTURES | {"rows": []}),
+        ("pictures", PICTURES | {"captions": []}),
+        ("pictures", PICTURES | {"captions": ["1"]}),
+        ("pictures", PICTURES | {"shape": [2, 2, 1]}),
+        ("pictures", PICTURES | {"shape": [1, 2]}),
+        ("pictures", PICTURES | {"shape": [1, 4, 2]}),
+        ("pictures", PICTURES | {"rows": [{"name": "a", "pictures": [[0, 0, 0, 256]] * 2}]}),
+        ("pictures", PICTURES | {"rows": [{"name": "a", "pictures": [[0, 0, 0, 0.5]] * 2}]}),
+        ("pictures", PICTURES | {"rows": [{"pictures": [[0, 0, 0, 0]] * 2}]}),
+        ("pictures", {"shape": [1, 1, 100_000], "captions": ["1"], "rows": [{"name": "a", "pictures": [[0] * 10**5]}]}),
     ],
 )
 def test_values_that_do_not_fit_are_refused(kind: str, values: dict[str, Any]) -> None:

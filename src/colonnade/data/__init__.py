@@ -9,6 +9,7 @@ from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
 from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
+from colonnade.data.linked import LINK_COLUMNS, linked_rows
 from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame
 from colonnade.data.rows import (
@@ -27,6 +28,7 @@ from colonnade.data.table import PartyTable
 
 __all__ = [
     "LETTERS",
+    "LINK_COLUMNS",
     "AlignedRows",
     "CodeEncoder",
     "CodedColumn",
@@ -46,6 +48,7 @@ __all__ = [
     "canonical_id_bytes",
     "explain_nothing_shared",
     "id_marks",
+    "linked_rows",
     "matched_rows",
     "normalised_ids",
     "read_frame",

@@ -35,7 +35,8 @@ class PartyTable:
     `id` names the column that identifies a row, or several that do so together; then each of `ids` is a tuple.
     `partner_ids` names, for a partner that knows the rows by another id, the column or columns of that one, which may
     be empty in rows that this partner cannot share. No id column is a feature. `matches` lists rows that another tool
-    matched, for runs that take shared rows as given; see `matched_rows`.
+    matched, for runs that take shared rows as given; see `matched_rows`. `links` lists pairs of rows that belong together,
+    for methods that learn from graphs; see `linked_rows`.
 
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
@@ -57,6 +58,8 @@ class PartyTable:
     labels: npt.NDArray[Any] | None
     matches: pd.DataFrame | None
     """A list of rows that another tool matched, for the alignment "given"; see `matched_rows`."""
+    links: pd.DataFrame | None
+    """A list of links between rows, for methods that learn from graphs; see `linked_rows`."""
 
     def __init__(
         self,
@@ -68,6 +71,7 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         matches: pd.DataFrame | None = None,
+        links: pd.DataFrame | None = None,
         unlabelled: bool = False,
         name: str = "table",
     ) -> None:
@@ -96,6 +100,7 @@ class PartyTable:
 
         self.name = name
         self.matches = matches
+        self.links = links
         self.id_columns = id_columns
         self.label_column = label
         self.ids = read_ids({column: series_by_name[column] for column in id_columns}, types=types, name=name)
@@ -260,6 +265,7 @@ class PartyTable:
         part = object.__new__(PartyTable)
         part.name, part.id_columns, part.label_column = self.name, self.id_columns, self.label_column
         part.matches = None
+        part.links = None
         part.ids = self.ids[chosen]
         part._partner_columns = dict(self._partner_columns)
         part._partner_ids = {partner: ids[chosen] for partner, ids in self._partner_ids.items()}

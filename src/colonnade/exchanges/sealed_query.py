@@ -26,6 +26,7 @@ of several weights are put side by side before they are returned, so that few ci
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +35,6 @@ import numpy as np
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import FRACTION_BITS, WORD_BITS, Words
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.answers import allow_rows
 from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
     hide,
@@ -45,7 +45,7 @@ from colonnade.exchanges.wide_masks import (
     side_by_side,
 )
 from colonnade.messages import ENCRYPTED, MASKED, message
-from colonnade.session import Channel, Session
+from colonnade.session import Channel
 
 __all__ = [
     "QueryFormat",
@@ -164,11 +164,11 @@ def send_query(peer: Channel, key: PrivateKey, format: QueryFormat, rows: Number
 
 
 def answer_query(
-    session: Session, peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, *limits: int | None
+    peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, allow: Callable[[int], None] = lambda _: None
 ) -> Words:
     """Multiply a partner's rows with weights, and return this party's share of the products, of shape (rows, results).
 
-    ``limits`` on rows within a day are checked as for every prediction, beside the policy's.
+    ``allow`` is told how many rows are asked for, and raises where that is too many.
     """
     encoded = FixedPoint.encode(weights, format.weight_format)
     if encoded.shape != (format.inputs, format.outputs):
@@ -181,7 +181,7 @@ def answer_query(
     if not 1 <= count <= format.most_rows:
         raise WrongContent(f"'{peer.peer}' asks for {count} rows at once; 1 to {format.most_rows} were agreed on.")
     rows = received.under(key, format.query(count))
-    allow_rows(session, peer.peer, count, *limits)
+    allow(count)
     products = side_by_side((rows @ encoded).T, format.answer(count).lines)
     answer, share = hide(products, mask_bits(format.product_bound, format.hiding_bits))
     peer.send(messages.QueryAnswer(answer))

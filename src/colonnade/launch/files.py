@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from colonnade.data import Kind, PartyTable, matched_rows, read_frame, read_table
+from colonnade.data import LINK_COLUMNS, Kind, PartyTable, linked_rows, matched_rows, read_frame, read_table
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.policies import check_message_names
@@ -44,6 +44,7 @@ class _PartyTableTable:
     query: str | None = None
     table: str | None = None
     matches: str | None = None
+    links: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +144,11 @@ class PartyHome:
         if rule is not None and rule.protocol == "given":
             table.matches = self._read_matches()
             matched_rows(table, table.matches)  # a list that does not fit is told now, not when the partners wait
+        if about.links is not None:
+            # Ids are compared as they are written; 007 must stay 007.
+            kinds: dict[str, Kind] = dict.fromkeys(LINK_COLUMNS, "categorical")
+            table.links = read_frame(about.links, id=LINK_COLUMNS, types=kinds, folder=self.folder)
+            linked_rows(table, table.links)
         return table
 
     @property

@@ -113,6 +113,7 @@ _TABLE = """\
 # query = "SELECT * FROM customers"  # for a database URL: a SELECT
 # table = "sales.customers"          # or, for a database URL, a table or view
 # matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
+# links = "links.csv"                # columns 'from' and 'to': which rows belong together, for methods on graphs
 """
 _NO_TABLE = """\
 # There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. Rules that count

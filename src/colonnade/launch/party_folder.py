@@ -284,13 +284,17 @@ def overlap_to_json(overlap: Overlap) -> dict[str, Any]:
 
 
 def _digest(table: PartyTable) -> str:
-    """Return what stands for a table and, where another tool matched its rows, for that list."""
-    if table.matches is None:
+    """Return what stands for a table and, where it has them, for its lists of matched rows and of links."""
+    if table.matches is None and table.links is None:
         return table.digest()
-    matched = matched_rows(table, table.matches)
-    digest = hashlib.sha256(table.digest().encode() + matched.positions.astype("<i8").tobytes())
-    for key in matched.keys:
-        digest.update(len(key).to_bytes(4, "little") + key)
+    digest = hashlib.sha256(table.digest().encode())
+    if table.matches is not None:
+        matched = matched_rows(table, table.matches)
+        digest.update(matched.positions.astype("<i8").tobytes())
+        for key in matched.keys:
+            digest.update(len(key).to_bytes(4, "little") + key)
+    if table.links is not None:
+        digest.update(b"links" + linked_rows(table, table.links).astype("<i8").tobytes())
     return digest.hexdigest()
 
 

@@ -69,6 +69,12 @@ _STYLE = {
 _SERIES = (("#b8332f", "o", 24), ("#2f6fb0", "^", 11), ("#777777", "s", 6))
 _LEVELS = ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b")
 _SWARM_BINS = 70
+# Of pictures: the space between two, and room for the rows' names and for captions, in parts of one; how large a pixel
+# is; how wide they are together, and how
+# many there is room for at least; and two blues, which no grey picture has, for pixels that nobody knows.
+_PICTURE_GAP, _NAME_ROOM, _CAPTION_ROOM, _PIXEL, _PICTURES_WIDE = 0.12, 1.6, 0.4, 4, 8.0
+_STRIPE, _LEAST_ACROSS = 8, 8
+_UNKNOWN = ((193, 212, 233), (226, 236, 246))
 MOST_POINTS = 400
 Legend = Mapping[str, str]
 Draw = Callable[[Any], None]
@@ -79,7 +85,14 @@ def _short(text: str, length: int = 26) -> str:
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 
-def _figure(key: str, title: str, description: str, draw: Draw, size: tuple[float, float] = (5.2, 4.3)) -> Html:
+def _figure(
+    key: str,
+    title: str,
+    description: str,
+    draw: Draw,
+    size: tuple[float, float] = (5.2, 4.3),
+    class_: str | None = None,
+) -> Html:
     """Draw one set of axes and wrap it with its caption and a description for those who cannot see it."""
     import matplotlib.style
     from matplotlib.figure import Figure
@@ -94,7 +107,7 @@ def _figure(key: str, title: str, description: str, draw: Draw, size: tuple[floa
         nothing = {"Creator": None, "Date": None, "Format": None, "Type": None}
         canvas.savefig(written, format="svg", metadata=nothing, transparent=True)
     svg = _inlined(written.getvalue(), key, f"{title}. {description}")
-    return tag("figure", svg, tag("figcaption", tag("strong", f"{title}."), f" {description}"))
+    return tag("figure", svg, tag("figcaption", tag("strong", f"{title}."), f" {description}"), class_=class_)
 
 
 def _inlined(document: str, key: str, label: str) -> Html:
@@ -370,7 +383,12 @@ def metric_figure(points: Sequence[Mapping[str, Any]], chosen: int | None, title
 
 def finding_figure(key: str, note: FigureNote) -> Html:
     """Draw what a method gave with one of its findings."""
-    draw = {"scatter": _scatter_figure, "bars": _bar_figure, "beeswarm": _beeswarm_figure}[note.kind]
+    draw = {
+        "scatter": _scatter_figure,
+        "bars": _bar_figure,
+        "beeswarm": _beeswarm_figure,
+        "pictures": _picture_figure,
+    }[note.kind]
     return draw(key, note)
 
 
@@ -446,6 +464,51 @@ def _beeswarm_figure(key: str, note: FigureNote) -> Html:
         "fifth of all rows in which the group's or column's own number lies, from low (blue) to high (red)."
     )
     return _figure(key, note.title, text, draw, (5.2, 1.1 + 0.32 * max(len(names), 4)))
+
+
+def _picture_figure(key: str, note: FigureNote) -> Html:
+    """Draw rows of small pictures, one below the other, so that a column is one thing in several states."""
+    (_, height, width), captions, rows = note.values["shape"], note.values["captions"], note.values["rows"]
+    across, down = width * (1 + _PICTURE_GAP), height * (1 + _PICTURE_GAP)
+    # A few pictures are not blown up: they take as much room as many would.
+    right = max(len(captions), _LEAST_ACROSS) * across
+
+    def draw(axes: Any) -> None:
+        axes.set_axis_off()
+        for line, row in enumerate(rows):
+            for place, pixels in enumerate(row["pictures"]):
+                left, top = place * across, line * down
+                axes.imshow(
+                    _colours(pixels, note.values["shape"]),
+                    extent=(left, left + width, top + height, top),
+                    interpolation="none",
+                )
+            name = _short(str(row["name"]), 22)
+            axes.text(-0.15 * width, line * down + height / 2, name, ha="right", va="center", fontsize=8)
+        for place, caption in enumerate(captions):
+            middle = place * across + width / 2
+            axes.text(middle, -0.1 * height, _short(str(caption), 12), ha="center", va="bottom", fontsize=8)
+        axes.set(xlim=(-_NAME_ROOM * width, right), ylim=(len(rows) * down, -_CAPTION_ROOM * height))
+
+    what = "picture" if len(captions) == 1 else "pictures"
+    text = f"{len(captions)} {what}. From top to bottom: {', '.join(str(row['name']) for row in rows)}."
+    if any(pixel is None for row in rows for pixels in row["pictures"] for pixel in pixels):
+        text += " Pixels that are not known are striped."
+    shape = (len(rows) * down + _CAPTION_ROOM * height) / (right + _NAME_ROOM * width)
+    return _figure(key, note.title, text, draw, (_PICTURES_WIDE, _PICTURES_WIDE * shape), class_="wide")
+
+
+def _colours(pixels: Sequence[int | None], shape: Sequence[int]) -> Any:
+    """Return a picture as red, green and blue, large enough that no viewer blurs its pixels."""
+    import numpy as np
+
+    channels, height, width = shape
+    known = np.array([-1 if pixel is None else pixel for pixel in pixels]).reshape(channels, height, width)
+    picture = np.moveaxis(np.broadcast_to(known, (3, height, width)), 0, -1)
+    picture = picture.repeat(_PIXEL, axis=0).repeat(_PIXEL, axis=1)
+    lines = np.add.outer(np.arange(height * _PIXEL), np.arange(width * _PIXEL)) // _STRIPE % 2
+    stripes = np.where(lines[..., None] == 0, *(np.array(one) for one in _UNKNOWN))
+    return np.where((picture < 0).any(axis=2, keepdims=True), stripes, picture).astype(np.uint8)
 
 
 def _name_rows(axes: Any, names: Sequence[str]) -> None:

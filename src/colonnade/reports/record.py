@@ -101,14 +101,14 @@ class LedgerNote:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureNote:
-    """Something to draw beside a finding: a scatter, bars or a beeswarm, by values that fit its kind."""
+    """Something to draw beside a finding: a scatter, bars, a beeswarm or pictures, by values that fit its kind."""
 
     kind: str
     title: str
     values: dict[str, Any]
 
     def __post_init__(self) -> None:
-        checks = {"scatter": _is_scatter, "bars": _is_bars, "beeswarm": _is_beeswarm}
+        checks = {"scatter": _is_scatter, "bars": _is_bars, "beeswarm": _is_beeswarm, "pictures": _are_pictures}
         if self.kind not in checks:
             raise RunFolderError(
                 f"A report cannot draw a figure of the kind '{self.kind}'. Known: {', '.join(checks)}."
@@ -142,6 +142,31 @@ def _is_bars(values: Mapping[str, Any]) -> bool:
 def _is_beeswarm(values: Mapping[str, Any]) -> bool:
     rows = list(zip(values["names"], values["values"], values["levels"], strict=True))
     return all(_are_numbers(one) and len(one) == len(levels) for _, one, levels in rows)
+
+
+# Pictures are small: a page holds every pixel of them.
+_MOST_PICTURES, _LONGEST_SIDE = 12, 256
+
+
+def _are_pictures(values: Mapping[str, Any]) -> bool:
+    channels, height, width = values["shape"]
+    count, rows = len(values["captions"]), values["rows"]
+    fits = channels in (1, 3) and 1 <= height <= _LONGEST_SIDE and 1 <= width <= _LONGEST_SIDE
+    if not (fits and 0 < count <= _MOST_PICTURES and 0 < len(rows) <= _MOST_PICTURES):
+        return False
+    return all(
+        "name" in row
+        and len(row["pictures"]) == count
+        and all(_is_picture(one, channels * height * width) for one in row["pictures"])
+        for row in rows
+    )
+
+
+def _is_picture(pixels: Any, size: int) -> bool:
+    return len(pixels) == size and all(
+        pixel is None or (isinstance(pixel, int) and not isinstance(pixel, bool) and 0 <= pixel <= 255)
+        for pixel in pixels
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -154,7 +154,7 @@ def verdict(record: RunRecord) -> tuple[str, str]:
     """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
     together = record.evaluations.get("together")
     if together is None and not record.makes_model:
-        found = listed([finding.title for finding in record.findings])
+        found = "; ".join(_found(record))
         rest = f"It found out: {found}." if found else f"What it finds out, {alone_name(record)} has."
         return (f"This run was the stage {record.stage}, which makes no model.", rest)
     if together is None and any(party.is_elsewhere for party in record.parties):
@@ -176,11 +176,20 @@ def verdict(record: RunRecord) -> tuple[str, str]:
     return f"{first}.", _judgement(record, together, name)
 
 
+def _found(record: RunRecord) -> list[str]:
+    """Return the titles of what was found, each once though several parties found it."""
+    ends = tuple(f": {party.name}" for party in record.parties)
+    titles = (one.title for one in record.findings)
+    return list(
+        dict.fromkeys(next((one.removesuffix(end) for end in ends if one.endswith(end)), one) for one in titles)
+    )
+
+
 def _judgement(record: RunRecord, together: Evaluation, name: str) -> str:
     alone = record.evaluations.get("alone")
     who = alone_name(record)
     if alone is None and record.findings:
-        return f"What else was found out stands below: {listed([finding.title for finding in record.findings])}."
+        return f"What else was found out stands below: {'; '.join(_found(record))}."
     if alone is None or name not in alone.metrics:
         return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
     gap = difference(name, together.metrics[name], alone.metrics[name])

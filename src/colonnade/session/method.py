@@ -95,13 +95,15 @@ class Scores:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Something to draw in the report: points, bars, or a beeswarm, as JSON values by which it is drawn.
+    """Something to draw in the report: points, bars, a beeswarm, or pictures, as JSON values by which it is drawn.
 
     ``scatter`` has ``series``: a name and lists x and y each. ``bars`` has ``names`` and ``lengths``. ``beeswarm`` has
-    ``names`` and, for each, ``values`` and ``levels`` from 0 to 4, which become colours.
+    ``names`` and, for each, ``values`` and ``levels`` from 0 to 4, which become colours. ``pictures`` has ``shape``
+    (channels, 1 or 3, then height and width), ``captions``, one for each picture, and ``rows``: a name and as many
+    ``pictures`` each, flattened, of whole numbers from 0 to 255, or None where nothing is known.
     """
 
-    kind: Literal["scatter", "bars", "beeswarm"]
+    kind: Literal["scatter", "bars", "beeswarm", "pictures"]
     title: str
     values: Mapping[str, Any]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.worlds import integers_for_ciphertexts
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, encrypt, key_bits
 from colonnade.crypto.ring import Ring, Words
 from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, PolicyRefused, WrongContent
+from colonnade.exchanges.answers import allow_rows
 from colonnade.exchanges.masked_sums import Collector, Contributor, masked_sum_messages
 from colonnade.exchanges.public_keys import public_modulus, receive_key, send_key
 from colonnade.exchanges.sealed_query import QueryFormat, answer_query, query_messages, receive_answer, send_query
@@ -58,7 +60,7 @@ def ask(
     room = room or room_of()
     asking, answering = room.session("shop").channel("label_holder"), room.session("bank").channel("feature_holder")
     send_query(asking, key, format, rows)
-    share = answer_query(room.session("bank"), answering, public, format, weights)
+    share = answer_query(answering, public, format, weights)
     return receive_answer(asking, key, format, len(rows)), share
 
 
@@ -121,7 +123,7 @@ def test_two_partners_and_the_asking_party_meet_at_the_collaborator(key: Private
         contributor = Contributor.agree(session)
         (peer,) = [channel for channel in session.all_channels if channel.peer == "shop"]
         public = receive_key(session, peer, SIZE)
-        share = answer_query(session, peer, public, formats[session.party], weights[session.party])
+        share = answer_query(peer, public, formats[session.party], weights[session.party])
         contributor.send_words(share)
 
     def helping(session: Session) -> np.ndarray:
@@ -192,7 +194,7 @@ def test_rows_and_weights_beyond_their_range_or_shape_are_refused(key: PrivateKe
             ask(key, public, np.ones(shape), weights)
     session = room_of().session("bank")
     with pytest.raises(ConfigError, match="do not fit"):
-        answer_query(session, session.channel("feature_holder"), public, format_of(3, 5), weights)
+        answer_query(session.channel("feature_holder"), public, format_of(3, 5), weights)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +242,7 @@ def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateK
         room = room_of()
         session = queried(room, rows)
         with pytest.raises(error):
-            answer_query(session, session.channel("feature_holder"), public, format, weights)
+            answer_query(session.channel("feature_holder"), public, format, weights)
         assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
@@ -251,10 +253,11 @@ def test_the_daily_limits_hold_across_queries(key: PrivateKey, public: PublicKey
         place: Any = room.places["bank"]
         place.policy, place.queries = policy, tmp_path / f"queries-{len(limits)}-{policy.predictions_per_day}.jsonl"
         session = queried(room, sealed(key, 2, 3, format))
-        answer_query(session, session.channel("feature_holder"), public, format, weights, *limits)
+        allow = partial(allow_rows, session, "shop")
+        answer_query(session.channel("feature_holder"), public, format, weights, lambda count: allow(count, *limits))
         session = queried(room, sealed(key, 2, 3, format))
         with pytest.raises(PolicyRefused, match="at most 3 rows"):
-            answer_query(session, session.channel("feature_holder"), public, format, weights, *limits)
+            answer_query(session.channel("feature_holder"), public, format, weights, lambda count: allow(count, *limits))
 
 
 def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None:

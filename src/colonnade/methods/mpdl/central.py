@@ -16,6 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from colonnade.crypto.ring import Ring, Words
 from colonnade.data import batches
 from colonnade.exchanges.course import Course
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
@@ -27,12 +28,22 @@ from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, 
 from colonnade.nn import Learner, backpropagate, row_losses
 from colonnade.session import Channel, Session
 
-__all__ = ["CollaboratorSide", "HolderSide", "LabelSide", "receive_scores", "train_central"]
+__all__ = [
+    "CollaboratorSide",
+    "HolderSide",
+    "LabelSide",
+    "SealedSegments",
+    "asked_parts",
+    "receive_scores",
+    "train_central",
+]
 
 Places = npt.NDArray[np.int64]
 
 # Words in one message of rows that are scored.
 _MOST_WORDS = 2**20
+# Rows in one encrypted query.
+_MOST_ASKED = 256
 
 
 class CentralSide(Protocol):
@@ -97,6 +108,16 @@ class _Side:
         self.learner.step()
 
 
+class SealedSegments(Protocol):
+    """Rows that one holder completes and that enter the other holders' weights under encryption."""
+
+    def add(self, words: Words, batch: Places, side: HolderSide) -> Words:
+        """Add this holder's shares for the rows of a batch that one holder completes."""
+
+    def exchange_gradients(self, side: HolderSide, deltas: torch.Tensor) -> None:
+        """Give the others what their weights learn from completed rows, and add what these weights learn."""
+
+
 class HolderSide(_Side):
     """A party that brings columns."""
 
@@ -109,11 +130,18 @@ class HolderSide(_Side):
         self._inputs, self._shuffled = inputs, inputs
         self._contributor, self.channel = contributor, session.channel(COLLABORATOR)
         self.shape = first_shape(config, hidden)
+        self._sealed: SealedSegments | None = None
+        self._order: Places = np.arange(len(inputs))
         self._gradient = first_gradient(session.role)
         self._kernel = kernel_gradient(session.role)
 
+    def seal(self, segments: SealedSegments) -> None:
+        """Let generated columns enter under encryption."""
+        self._sealed = segments
+
     def begin_epoch(self, order: Places) -> None:
         """Put the rows in order once, so that every batch is a slice."""
+        self._order = order
         self._shuffled = self._inputs.index_select(0, torch.from_numpy(order))
 
     def step(self, start: int, stop: int) -> None:
@@ -122,11 +150,26 @@ class HolderSide(_Side):
         outputs = self._contribute(start, stop)
         self._go_back(outputs)
 
-    def contribute(self, inputs: torch.Tensor) -> None:
-        """Contribute to rows that are scored, in as many messages as their size takes."""
+    def contribute(self, inputs: torch.Tensor, share: Words | None = None) -> None:
+        """Contribute to rows that are scored, in as many messages as their size takes.
+
+        With a share of what others made of the same rows, all goes in one message.
+        """
         with torch.no_grad():
+            if share is not None:
+                self.contribute_words(share + self.ring.encode(self.block(inputs).double().numpy()))
+                return
             for part in chunks(len(inputs), self.shape):
                 self._contributor.send(self.block(inputs[part]))
+
+    def contribute_words(self, words: Words) -> None:
+        """Contribute a share of rows that are scored."""
+        self._contributor.send_words(words)
+
+    @property
+    def ring(self) -> Ring:
+        """Return where contributions are added."""
+        return self._contributor.ring
 
     def contribute_alone(self, inputs: torch.Tensor) -> None:
         """Give rows that no other holder knows: with nothing to add to, no mask could hide them."""
@@ -136,12 +179,18 @@ class HolderSide(_Side):
 
     def _contribute(self, start: int, stop: int) -> torch.Tensor:
         outputs: torch.Tensor = self.block(self._shuffled[start:stop])
-        self._contributor.send(outputs)
+        if self._sealed is None:
+            self._contributor.send(outputs)
+        else:
+            words = self.ring.encode(outputs.detach().double().numpy())
+            self.contribute_words(self._sealed.add(words, self._order[start:stop], self))
         return outputs
 
     def _go_back(self, outputs: torch.Tensor) -> None:
         gradient = self.channel.receive(self._gradient, values=tuple(outputs.shape)).values
         backpropagate(outputs, gradient.to(outputs.dtype))
+        if self._sealed is not None:
+            self._sealed.exchange_gradients(self, gradient.double())
         if self._config.kernels == "tied":
             self._tie()
         self._learn()
@@ -246,6 +295,12 @@ class CollaboratorSide(_Side):
         for logits in self.score(rows):
             self._label_holder.send(Logits(logits))
 
+    def score_together(self, rows: int) -> Iterator[torch.Tensor]:
+        """Return scores of rows that one holder knows and others multiplied for it, message by message."""
+        with torch.no_grad():
+            for part in asked_parts(rows):
+                yield self.upper(self._first(part.stop - part.start))
+
     def score_alone(self, holder: Channel, rows: int) -> Iterator[torch.Tensor]:
         """Return scores of rows that one holder alone knows, message by message."""
         with torch.no_grad():
@@ -270,11 +325,16 @@ class CollaboratorSide(_Side):
             holder.send(kernel_gradient(holder.peer_role)(total.to(dtype_of(self._config))))
 
 
-def receive_scores(side: HolderSide, outputs: int, rows: int) -> torch.Tensor:
-    """Return the scores of rows, at the label holder."""
+def asked_parts(rows: int) -> list[slice]:
+    """Divide rows that are asked for under encryption."""
+    return [slice(start, min(start + _MOST_ASKED, rows)) for start in range(0, rows, _MOST_ASKED)]
+
+
+def receive_scores(side: HolderSide, outputs: int, rows: int, parts: list[slice] | None = None) -> torch.Tensor:
+    """Return the scores of rows, at the label holder; they come in parts."""
     found = [
         side.channel.receive(Logits, values=(part.stop - part.start, outputs)).values.double()
-        for part in chunks(rows, side.shape)
+        for part in (chunks(rows, side.shape) if parts is None else parts)
     ]
     return torch.cat(found) if found else torch.empty(0, outputs, dtype=torch.float64)
 

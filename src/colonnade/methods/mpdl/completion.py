@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from colonnade.errors import WrongContent
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
@@ -21,6 +22,7 @@ from colonnade.session import Channel, Session
 __all__ = ["Completion", "RowsOf"]
 
 Places = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,18 @@ class Completion:
         is_completed = model != JOINT and self._config.completes_alone(self._session.role)
         return self.completed(rows) if is_completed else self._fitted(self.whole(rows), model)
 
+    def owned(self, model: str, rows: RowsOf) -> dict[str, tuple[int, Places]]:
+        """Return, by holder, where rows begin that stand for its own, and which of its rows they are."""
+        if model == JOINT:
+            return {}
+        start = len(rows.learned)
+        found = {self._label_holder: (start, rows.own)}
+        start += len(rows.own)
+        for party in self._session.plan.roles["feature_holder"] if self._config.augment else ():
+            found[party] = (start, rows.learned)
+            start += len(rows.learned)
+        return found
+
     def inputs(self, model: str, rows: RowsOf) -> torch.Tensor:
         """Return all rows that a classifier learns from, in the order that all holders have."""
         shared = self._fitted(self.whole(rows.learned), model)
@@ -91,11 +105,7 @@ class Completion:
             return shared
         if self._config.completion == "ship":
             self._ship(rows)
-        parts = [shared, self._segment("label_holder", self._label_holder, rows.own)]
-        if self._config.augment:
-            for party in self._session.plan.roles["feature_holder"]:
-                parts.append(self._segment("feature_holder", party, rows.learned))
-        return torch.cat(parts)
+        return torch.cat([shared, *(self._segment(party, own) for party, (_, own) in self.owned(model, rows).items())])
 
     def whole_with(self, rows: Places, model: str) -> torch.Tensor:
         """Return rows that all holders know, as a model's block takes them."""
@@ -104,6 +114,16 @@ class Completion:
     def given(self, units: torch.Tensor, model: str) -> torch.Tensor:
         """Return rows whose columns of this holder another one generated."""
         return self._fitted(self.arrange(units, self._fed_scale, None, None), model)
+
+    def in_unit_space(self, block: nn.Module) -> tuple[Numbers, Numbers]:
+        """Return the weights of this holder's own columns for numbers that are not standardised yet, and an offset."""
+        weights = next(block.parameters()).detach().double()[:, : self.fed].T / self._fed_scale.spread[:, None]
+        return weights.numpy(), -(self._fed_scale.mean @ weights).numpy()
+
+    def gradient_of(self, columns: torch.Tensor, deltas: torch.Tensor) -> torch.Tensor:
+        """Return the gradient of this holder's weights from ``columns' deltas``, given as another holder knows it."""
+        scale = self._fed_scale
+        return ((columns - scale.mean[:, None] * deltas.sum(dim=0)) / scale.spread[:, None]).T
 
     @property
     def own_width(self) -> int:
@@ -123,7 +143,7 @@ class Completion:
     def _fitted(self, arranged: torch.Tensor, model: str) -> torch.Tensor:
         return self.arrange.widened(arranged) if self._has_room(model) else arranged
 
-    def _segment(self, role: str, owner: str, rows: Places) -> torch.Tensor:
+    def _segment(self, owner: str, rows: Places) -> torch.Tensor:
         """Return rows that stand for those which only one holder knows."""
         if owner == self._session.party:
             is_completed = self._config.completes_alone(self._session.role)

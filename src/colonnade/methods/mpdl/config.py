@@ -97,6 +97,9 @@ class MPDL:
     completion: Literal["own_copy", "ship", "secure_block"] = "own_copy"
     """Where generated columns enter: weights of their own at the party that generates them, the owner's weights after
     the columns were sent, or the owner's weights under encryption."""
+    block_consent: bool = False
+    """Whether completion = "secure_block" is wanted although the owner can solve the gradients of its weights for the
+    generated columns, unless there are more rows than hidden units times steps."""
     augment: bool = True
     """Whether shared rows also stand in for rows that only a feature holder knows, with all other columns generated."""
     hidden: int | None = None
@@ -154,6 +157,12 @@ class MPDL:
             raise ConfigError("config.channels must name at least one layer where image is given.")
         if self.kernels == "tied" and self.image is None:
             raise ConfigError("config.kernels = 'tied' needs config.image: only convolutions share their weights.")
+        if self.completion == "secure_block" and not self.block_consent:
+            raise ConfigError(
+                "config.completion = 'secure_block' encrypts generated columns, but the gradients that train the "
+                "owner's weights let it solve for them: it discloses what 'ship' does. Set block_consent = true if you "
+                "want it."
+            )
         if self.completion == "secure_block" and self.image is not None:
             raise ConfigError("config.completion = 'secure_block' works on tables only. Remove image, or use another.")
 

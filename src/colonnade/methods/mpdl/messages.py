@@ -12,6 +12,7 @@ import torch
 from colonnade.crypto import CipherArray
 from colonnade.exchanges.masked_sums import masked_sum_messages
 from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.sealed_query import query_messages
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
 from colonnade.methods.mpdl.config import COLLABORATOR
 from colonnade.session import RunPlan
@@ -23,8 +24,8 @@ __all__ = [
     "Columns",
     "LogitGradient",
     "Logits",
-    "RowsAlone",
     "alone_inputs",
+    "block_gradient",
     "choice",
     "choose_messages",
     "column_names",
@@ -38,6 +39,7 @@ __all__ = [
     "open_table",
     "predictions",
     "released_table",
+    "rows_alone",
     "schedule",
     "shipped_rows",
     "table_message",
@@ -206,6 +208,23 @@ def shipped_rows(sender: str, receiver: str) -> type[Any]:
     return ShippedRows
 
 
+@cache
+def block_gradient(sender: str, receiver: str) -> type[Any]:
+    """Declare what a holder's weights learn from rows that another holder completed under encryption."""
+
+    @message(sender=sender, receiver=receiver, protection=PLAIN, step="completion = secure_block")
+    class BlockGradient:
+        """The gradient of the receiver's weights from the sender's completed rows of a batch.
+
+        Reveals: sums over these rows; with as many hidden units and steps as rows they can be solved for the generated
+        columns.
+        """
+
+        values: torch.Tensor
+
+    return BlockGradient
+
+
 @message(sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="central training (logits)")
 class Logits:
     """The model's scores of a batch. Reveals: these scores."""
@@ -314,11 +333,17 @@ def alone_inputs(sender: str) -> type[Any]:
     return AloneInputs
 
 
-@message(sender="feature_holder", receiver=COLLABORATOR, protection=PLAIN, step="prediction")
-class RowsAlone:
-    """How many rows only the sender knows and wants scored. Reveals: that number."""
+@cache
+def rows_alone(receiver: str) -> type[Any]:
+    """Declare how a feature holder says how many rows it wants scored."""
 
-    count: int
+    @message(sender="feature_holder", receiver=receiver, protection=PLAIN, step="prediction")
+    class RowsAlone:
+        """How many rows only the sender knows and wants scored. Reveals: that number."""
+
+        count: int
+
+    return RowsAlone
 
 
 @message(sender=COLLABORATOR, receiver="feature_holder", protection=PLAIN, step="prediction (score)")
@@ -363,9 +388,18 @@ _CENTRAL = (
     *_to_holders(first_gradient),
     *_to_holders(alone_inputs),
 )
+_QUERIES = (
+    *_between(public_modulus),
+    *(one for pair in _PAIRS for one in query_messages(*pair).all),
+)
 _SET_UP = (Columns, schedule("feature_holder"), schedule(COLLABORATOR))
 _CHOICE = (*_to_all(choice),)
-_PREDICTION = (*_to_all(model_mark), RowsAlone, AloneScores, Classes)
+_PREDICTION = (
+    *_to_all(model_mark),
+    *(rows_alone(receiver) for receiver in (*HOLDERS, COLLABORATOR)),
+    AloneScores,
+    Classes,
+)
 
 MESSAGES: tuple[type, ...] = (
     *_SET_UP,
@@ -373,6 +407,8 @@ MESSAGES: tuple[type, ...] = (
     *_between(dual_scalars),
     *_INTERACTIVE,
     *_between(shipped_rows),
+    *(one for pair in _PAIRS for one in query_messages(*pair).all),
+    *_between(block_gradient),
     *_CENTRAL,
     *_to_holders(kernel_gradient),
     *_to_all(fold_verdict),
@@ -385,7 +421,9 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
     """Return what can cross at all in a stage, with a run's settings."""
     config, stage = plan.config, plan.stage
     if stage == "predict":
-        return (*_PREDICTION, *masked_sum_messages(HOLDERS, COLLABORATOR), *_to_holders(alone_inputs), Logits)
+        sums = masked_sum_messages(HOLDERS, COLLABORATOR)
+        queries = () if config["completion"] == "own_copy" and config["augment"] else _QUERIES
+        return (*_PREDICTION, *sums, *_to_holders(alone_inputs), *queries, Logits)
     found: list[type] = [Columns, schedule("feature_holder")]
     if stage in ("train", "dual"):
         found += _dual_messages(config)
@@ -393,6 +431,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
         found += [schedule(COLLABORATOR), *_CENTRAL, *_CHOICE]
         found += _to_holders(kernel_gradient) if config["kernels"] == "tied" else ()
         found += _between(shipped_rows) if config["completion"] == "ship" else ()
+        found += [*_QUERIES, *_between(block_gradient)] if config["completion"] == "secure_block" else ()
         found += _to_all(fold_verdict) if config["folds"] else ()
     return tuple(found)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,18 @@ import torch
 
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.exchanges.answers import allow_rows
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.masked_sums import Collector, Contributor
-from colonnade.methods.mpdl.central import CollaboratorSide, HolderSide, receive_scores
+from colonnade.methods.mpdl.asking import Asking
+from colonnade.methods.mpdl.central import CollaboratorSide, HolderSide, asked_parts, receive_scores
 from colonnade.methods.mpdl.choice import SHARED
 from colonnade.methods.mpdl.completion import Completion
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import empty_generator
-from colonnade.methods.mpdl.messages import AloneScores, Classes, RowsAlone, model_mark
-from colonnade.methods.mpdl.rows import Scale, cell_release
+from colonnade.methods.mpdl.messages import AloneScores, Classes, Logits, model_mark, rows_alone
+from colonnade.methods.mpdl.rows import Places, Scale, cell_release
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
@@ -38,19 +41,23 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
         raise WrongContent(f"'{peer.peer}' announces other shared rows than were found together.")
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
-    shared, alone = part.document["chosen"][SHARED], part.document["chosen"]["alone"][session.party]
+    shared = part.document["chosen"][SHARED]
     sides[shared].contribute(completion.whole_with(holding.aligned.positions, shared))
     rest = holding.aligned.rest
-    helper.send(RowsAlone(len(rest)))
+    for channel in session.all_channels:
+        channel.send(rows_alone(channel.peer_role)(len(rest)))
+    # The label holder says no more where it does not allow so many rows.
     about = _told_labels(peer)
-    sides[alone].contribute_alone(completion.alone(rest, alone))
+    others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
+    counts = {peer.peer: mark.own, session.party: len(rest)} | others
+    _score_alone(session, config, part, completion, sides, rest, counts)
     outputs = int(part.document["outputs"])
     logits = np.empty((0, outputs))
     if len(rest):
         logits = helper.receive(AloneScores, values=(len(rest), outputs)).values.double().numpy()
     values = scores_of(about.task, logits) if len(logits) else np.empty(0)
     scores = scores_in_terms_of(about, values, np.arange(len(rest)))
-    known = (f"'{session.party}' only",) * len(rest)
+    known = (f"{session.party} only",) * len(rest)
     return Result(
         scores=Scores(scores.task, scores.rows, scores.values, classes=scores.classes, positions=rest, known_to=known)
     )
@@ -65,17 +72,21 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
     encoder, outputs = LabelEncoder.from_json(part.document["label_encoder"]), int(part.document["outputs"])
-    for peer in session.channels("feature_holder"):
-        peer.send(Classes(json.dumps(encoder.to_json())))
     chosen, alone = part.document["chosen"][SHARED], part.document["chosen"]["alone"][session.party]
     sides[chosen].contribute(completion.whole_with(positions, chosen))
     shared = receive_scores(sides[chosen], outputs, len(positions))
-    sides[alone].contribute_alone(completion.alone(rest, alone))
-    logits = torch.cat([shared, receive_scores(sides[alone], outputs, len(rest))]).numpy()
+    counts = {session.party: len(rest)} | {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
+    for peer in session.channels("feature_holder"):
+        if counts[peer.peer]:
+            allow_rows(session, peer.peer, counts[peer.peer], config.predictions_per_day)
+        peer.send(Classes(json.dumps(encoder.to_json())))
+    _score_alone(session, config, part, completion, sides, rest, counts)
+    parts = None if config.completes_alone(session.role) else asked_parts(len(rest))
+    logits = torch.cat([shared, receive_scores(sides[alone], outputs, len(rest), parts)]).numpy()
     values = scores_of(encoder.task, logits) if len(logits) else np.empty(0)
     rows = np.concatenate([positions, rest])
     scores = scores_in_terms_of(encoder, values, np.arange(len(rows)))
-    known = ("all parties",) * len(positions) + (f"'{session.party}' only",) * len(rest)
+    known = ("all parties",) * len(positions) + (f"{session.party} only",) * len(rest)
     return Result(
         scores=Scores(scores.task, scores.rows, scores.values, classes=scores.classes, positions=rows, known_to=known)
     )
@@ -88,11 +99,16 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     chosen, collector = part.document["chosen"], Collector(session)
     sides = {model: _upper(session, config, part, model, collector) for model in (JOINT, COMPLETED)}
     sides[chosen[SHARED]].send_scores(mark.shared)
-    sides[chosen["alone"][label_holder.peer]].send_scores_alone(label_holder, mark.own)
-    for peer in session.channels("feature_holder"):
-        count = _checked_count(peer.receive(RowsAlone).count, peer.peer)
-        found = list(sides[chosen["alone"][peer.peer]].score_alone(peer, count))
-        if found:
+    counts = {label_holder.peer: mark.own}
+    counts |= {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
+    for peer in session.all_channels:
+        side, count = sides[chosen["alone"][peer.peer]], counts[peer.peer]
+        is_alone = config.completes_alone(peer.peer_role)
+        found = list(side.score_alone(peer, count) if is_alone else side.score_together(count))
+        if peer == label_holder:
+            for logits in found:
+                label_holder.send(Logits(logits))
+        elif found:
             peer.send(AloneScores(torch.cat(found)))
     return Result()
 
@@ -102,7 +118,9 @@ def _completion(session: Session, holding: Holding, config: MPDL, part: ModelPar
     space = UnitSpace.from_json(part.document["space"])
     units = space.transform(holding.table, np.arange(holding.table.rows))
     if config.dp_scope == "all":
-        units = cell_release(session, space, config, with_common=True).perturb(units, "new cells")
+        # By the table: the same noise on two tables would cancel in their difference.
+        purpose = f"new cells/{holding.table.digest()}"
+        units = cell_release(session, space, config, with_common=True).perturb(units, purpose)
     scale = Scale(part.tensors["scale/mean"], part.tensors["scale/spread"])
     peers = [channel.peer for channel in session.all_channels if channel.peer_role != COLLABORATOR]
     others = Others(tuple(peers), tuple(tuple(names) for names in part.document["others"]), None)
@@ -125,6 +143,40 @@ def _sides(
     return sides
 
 
+def _score_alone(
+    session: Session,
+    config: MPDL,
+    part: ModelPart,
+    completion: Completion,
+    sides: dict[str, HolderSide],
+    rest: Places,
+    counts: dict[str, int],
+) -> None:
+    """Give the collaborator rows that one holder knows, each holder's in turn; the others multiply where they must."""
+    role_of = session.plan.role_of
+    is_asked = any(count and not config.completes_alone(role_of(party)) for party, count in counts.items())
+    asking = Asking.prepare(session, config, completion, int(part.document["hidden"])) if is_asked else None
+    for party in (one for one in session.plan.parties if one in counts):
+        model = part.document["chosen"]["alone"][party]
+        if config.completes_alone(role_of(party)):
+            if party == session.party:
+                sides[model].contribute_alone(completion.alone(rest, model))
+            continue
+        for chunk in asked_parts(counts[party]):
+            if asking is not None and party == session.party:
+                words = asking.ask(completion.generated(rest[chunk]).double())
+                sides[model].contribute(completion.whole_with(rest[chunk], model), words)
+            elif asking is not None:
+                sides[model].contribute_words(asking.answer(party, sides[model], _allowing(session, config, party)))
+
+
+def _allowing(session: Session, config: MPDL, party: str) -> Callable[[int], None]:
+    """Return what checks how many rows a partner asks for; the label holder has checked them all at once."""
+    if session.role == "label_holder":
+        return lambda _: None
+    return lambda count: allow_rows(session, party, count, config.predictions_per_day)
+
+
 def _upper(session: Session, config: MPDL, part: ModelPart, model: str, collector: Collector) -> CollaboratorSide:
     hidden, outputs = int(part.document["hidden"]), int(part.document["outputs"])
     side = CollaboratorSide(session, config, hidden, outputs, collector, 0)
@@ -143,6 +195,11 @@ def _told_mark(session: Session, part: ModelPart) -> Any:
     _checked_count(found.shared, peer.peer)
     _checked_count(found.own, peer.peer)
     return found
+
+
+def _told_rows(peer: Channel) -> int:
+    """Receive how many rows a feature holder wants scored."""
+    return _checked_count(peer.receive(rows_alone(peer.role)).count, peer.peer)
 
 
 def _checked_count(count: int, peer: str) -> int:

@@ -20,6 +20,7 @@ from colonnade.exchanges.course import Course
 from colonnade.exchanges.holdings import first_seeds, own_part, scores_in_terms_of
 from colonnade.exchanges.labels import OwnLabels, own_labels
 from colonnade.exchanges.masked_sums import Collector, Contributor
+from colonnade.methods.mpdl.asking import AskedSegments, Asking
 from colonnade.methods.mpdl.central import CollaboratorSide, HolderSide, LabelSide, receive_scores, train_central
 from colonnade.methods.mpdl.choice import (
     SHARED,
@@ -35,6 +36,7 @@ from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, Others, exchange_tables
 from colonnade.methods.mpdl.messages import Columns, choice, fold_verdict, schedule
 from colonnade.methods.mpdl.networks import hidden_width
+from colonnade.methods.mpdl.pictures import MOST_PICTURES, pictures_finding
 from colonnade.methods.mpdl.rows import OwnTable, Places, fold_parts, own_table
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
@@ -209,6 +211,9 @@ class _Holder:
             session, config, table.space, table.units, table.scale, self._others, self._dual.generator
         )
         self.comparison = Comparison()
+        self._asking: Asking | None = None
+        if config.completion == "secure_block" and session.stage != "dual":
+            self._asking = Asking.prepare(session, config, self.completion, amounts.hidden)
 
     def learn_generator(self, rows: Places, name: str, counter: int) -> None:
         """Learn from these shared rows, unless that was done before the run was taken up again."""
@@ -269,7 +274,10 @@ class _Holder:
             generated = self._dual.generate(self._table.units[torch.from_numpy(self._table.shared)])
             names = tuple(name for names in self._others.names for name in names)
             found.append(generator_finding(names, generated, self._others.values))
-        return tuple(found)
+        own = self._table.units[torch.from_numpy(self._table.own[:MOST_PICTURES])]
+        names = tuple(name for names in self._others.names for name in names)
+        shown = pictures_finding(self._config, own, self._table.space.names, self._dual.generate(own), names)
+        return (*found, shown) if shown is not None else tuple(found)
 
     def part(self, sides: dict[str, HolderSide]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return what this party keeps."""
@@ -299,6 +307,8 @@ class _Holder:
     def _learn(self, name: str, model: str, learned: Places) -> HolderSide:
         rows = RowsOf(self._table.shared[learned], self._own_rows())
         side = self._side(name, model, self.completion.inputs(model, rows), learned)
+        if self._asking is not None and model == COMPLETED:
+            side.seal(AskedSegments(self._asking, self.completion.owned(model, rows)))
         total = self._amounts.rows(model, len(learned), self._config, len(self._session.plan.roles["feature_holder"]))
         train_central(self._session, self.course, name, side, total, self._config)
         return side
