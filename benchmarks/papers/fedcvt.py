@@ -8,22 +8,17 @@ interrupted run goes on.
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
-import time
-import warnings
 from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.form import Findings, main, say
+from benchmarks.form import Findings, main
 from benchmarks.papers.fedcvt_page import write_page
 from benchmarks.papers.fedcvt_world import HALF, make_world, played
+from benchmarks.papers.jobs import keep_and_run, name_of
 from colonnade import FedCVT
 
 TABLES: dict[str, Any] = {"secret_start": False, "candidates": ("fedcvt",)}
@@ -116,7 +111,6 @@ def settings(row: str, data: str, shared: int | None) -> list[FedCVT]:
 def judge(job: Job) -> dict[str, Any]:
     """Train one row of a table and return accuracies by situation and way of scoring."""
     row, data, shared, seed, nonaligned = job
-    began = time.perf_counter()
     world = make_world(data, shared, seed, nonaligned)
     tried = []
     for config in settings(row, data, shared):
@@ -126,7 +120,7 @@ def judge(job: Job) -> dict[str, Any]:
         watched = by_name.get("pseudo-labels")
         tried.append({"situations": found, "pseudo": None if watched is None else dict(watched.values)})
     best = max(tried, key=lambda one: max(way["validation"] for way in one["situations"]["shared"].values()))
-    return best | {"seconds": time.perf_counter() - began, "distinct": world.distinct}
+    return best | {"distinct": world.distinct}
 
 
 def jobs(sizes: Sizes) -> list[Job]:
@@ -155,50 +149,6 @@ def jobs(sizes: Sizes) -> list[Job]:
     return found
 
 
-def carry_out(job: Job) -> Any:
-    """Do one of the jobs, on one core."""
-    import torch
-
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    return judge(job)
-
-
-def name_of(job: Job) -> str:
-    return "|".join(str(one) for one in job)
-
-
-def run_all(every: list[Job], workers: int, keep: Path | None) -> dict[str, Any]:
-    """Do all jobs, or what is left of them; each is kept in a file of its own."""
-    found: dict[str, Any] = {}
-    for job in every:
-        path = _file(keep, job)
-        if path is not None and path.exists():
-            found[name_of(job)] = json.loads(path.read_text())
-    left = [job for job in every if name_of(job) not in found]
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(carry_out, job): job for job in left}
-        for number, future in enumerate(as_completed(futures), 1):
-            if future.exception() is not None:
-                say(f"{name_of(futures[future])} failed")
-                pool.shutdown(cancel_futures=True)
-            job = futures[future]
-            found[name_of(job)] = future.result()
-            path = _file(keep, job)
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(found[name_of(job)]))
-            if number % 10 == 0 or found[name_of(job)]["seconds"] > 60:
-                say(f"{len(found)} of {len(every)} done: {name_of(job)}, {found[name_of(job)]['seconds']:.0f} s")
-    return found
-
-
-def _file(keep: Path | None, job: Job) -> Path | None:
-    safe = "".join(one if one.isalnum() else "_" for one in name_of(job))
-    return None if keep is None else keep / "fedcvt" / f"{safe}.json"
-
-
 def accuracy(found: Mapping[str, Any], job: Job, situation: str = "shared", way: str = "") -> float | None:
     """Return one job's accuracy on test rows: of one way to score, or of that which the product uses."""
     ways = found[name_of(job)]["situations"].get(situation, {})
@@ -214,9 +164,7 @@ def mean(found: Mapping[str, Any], row: str, data: str, shared: int | None, seed
 def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else FULL
     every = [job for job in jobs(sizes) if arguments.only in job[1]]
-    found = run_all(every, arguments.workers, arguments.keep)
-    # Through JSON, as what was kept is.
-    found = json.loads(json.dumps(found))
+    found = keep_and_run(every, judge, arguments.workers, arguments.keep, "fedcvt")
     findings = Findings()
     if arguments.only:
         return findings

@@ -34,7 +34,7 @@ from colonnade.session import Holding, ModelPart, Result, RunPlan
 
 Rows = np.ndarray[Any, Any]
 
-MNIST_ROWS, CIFAR_ROWS, CIFAR_TESTS, BANK_ROWS = 10_000, 8_000, 2_000, 12_000
+MNIST_ROWS, CIFAR_ROWS, CIFAR_TESTS, BANK_ROWS = 10_000, 4_000, 2_000, 6_000
 NOTHING = AlignedRows(np.empty(0, np.int64), np.empty(0, np.int64), "no rows")
 
 
@@ -158,16 +158,21 @@ def plain(world: World) -> Plain:
     return Plain(numbers["a"], numbers["b"], torch.from_numpy(labels), len(classes))
 
 
+def targets_of(world: World) -> Rows:
+    """Return the classes of test rows as numbers."""
+    return np.asarray(plain(world).labels[world.test])
+
+
 def direct(world: World, side: str, rows: Rows, seed: int, hidden: int, epochs: int = 20) -> float:
     """Return the accuracy on test rows of a model of one side's columns on these rows."""
     data = plain(world)
-    inputs = data.a if side == "a" else data.b
+    inputs = {"a": data.a, "b": data.b, "both": torch.cat([data.a, data.b], dim=1)}[side]
     network = mlp((inputs.shape[1], hidden, data.classes), seed=seed)
     _fit(network, inputs[rows], data.labels[rows], seed, epochs)
     return _accuracy(network(inputs[world.test]), data.labels[world.test])
 
 
-def ftl(world: World, seed: int, *, with_own_labels: bool = False, width: int = 64, epochs: int = 60) -> float:
+def ftl(world: World, seed: int, *, with_own_labels: bool = False, width: int = 64, epochs: int = 30) -> float:
     """Return the accuracy on a's test rows of codes that are aligned with b's, where labels are at b.
 
     An auto-encoder of two layers for each party, codes of shared rows pulled together, a classifier on b's codes;

@@ -65,6 +65,13 @@ def test_findings_stand_where_there_is_no_model_alone(binary):
     assert "alone by 0.100" in second
 
 
+def test_what_several_parties_found_is_named_once(binary):
+    titles = ("Do rows help?", "Columns: hospital", "Columns: laboratory")
+    found = replace(binary, findings=tuple(FindingNote(name=one, title=one) for one in titles))
+    _, second = said(found, together=scored(auc=0.9))
+    assert second == "What else was found out stands below: Do rows help?; Columns."
+
+
 def test_a_stage_that_makes_no_model_says_what_it_found(binary):
     found = (FindingNote(name="x", title="Validation of transfer"),)
     staged = replace(binary, stage="validate", makes_model=False, findings=found)

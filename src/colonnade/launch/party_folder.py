@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.alignment import Overlap
-from colonnade.data import Kind, PartyTable, matched_rows
+from colonnade.data import Kind, PartyTable, linked_rows, matched_rows
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger

@@ -70,10 +70,10 @@ _SERIES = (("#b8332f", "o", 24), ("#2f6fb0", "^", 11), ("#777777", "s", 6))
 _LEVELS = ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b")
 _SWARM_BINS = 70
 # Of pictures: the space between two, and room for the rows' names and for captions, in parts of one; how large a pixel
-# is; how wide they are together, and how
-# many there is room for at least; and two blues, which no grey picture has, for pixels that nobody knows.
-_PICTURE_GAP, _NAME_ROOM, _CAPTION_ROOM, _PIXEL, _PICTURES_WIDE = 0.12, 1.6, 0.4, 4, 8.0
-_STRIPE, _LEAST_ACROSS = 8, 8
+# is; how wide they are together, and how many there is room for at least.
+_PICTURE_GAP, _NAME_ROOM, _CAPTION_ROOM, _PIXEL, _PICTURES_WIDE, _LEAST_ACROSS = 0.12, 1.6, 0.4, 4, 8.0, 8
+# Pixels that nobody knows are striped, in two blues which no grey picture has.
+_STRIPE = 8
 _UNKNOWN = ((193, 212, 233), (226, 236, 246))
 MOST_POINTS = 400
 Legend = Mapping[str, str]
