@@ -162,6 +162,62 @@ SETTINGS = {
         "predictions_per_day": "Most rows a source scores for a target within 24 hours.",
         "checkpoint_every": "Iterations between checkpoints.",
     },
+    "mpdl": {
+        "bounds": "The public least and greatest value of numeric columns, by name or pattern; never from the table.",
+        "levels": "The public categories of categorical columns, by name or pattern.",
+        "common_columns": "Columns that all holders have, by name or pattern: nobody generates or releases them.",
+        "mechanism": "What protects released columns: noise by cell, by row, none, or the paper's, which does not.",
+        "epsilon": "The privacy loss of one cell, above 0; less is noisier. Cells of a row add up.",
+        "epsilons": "Other values for some columns, by name or pattern.",
+        "sigma": "With `row_gaussian`: the standard deviation of noise, for columns from 0 to 1.",
+        "delta": "The delta that a row's epsilon is told for.",
+        "dp_scope": "Noise on what others learn from only, or on everything a network is given.",
+        "paper_mode": "Allow what the paper does and does not protect: its noise, and its flow for graphs.",
+        "exchange": "Send columns once, or gradients at generated columns step by step.",
+        "generator": "What generates columns: a ridge regression, a perceptron, or as a control their mean.",
+        "penalties": "The ridge penalties per row that are tried on a fifth of the rows.",
+        "generator_hidden": "The perceptron's hidden width; by default half of its inputs and outputs together.",
+        "generator_epochs": "Its passes over the shared rows.",
+        "generator_rate": "Its learning rate, above 0.",
+        "generator_optimiser": "Its optimiser: the name of a class in `torch.optim`.",
+        "generator_options": "More arguments of that class.",
+        "dual_weight": "The weight of the dual penalty, with `generator` at `mlp`; the paper's 0.01 is 0.005 here.",
+        "dual_weights": "Other weights for the generators of some parties.",
+        "dual_consent": "Allow a dual penalty whose numbers no noise covers, as `dp_scope` is `targets`.",
+        "dual_form": "The paper's penalty, or that of conditional densities.",
+        "dual_scale": "Divide the penalty's logarithms by the number of columns, or leave them `raw`.",
+        "dual_clip": "How large these may be.",
+        "support": "Most released rows by which a density is estimated.",
+        "key_size": "Bits of all keys. `insecure_test` has 1024 and marks the run and its report.",
+        "folds": "Parts of the shared training rows by which the two models are compared; 0 compares by none.",
+        "fold_rounds": "How many of these parts are tried at most.",
+        "fold_gain": "A gain in accuracy, or R², above which no further part is tried.",
+        "strict_folds": "Begin generators anew for every part.",
+        "completion": "Where generated columns enter: own weights for them, sent to their owner, or encrypted.",
+        "block_consent": "Allow `secure_block`, which in training discloses what `ship` does.",
+        "augment": "Shared rows also stand for rows that only a feature holder knows.",
+        "hidden": "The width of the first layer; by default half of all inputs and outputs, at most 512.",
+        "dense": "Further layers at the collaborator; by default none, and 128 and 64 for images.",
+        "image": "Where columns are pixels: channels, height and width of the whole picture.",
+        "channels": "For images: the width of each convolution; the first is the first layer.",
+        "kernel_size": "For images: how many pixels wide and high kernels are; odd.",
+        "kernels": "For images: each holder has kernels of its own, or all have the same, which all then know.",
+        "task": "What is learned. `auto` decides from the training labels.",
+        "optimiser": "The classifier's optimiser: the name of a class in `torch.optim`.",
+        "optimiser_options": "More arguments of that class.",
+        "learning_rate": "Its learning rate, above 0.",
+        "clip_gradient": "The largest norm of a party's gradient in one step; 0 leaves gradients as they are.",
+        "completed_weight": "Completed rows count as others do, or less, the worse columns can be generated.",
+        "batch_size": "Rows per step.",
+        "epochs": "Passes over all rows, of each training.",
+        "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
+        "precision": "The arithmetic of the classifier.",
+        "secret_start": "`false` draws first weights from the run's seed, so that it repeats; for research.",
+        "links": "For graphs: how columns are added up along links: encrypted, with noise, or the paper's flow.",
+        "link_epsilon": "For graphs, with `edge_ldp`: the privacy loss of one link, above 0.",
+        "graph_rows": "For graphs: give sums over few and many neighbours the same length, or leave them.",
+        "predictions_per_day": "Most rows that are scored for one feature holder within 24 hours.",
+    },
     "prada": {
         "groups": "Feature groups by name, each a list of the feature holder's columns; without any it proposes four.",
         "interactions": "Every two groups also make a group together.",
@@ -253,6 +309,7 @@ KEYS = {
         "types": "Column to `numeric` or `categorical`, where the look of the cells misleads.",
         "drop": "Columns to ignore.",
         "unlabelled": "Allow rows without a label, for methods that learn from such rows too.",
+        "links": "A file of links between rows, with ids in its columns `from` and `to`, for methods that use graphs.",
         "query": "For a database URL: a SELECT. Exactly one of `query` and `table`.",
         "table": "For a database URL: a table or view, `schema.table` if needed.",
         "matches": 'A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`.',
@@ -410,9 +467,10 @@ def _type_in_toml(annotation: str) -> str:
     text = re.sub(r"tuple\[(\w+), \.\.\.\]|list\[(\w+)\]", lambda found: f"list of {found[1] or found[2]}", text)
     text = text.replace("tuple[list of str, ...]", "list of lists of str")
     text = re.sub(r"tuple\[(\"[^\]]*\"), \.\.\.\]", r"list of \1", text)
-    text = text.replace("tuple[int, int, int]", "lists of three int")
+    text = text.replace("tuple[int, int, int]", "lists of three int").replace("tuple[float, float]", "lists of two float")
     text = re.sub(r"Mapping\[str, (.*)\]", r"table of \1", text).removesuffix(" | None")
     text = re.sub(r"Mapping\[str, (.*)\]", r"tables of \1", text).replace("table of list of", "table of lists of")
+    text = re.sub("^lists of", "list of", text)
     text = text.replace("Kind", '"numeric" | "categorical"').replace("PartyEncoder", "tables").replace("Any", "values")
     for python, toml in (("str", "string"), ("int", "integer"), ("bool", "boolean")):
         text = re.sub(rf"\b{python}\b", toml, text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio.selector_events
+import gc
 import io
 import re
 import signal
@@ -222,6 +224,23 @@ def test_ctrl_c_ends_an_invitation_cleanly(homes: Homes) -> None:
     assert "the code is void" in invitation.err
     assert "Traceback" not in invitation.err
     assert "Error" not in invitation.err
+
+
+def test_ctrl_c_while_the_loop_is_being_made_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = asyncio.selector_events.BaseSelectorEventLoop._make_self_pipe
+
+    def interrupted(self: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        made(self)
+
+    monkeypatch.setattr(asyncio.selector_events.BaseSelectorEventLoop, "_make_self_pipe", interrupted)
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    card = pairing.Card("bank", b"", None)
+    with pairing.open_listener("127.0.0.1:0") as listener, pytest.raises(KeyboardInterrupt):
+        pairing.invite(listener, "123-456-789", card, lambda _: None)
+    gc.collect()
+    assert not complaints
 
 
 @pytest.mark.parametrize(

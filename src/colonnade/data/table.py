@@ -35,8 +35,8 @@ class PartyTable:
     `id` names the column that identifies a row, or several that do so together; then each of `ids` is a tuple.
     `partner_ids` names, for a partner that knows the rows by another id, the column or columns of that one, which may
     be empty in rows that this partner cannot share. No id column is a feature. `matches` lists rows that another tool
-    matched, for runs that take shared rows as given; see `matched_rows`. `links` lists pairs of rows that belong together,
-    for methods that learn from graphs; see `linked_rows`.
+    matched, for runs that take shared rows as given; see `matched_rows`. `links` lists pairs of rows that belong
+    together, for methods that learn from graphs; see `linked_rows`.
 
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to

@@ -112,10 +112,11 @@ def open_listener(address: str) -> socket.socket:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, Card]]) -> Card:
-    with asyncio.Runner() as runner:
-        with _no_interruption():
-            # Ctrl-C in the middle of this would leave half a loop, whose end prints a traceback.
-            runner.get_loop()
+    with _no_interruption():
+        # Ctrl-C in the middle of this would leave half a loop, whose end prints a traceback.
+        runner = asyncio.Runner()
+        runner.get_loop()
+    with runner:
         return runner.run(work())
 
 

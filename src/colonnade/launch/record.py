@@ -198,6 +198,7 @@ def _marks(run: Run) -> tuple[str, ...]:
             "(protection = 'none'). For research only."
         )
     marks += _level_marks(run)
+    marks += _dual_marks(run)
     marks += _label_marks(run)
     if _overrides(run, "explanations"):
         marks.append(
@@ -279,6 +280,38 @@ def _budget_place(run: Run, sender: str) -> str:
         if "epsilon" in found.values and found.values.get("party") == sender:
             return f"epsilon {found.values['epsilon']:.1f} at delta {found.values['delta']:g}, see the finding on it"
     return f"in {sender}'s own report"
+
+
+def _dual_marks(run: Run) -> list[str]:
+    """Say what a run of mpdl let whom read, by what crossed."""
+    if run.plan.method != "mpdl":
+        return []
+    marks = []
+    crossed = {(total.message, party) for party, ledger in run.ledgers.items() for total in ledger.summary()}
+    sent = {message: sorted(party for one, party in crossed if one == message) for message, _ in crossed}
+    helpers = " and ".join(run.plan.roles.get("collaborator", ()))
+    if "LogitGradient" in sent:
+        marks.append(
+            f"Labels at the collaborator: {helpers} got the loss's gradient at every training row's scores, which in "
+            "effect tells its label, and the first layer's sums; not whose rows these are. It must not side with a "
+            "holder."
+        )
+        others = " and ".join(run.plan.roles["feature_holder"])
+        marks.append(
+            f"Labels can often be told: {others} got the gradient at the first layer of every training row without "
+            "noise."
+        )
+    if "OpenTable" in sent:
+        marks.append(
+            "Columns in the clear: holders gave each other their columns of shared training rows as they are "
+            "(mechanism = 'none')."
+        )
+    if run.plan.config["mechanism"] in ("lemma", "lemma_shared"):
+        marks.append(
+            "Unsound noise: the noise of the paper's lemma does not give the privacy it claims (paper_mode = true). "
+            "See the method's page."
+        )
+    return marks
 
 
 def _label_marks(run: Run) -> list[str]:

@@ -6,7 +6,7 @@ Roles: ``label_holder`` brings columns and labels, one or more ``feature_holder`
 ``collaborator`` without any table has the upper layers of the classifier.
 """
 
-from colonnade.methods.mpdl import predict, train
+from colonnade.methods.mpdl import graph, predict, train
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
@@ -36,6 +36,11 @@ METHOD = Method(
         "train": _LEARNING,
         "dual": _LEARNING,
         "central": _LEARNING,
+        "graph": {
+            "label_holder": graph.label_holder,
+            "feature_holder": graph.feature_holder,
+            COLLABORATOR: graph.collaborator,
+        },
         "predict": {
             "label_holder": predict.label_holder,
             "feature_holder": predict.feature_holder,

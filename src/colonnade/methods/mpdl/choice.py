@@ -19,6 +19,7 @@ from colonnade.session import Finding
 
 __all__ = [
     "SHARED",
+    "SPOKEN",
     "Comparison",
     "Quality",
     "budget_finding",
@@ -30,6 +31,7 @@ __all__ = [
 SHARED = "shared"
 """Rows that all holders know; other situations are named by the one holder that knows a row."""
 SPOKEN = {JOINT: "shared rows only", COMPLETED: "with completed rows"}
+_USED = {JOINT: "that learned from shared rows only", COMPLETED: "that also learned from completed rows"}
 
 
 def spoken(situation: str) -> str:
@@ -84,7 +86,7 @@ class Comparison:
             for situation, models in one.items()
             for gain in [models[COMPLETED][0] - models[JOINT][0]]
         )
-        text = f"For rows that all holders know, the model {SPOKEN[self.chosen()]} is used. " + (
+        text = f"For rows that all holders know, the model {_USED[self.chosen()]} is used. " + (
             f"Both were judged by {what} on rows that neither had learned from, and a tie is broken by the loss."
             if self.rounds
             else "Nothing was held out to compare by; set folds or evaluate.validation_fraction."

@@ -86,7 +86,7 @@ class MPDL:
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
 
     folds: int = 5
-    """Into how many parts shared rows are divided to compare the two models; 0 compares on validation rows only."""
+    """Into how many parts shared training rows are divided to compare both models, beside validation rows; 0: none."""
     fold_rounds: int = 2
     """How many of the parts are tried at most."""
     fold_gain: float = 0.15
@@ -128,6 +128,13 @@ class MPDL:
     precision: Literal["float32", "float64"] = "float32"
     secret_start: bool = True
     """Whether first weights are secret. From known ones the collaborator could work out columns."""
+    links: Literal["he_share", "edge_ldp", "confusion"] = "he_share"
+    """On graphs, how the other holder's columns are added up along links: under encryption, along links that are told
+    with noise, or by the paper's flow, which gives links away."""
+    link_epsilon: float = 1.0
+    """The privacy loss of one link with links = "edge_ldp"."""
+    graph_rows: Literal["unit_length", "sums"] = "unit_length"
+    """On graphs, whether the collaborator gives sums over few and many neighbours the same length."""
     predictions_per_day: int | None = None
     """The most rows that only a feature holder knows and that are scored for it within a day."""
 
@@ -143,6 +150,11 @@ class MPDL:
             raise ConfigError(
                 f"config.mechanism = '{self.mechanism}' is the noise of the paper's lemma, which does not give the "
                 "privacy it claims. Use 'cell_ldp', or set paper_mode = true to reproduce the paper."
+            )
+        if self.links == "confusion" and not self.paper_mode:
+            raise ConfigError(
+                "config.links = 'confusion' is the paper's flow, from which the other holder finds out links. Use "
+                "'he_share', or set paper_mode = true to reproduce the paper."
             )
         if self.dual_is_on:
             self._check_dual()
@@ -167,7 +179,7 @@ class MPDL:
             raise ConfigError("config.completion = 'secure_block' works on tables only. Remove image, or use another.")
 
     def _check_numbers(self) -> None:
-        for name in ("epsilon", "sigma", "dual_clip", "learning_rate", "generator_rate"):
+        for name in ("epsilon", "link_epsilon", "sigma", "dual_clip", "learning_rate", "generator_rate"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0.0):
                 raise ConfigError(f"config.{name} must be a number above 0. Got {value} instead.")

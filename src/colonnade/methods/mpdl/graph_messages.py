@@ -25,7 +25,7 @@ __all__ = [
     "noisy_links",
 ]
 
-_BOTH_WAYS = (HOLDERS, HOLDERS[::-1])
+_BOTH_WAYS = (("label_holder", "feature_holder"), ("feature_holder", "label_holder"))
 
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="graph: set-up")
@@ -116,17 +116,24 @@ def confused_sums(sender: str, receiver: str) -> type[Any]:
 
 
 _SET_UP = (OwnNodes, *(graph_schedule(role) for role in ("feature_holder", COLLABORATOR)), FirstWeights)
+_KEYS = tuple(public_modulus(*pair) for pair in _BOTH_WAYS)
+_SUMS = tuple(one for pair in _BOTH_WAYS for one in sum_messages(*pair).all)
+_NOISY = tuple(noisy_links(*pair) for pair in _BOTH_WAYS)
+_CONFUSED = (
+    *(confused_features(*pair) for pair in _BOTH_WAYS),
+    *(confused_sums(*pair) for pair in _BOTH_WAYS),
+)
 _BY_PROTOCOL: Mapping[str, tuple[type[Any], ...]] = {
-    "he_share": tuple(one for pair in _BOTH_WAYS for one in (public_modulus(*pair), *sum_messages(*pair).all)),
-    "edge_ldp": tuple(noisy_links(*pair) for pair in _BOTH_WAYS),
-    "confusion": tuple(one for pair in _BOTH_WAYS for one in (confused_features(*pair), confused_sums(*pair))),
+    "he_share": (*_KEYS, *_SUMS),
+    "edge_ldp": _NOISY,
+    "confusion": _CONFUSED,
 }
 
 GRAPH_MESSAGES: tuple[type[Any], ...] = (
     *_SET_UP,
-    *(one for pair in _BOTH_WAYS for one in sum_messages(*pair).all),
-    *_BY_PROTOCOL["edge_ldp"],
-    *_BY_PROTOCOL["confusion"],
+    *_SUMS,
+    *_NOISY,
+    *_CONFUSED,
 )
 """All messages that no other stage has."""
 

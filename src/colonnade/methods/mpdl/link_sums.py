@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.crypto import Format
 from colonnade.crypto.ring import Words
 from colonnade.errors import WrongContent
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
@@ -38,6 +39,7 @@ Places = npt.NDArray[np.int64]
 
 SUM_BITS = 20
 """Fraction bits of sums; the first layer's weights have the other half of a masked sum's."""
+_UNIT_BITS, _NOISED_BITS = 1, 12
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,17 @@ def _by_shares(session: Session, peer: Channel, config: MPDL, cross: CrossLinks)
     their_key = receive_key(session, peer, config.key)
     mine, theirs = _nothing(cross)
     shared = len(cross.features)
+    # Cells that have noise on them lie beyond 0 and 1.
+    scale = Format(SUM_BITS, _NOISED_BITS if config.dp_scope == "all" else _UNIT_BITS)
     if cross.owns:
-        own_format = SumFormat(rows=shared, columns=cross.features.shape[1], key_bits=own_key.bits)
+        own_format = SumFormat(
+            rows=shared, columns=cross.features.shape[1], key_bits=own_key.bits, feature_format=scale
+        )
         send_features(peer, own_key, own_format, cross.features)
     if cross.adds:
-        their_format = SumFormat(rows=shared, columns=cross.their_columns, key_bits=their_key.bits)
+        their_format = SumFormat(
+            rows=shared, columns=cross.their_columns, key_bits=their_key.bits, feature_format=scale
+        )
         mine = add_along_links(peer, their_key, their_format, cross.links)
     if cross.owns:
         theirs = receive_sums(peer, own_key, own_format, cross.their_rows)
@@ -162,7 +170,8 @@ def _by_confusion(session: Session, peer: Channel, config: MPDL, cross: CrossLin
     if cross.owns:
         answer = peer.receive(confused_sums(peer.peer_role, peer.role), values=(cross.their_rows, width)).values
         # The transposed system: X M = R becomes M' X' = R'.
-        theirs = to_words(np.linalg.solve(confusion.T, _numbers(peer, answer).T).T)
+        opened = np.linalg.solve(confusion.T, _numbers(peer, answer).T).T
+        theirs = to_words(opened.astype(np.float64))
     return mine, theirs
 
 

@@ -15,6 +15,7 @@ from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.sealed_query import query_messages
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
 from colonnade.methods.mpdl.config import COLLABORATOR
+from colonnade.methods.mpdl.graph_messages import GRAPH_MESSAGES, graph_messages
 from colonnade.session import RunPlan
 
 __all__ = [
@@ -414,6 +415,7 @@ MESSAGES: tuple[type, ...] = (
     *_to_all(fold_verdict),
     *_CHOICE,
     *_PREDICTION,
+    *GRAPH_MESSAGES,
 )
 
 
@@ -424,6 +426,9 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
         sums = masked_sum_messages(HOLDERS, COLLABORATOR)
         queries = () if config["completion"] == "own_copy" and config["augment"] else _QUERIES
         return (*_PREDICTION, *sums, *_to_holders(alone_inputs), *queries, Logits)
+    if stage == "graph":
+        learned = dict.fromkeys((*_dual_messages(config), *graph_messages(config["links"])))
+        return (Columns, *learned, Logits, LogitGradient, AloneScores, Classes)
     found: list[type] = [Columns, schedule("feature_holder")]
     if stage in ("train", "dual"):
         found += _dual_messages(config)

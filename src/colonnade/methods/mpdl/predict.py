@@ -28,7 +28,7 @@ from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
 
-__all__ = ["collaborator", "feature_holder", "label_holder"]
+__all__ = ["collaborator", "feature_holder", "label_holder", "told_labels"]
 
 _MOST_ROWS = 2**31
 
@@ -47,7 +47,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     for channel in session.all_channels:
         channel.send(rows_alone(channel.peer_role)(len(rest)))
     # The label holder says no more where it does not allow so many rows.
-    about = _told_labels(peer)
+    about = told_labels(peer)
     others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
     _score_alone(session, config, part, completion, sides, rest, counts)
@@ -208,7 +208,7 @@ def _checked_count(count: int, peer: str) -> int:
     return count
 
 
-def _told_labels(peer: Channel) -> LabelEncoder:
+def told_labels(peer: Channel) -> LabelEncoder:
     """Read what the label holder says about its labels, which may be anything."""
     try:
         return LabelEncoder.from_json(json.loads(peer.receive(Classes).labels))

@@ -54,9 +54,9 @@ class OwnTable:
     """The party's own columns of shared rows to learn from, as others get them."""
     scale: Scale
     shared: Places
-    """Places in the table of shared rows to learn from and to compare models by, in the agreed order."""
+    """Places in the table of shared rows to learn from, in the agreed order."""
     validation: Places
-    """Those of shared rows that are held out by themselves, where models are not compared by folds."""
+    """Those of shared rows that are held out to compare models by, beside folds."""
     test: Places
     own: Places
     """Rows that no other party knows; at the label holder those with a label."""
@@ -70,8 +70,7 @@ class OwnTable:
 def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
     """Encode a holder's table, and draw the noise of what it releases."""
     positions, split = holding.aligned.positions, holding.split
-    learned = np.sort(np.concatenate([split.train, split.validation])) if config.folds else split.train
-    shared, own = positions[learned], holding.aligned.rest
+    shared, own = positions[split.train], holding.aligned.rest
     if holding.table.has_label:
         own = own[holding.table.is_labelled[own]]
     if not len(shared):
@@ -97,7 +96,7 @@ def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
         torch.from_numpy(np.ascontiguousarray(released)),
         Scale.of(tensor[torch.from_numpy(known)]),
         shared,
-        np.empty(0, np.int64) if config.folds else positions[split.validation],
+        positions[split.validation],
         positions[split.test],
         own,
         cell_release(session, space, config, with_common=False).budget(len(shared)),

@@ -24,6 +24,7 @@ from colonnade.methods.mpdl.asking import AskedSegments, Asking
 from colonnade.methods.mpdl.central import CollaboratorSide, HolderSide, LabelSide, receive_scores, train_central
 from colonnade.methods.mpdl.choice import (
     SHARED,
+    SPOKEN,
     Comparison,
     Quality,
     budget_finding,
@@ -400,7 +401,7 @@ class _LabelHolder(_Holder):
             self._labels,
             torch.cat(parts),
             torch.cat(weights).to(inputs.dtype),
-            name,
+            ", ".join([*name.split("/")[:-1], SPOKEN[model]]),
         )
 
     def _weight(self) -> float:

@@ -1,0 +1,206 @@
+"""The graph stage against a plain reference with everything in one place, and inputs that do not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from tests.unit.methods.mpdl.graph_worlds import EVALUATE, ROLES, GraphWorld, graph_run, graph_world, settings
+from tests.worlds import name_of, view
+
+import colonnade as cn
+from colonnade.data import batches, split_rows
+from colonnade.errors import ConfigError, TableError
+from colonnade.methods.mpdl import METHOD
+from colonnade.methods.mpdl.generators import Ridge
+from colonnade.methods.mpdl.graph import first_weights, standardised_nodes
+from colonnade.methods.mpdl.rows import Scale
+from colonnade.nn import mlp
+from colonnade.session import derive_seed
+
+SEED = 7
+
+
+def generated(world: GraphWorld, party: str, learned: np.ndarray, config: cn.MPDL) -> np.ndarray:
+    """Return the other party's own columns for all people of a party, as its generator gives them."""
+    other = "b" if party == "a" else "a"
+    names = np.array(world.names())
+    wanted = np.array([place for place, name in enumerate(names) if name.startswith(other)])
+    people = world.people(party)
+    own = world.columns(party)
+    rest = world.a_only if party == "a" else world.b_only
+    scale = Scale.of(torch.from_numpy(world.features[np.ix_(np.concatenate([learned, rest]), own)]))
+    inputs = scale.standardised(torch.from_numpy(world.features[np.ix_(people, own)]))
+    ridge = Ridge(len(own), len(wanted))
+    places = torch.from_numpy(np.searchsorted(people, learned))
+    targets = torch.from_numpy(world.features[np.ix_(learned, wanted)])
+    ridge.fit(inputs[places], targets, config.penalties, derive_seed(SEED, f"ridge/{party}"))
+    full = np.full((len(world.features), len(wanted)), np.nan)
+    full[people] = ridge(inputs).numpy()
+    return full
+
+
+def representations(world: GraphWorld, learned: np.ndarray, config: cn.MPDL) -> np.ndarray:
+    """Return M_adj M_feat with completed features and without links that nobody knows."""
+    features, names = world.features.copy(), np.array(world.names())
+    for party, rest in (("a", world.a_only), ("b", world.b_only)):
+        other = "b" if party == "a" else "a"
+        missing = np.array([name.startswith(other) for name in names])
+        features[np.ix_(rest, np.flatnonzero(missing))] = generated(world, party, learned, config)[rest]
+    adjacency = world.adjacency.astype(float)
+    adjacency[np.ix_(world.a_only, world.b_only)] = 0.0
+    adjacency[np.ix_(world.b_only, world.a_only)] = 0.0
+    return adjacency @ features
+
+
+def reference(world: GraphWorld, order: np.ndarray, config: cn.MPDL) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+    """Return scores of held-out shared people and of a's own, in one place; `order` is that of the alignment."""
+    split = split_rows(len(order), validation_fraction=0.0, test_fraction=0.25, seed=derive_seed(SEED, "split"))
+    learned, test = order[split.train], order[split.test]
+    products = representations(world, learned, config)
+    width = config.hidden or max(2, (world.features.shape[1] + 1) // 2)
+    products = products @ first_weights(products.shape[1], width, derive_seed(SEED, "graph/weights/b"))
+    people = np.concatenate([learned, world.b_only, test, world.a_only])
+    trained = len(learned) + len(world.b_only)
+    inputs = torch.from_numpy(standardised_nodes(products[people], trained, config))
+    network = mlp((width, width, 1), seed=derive_seed(SEED, "graph/upper/c"), dtype=torch.float64)
+    optimiser = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
+    targets = torch.from_numpy(world.labels[people]).double()
+    for epoch in range(config.epochs):
+        for batch in batches(trained, config.batch_size, derive_seed(SEED, "graph/batches", epoch)):
+            rows = torch.from_numpy(batch)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(network(inputs[rows])[:, 0], targets[rows])
+            optimiser.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_gradient)
+            optimiser.step()
+    with torch.no_grad():
+        scored = network(inputs[trained:])
+    return scored[: len(test)], scored[len(test) :], test
+
+
+@pytest.mark.parametrize("links", ["he_share", "confusion"])
+@pytest.mark.parametrize("changes", [{}, {"common": 2}])
+@pytest.mark.parametrize("graph_rows", ["unit_length", "sums"])
+def test_the_stage_equals_one_place_that_knows_everything(
+    links: str, changes: dict[str, int], graph_rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = graph_world(**changes)
+    common = {"common_columns": ("common*",)} if world.common else {}
+    config = settings(links=links, paper_mode=links == "confusion", graph_rows=graph_rows, **common)
+    found: dict[str, Any] = {}
+
+    def keep(function: Any) -> Any:
+        def role(session: Any, holding: Any, config: Any) -> Any:
+            result = function(session, holding, config)
+            found[session.party] = (holding, result)
+            return result
+
+        return role
+
+    functions = {role: keep(function) for role, function in METHOD.stages["graph"].items()}
+    monkeypatch.setitem(METHOD.stages, "graph", functions)
+    graph_run(world, config)
+    holding, result = found["b"]
+    order = world.people("b")[holding.aligned.positions]
+    test_logits, own_logits, test = reference(world, order, config)
+    assert (order[result.scores.rows] == test).all()
+    assert np.abs(result.scores.values - torch.sigmoid(test_logits[:, 0]).numpy()).max() < 1e-5
+    alone = found["a"][1].scores
+    assert (world.people("a")[alone.positions] == world.a_only).all()
+    assert np.abs(alone.values - torch.sigmoid(own_logits[:, 0]).numpy()).max() < 1e-5
+    assert alone.known_to == ("'a' only",) * len(world.a_only)
+
+
+def test_people_of_one_kind_are_told_apart_by_their_neighbours() -> None:
+    run = graph_run(graph_world(shared=120, density=0.2), settings(epochs=30))
+    assert run.metrics["auc"] > 0.8
+    assert run.findings["graph of a"].values["protocol"] == "he_share"
+    run.verify()
+
+
+@pytest.mark.parametrize(("b_only", "a_only"), [(0, 10), (10, 0), (0, 0)])
+def test_a_holder_without_people_of_its_own(b_only: int, a_only: int) -> None:
+    for links in ("he_share", "edge_ldp", "confusion"):
+        config = settings(links=links, paper_mode=links == "confusion", epochs=1)
+        assert "auc" in graph_run(graph_world(b_only=b_only, a_only=a_only), config).metrics
+
+
+def test_every_party_gets_only_what_its_role_needs() -> None:
+    world = graph_world()
+    run = graph_run(world, settings(mechanism="cell_ldp"), keep_views=True)
+    got = {party: {(sender, name_of(one)) for sender, one in view(run, party)} for party in ("a", "b", "c")}
+    keys = {"MaskKey", "PublicModulus", "ReleasedTable", "SealedFeatures", "HiddenSums"}
+    assert {name for sender, name in got["a"] if sender == "b"} == keys | {"GraphSchedule", "FirstWeights", "Classes"}
+    assert {name for sender, name in got["a"] if sender == "c"} == {"AloneScores"}
+    assert {name for sender, name in got["b"] if sender == "a"} == keys | {"Columns", "OwnNodes"}
+    assert {name for sender, name in got["b"] if sender == "c"} == {"Logits"}
+    assert got["c"] == {
+        ("b", "GraphSchedule"),
+        ("b", "MaskedValues"),
+        ("a", "MaskedValues"),
+        ("b", "LogitGradient"),
+    }
+
+
+def test_a_run_repeats_whatever_the_shares_were() -> None:
+    world = graph_world()
+    first, second = (graph_run(world, settings()) for _ in range(2))
+    assert first.metrics == second.metrics
+
+
+def test_noise_on_everything_still_fits_the_ring() -> None:
+    run = graph_run(graph_world(), settings(mechanism="cell_ldp", dp_scope="all", epsilon=0.1))
+    assert 0.0 <= run.metrics["auc"] <= 1.0
+
+
+# What does not fit
+
+
+def test_a_holder_without_links_is_told_how_to_give_them() -> None:
+    world = graph_world()
+    tables = world.tables() | {"a": world.table("a", links=None)}
+    with pytest.raises(TableError, match="'a' has no list of links"):
+        graph_run(world, settings(), tables=tables)
+
+
+def test_the_papers_flow_needs_paper_mode() -> None:
+    with pytest.raises(ConfigError, match="finds out links"):
+        settings(links="confusion")
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, float("inf"), float("nan")])
+def test_the_noise_of_links_needs_an_epsilon(epsilon: float) -> None:
+    with pytest.raises(ConfigError, match="link_epsilon"):
+        settings(link_epsilon=epsilon)
+
+
+def test_three_holders_are_too_many() -> None:
+    world = graph_world()
+    tables = world.tables() | {"d": world.table("a")}
+    with pytest.raises(ConfigError, match="between two holders"):
+        cn.simulate(
+            settings(),
+            tables,
+            roles=ROLES | {"feature_holder": ("a", "d")},
+            stage="graph",
+            evaluate=EVALUATE,
+        )
+
+
+@pytest.mark.parametrize(
+    ("links", "words"),
+    [
+        (pd.DataFrame({"from": ["p000"], "to": ["nobody"]}), "1 of 1 links for a name an id"),
+        (pd.DataFrame({"from": ["p000"], "to": ["p000"]}), "join a row to itself"),
+        (pd.DataFrame({"source": ["p000"], "to": ["p001"]}), "no column 'from'"),
+    ],
+)
+def test_links_that_do_not_fit_the_table(links: pd.DataFrame, words: str) -> None:
+    world = graph_world()
+    tables = world.tables() | {"a": world.table("a", links=links)}
+    with pytest.raises(TableError, match=words):
+        graph_run(world, settings(), tables=tables)
