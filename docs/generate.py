@@ -467,7 +467,9 @@ def _type_in_toml(annotation: str) -> str:
     text = re.sub(r"tuple\[(\w+), \.\.\.\]|list\[(\w+)\]", lambda found: f"list of {found[1] or found[2]}", text)
     text = text.replace("tuple[list of str, ...]", "list of lists of str")
     text = re.sub(r"tuple\[(\"[^\]]*\"), \.\.\.\]", r"list of \1", text)
-    text = text.replace("tuple[int, int, int]", "lists of three int").replace("tuple[float, float]", "lists of two float")
+    text = text.replace("tuple[int, int, int]", "lists of three int").replace(
+        "tuple[float, float]", "lists of two float"
+    )
     text = re.sub(r"Mapping\[str, (.*)\]", r"table of \1", text).removesuffix(" | None")
     text = re.sub(r"Mapping\[str, (.*)\]", r"tables of \1", text).replace("table of list of", "table of lists of")
     text = re.sub("^lists of", "list of", text)

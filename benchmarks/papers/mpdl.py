@@ -129,7 +129,7 @@ def judge(job: Job) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in ("joint", "completed"):
         logits = model.logits(name, "both")
-        if name == model.parts["b"].document["chosen"]["shared"]:
+        if name == model.parts["b"].document["chosen"]:
             _check_same(logits, results["b"].scores)
         found[name] = {who: scores(model.logits(name, who), targets) for who in _situations(config)}
     found["errors"] = {party: model.inference_errors(party) for party in ("a", "b")}

@@ -34,6 +34,10 @@ class Case:
     """Messages that a run sends or not, depending on what it finds in the data."""
     draws_in_secret: bool = False
     """Whether noise or initial weights come from a secret of their party: then no two runs are alike."""
+    without: tuple[str, ...] = ()
+    """Columns that the tables lack: where categories stand in the settings, everybody knows them."""
+    tells_scores: bool = False
+    """Whether other parties than the lead get scores of rows that only they know, and not predictions alone."""
     beats_alone: bool = True
     """Whether it must be better than the label holder alone; where draws are secret, chance decides on twenty rows."""
 
@@ -46,6 +50,7 @@ class Case:
         name = type(self.config).__name__
         kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
         kind += f" level {self.config.level}" if hasattr(self.config, "level") else ""
+        kind += f" {self.config.exchange} {self.config.completion}" if hasattr(self.config, "exchange") else ""
         kind += " with secret draws" if self.draws_in_secret else ""
         return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
 
@@ -104,6 +109,27 @@ _SEALED: dict[str, Any] = {
     "head_rate": 0.3,
     "warmup_epochs": 0,
     "sealed_pull": "one_sided",
+}
+
+# The first weights and the noise of what is released come from secrets.
+_MPDL: dict[str, Any] = {
+    "bounds": {"c*": (70.0, 134.0)},
+    "epsilon": 4.0,
+    "folds": 2,
+    "fold_rounds": 1,
+    "hidden": 8,
+    "epochs": 8,
+    "batch_size": 32,
+    "learning_rate": 0.2,
+    "precision": "float64",
+    "key_size": "insecure_test",
+}
+_PENALISED: dict[str, Any] = {
+    "generator": "mlp",
+    "generator_epochs": 2,
+    "dual_weight": 0.005,
+    "dual_consent": True,
+    "batch_size": 48,
 }
 
 CASES = (
@@ -188,6 +214,46 @@ CASES = (
         beats_alone=False,
         is_slow=True,
     ),
+    Case(
+        cn.MPDL(**_MPDL),
+        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        learns=0.7,
+        draws_in_secret=True,
+        without=("kind",),
+        tells_scores=True,
+    ),
+    Case(
+        cn.MPDL(**{**_MPDL, "completion": "ship", "epochs": 6}),
+        {"label_holder": 1, "feature_holder": 2, "collaborator": 1},
+        learns=0.6,
+        draws_in_secret=True,
+        beats_alone=False,
+        without=("kind",),
+        tells_scores=True,
+        is_slow=True,
+    ),
+    Case(
+        cn.MPDL(**{**_MPDL, **_PENALISED, "exchange": "interactive", "completion": "ship", "folds": 0}),
+        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        rows=80,
+        learns=0.5,
+        draws_in_secret=True,
+        beats_alone=False,
+        without=("kind",),
+        tells_scores=True,
+        is_slow=True,
+    ),
+    Case(
+        cn.MPDL(**{**_MPDL, **_PENALISED, "completion": "secure_block", "block_consent": True, "epochs": 3}),
+        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        rows=80,
+        learns=0.5,
+        draws_in_secret=True,
+        beats_alone=False,
+        without=("kind",),
+        tells_scores=True,
+        is_slow=True,
+    ),
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
@@ -227,6 +293,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             frame = pd.DataFrame(blocks[name], columns=[f"c{i}" for i in range(4)])
             frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")
             frame.loc[::9, "c3"] = np.nan
+            frame = frame.drop(columns=list(case.without))
             frame["id"] = [f"row-{number}" for number in range(rows)]
             labelled = role in holding and with_label
             if labelled:

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from colonnade.cli import main
+from colonnade.errors import PolicyRefused
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -151,3 +152,29 @@ def test_the_homes_of_the_deposit_example_train_and_score_all_situations(
     assert list(scores.columns) == ["party", "customer", "known to", "score", "prediction"]
     assert scores["known to"].value_counts().to_dict() == {"all parties": 50, "bank only": 50, "agency only": 50}
     command("audit", "verify", "runs/deposit")
+
+
+def test_the_homes_of_the_hospitals_train_and_score_patients_whom_one_knows(
+    tmp_path: Path, make_tables: Callable[..., str], command: Callable[..., str]
+) -> None:
+    """With two epochs and without parts; `colonnade run --local run.toml` in the folder itself takes about a minute."""
+    folder, example = tmp_path / "mpdl_hospitals", ROOT / "examples" / "mpdl_hospitals"
+    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("runs", "*.csv", "alignments"))
+    settings = (folder / "run.toml").read_text()
+    (folder / "run.toml").write_text(settings.replace("[config]\n", "[config]\nepochs = 2\nfolds = 0\n"))
+
+    assert make_tables(folder).count("patients") >= 4
+    said = command("run", "--simulate", "run.toml", "--quiet")
+    assert "a whole row, summed over its cells" in said
+    tables = ("--table", "north=north/new.csv", "--table", "south=south/new.csv")
+    command("predict", "runs/cells", *tables, "--output", "scores.csv")
+    scores = pd.read_csv(folder / "scores.csv")
+    assert list(scores.columns) == ["party", "patient", "known to", "score", "prediction"]
+    assert scores["known to"].value_counts().to_dict() == {"all parties": 39, "north only": 39, "south only": 39}
+    command("audit", "verify", "runs/cells")
+
+    # Both hospitals refuse to show columns without noise, whatever run.toml says.
+    (folder / "run.toml").write_text(settings.replace("epsilon = 0.5", 'mechanism = "none"').replace("cells", "open"))
+    with pytest.raises(SystemExit) as ending:
+        main(["run", "--simulate", "run.toml", "--quiet"])
+    assert ending.value.code == PolicyRefused.exit_code

@@ -134,7 +134,7 @@ def differences(
     expected = {party: [block] for party, block in zip(found, blocks, strict=True)}
     expected["helper"] = [network.offset, *network.above.parameters()]
     return {
-        f"{party}/{place}": float((one - other).abs().max())
+        f"{party}/{place}": float((one.detach() - other).abs().max())
         for party, several in expected.items()
         for place, (one, other) in enumerate(
             zip(several, facts.trainings[party, name].ended.values(), strict=True)

@@ -58,22 +58,22 @@ Quality = tuple[float, float]
 
 @dataclass
 class Comparison:
-    """How both models did on rows that they had not seen, part by part and by who knows a row."""
+    """How both models did on rows that they had not seen, part by part."""
 
-    rounds: list[dict[str, dict[str, Quality]]] = field(default_factory=list)
+    rounds: list[dict[str, Quality]] = field(default_factory=list)
 
-    def add(self, found: Mapping[str, Mapping[str, Quality]]) -> float:
-        """Note one part, and return what completed rows gained for rows that all holders know."""
-        self.rounds.append({situation: dict(models) for situation, models in found.items()})
-        return found[SHARED][COMPLETED][0] - found[SHARED][JOINT][0]
+    def add(self, found: Mapping[str, Quality]) -> float:
+        """Note one part, and return what completed rows gained."""
+        self.rounds.append(dict(found))
+        return found[COMPLETED][0] - found[JOINT][0]
 
-    def chosen(self, situation: str = SHARED) -> str:
+    @property
+    def chosen(self) -> str:
         """Return the better model by its mean; completed rows must win, and a tie is broken by the loss."""
-        rounds = [one[situation] for one in self.rounds if situation in one]
-        if not rounds:
+        if not self.rounds:
             return COMPLETED
         quality, loss = (
-            float(np.mean([one[COMPLETED][place] - one[JOINT][place] for one in rounds])) for place in (0, 1)
+            float(np.mean([one[COMPLETED][place] - one[JOINT][place] for one in self.rounds])) for place in (0, 1)
         )
         return COMPLETED if quality > 0.0 or (quality == 0.0 and loss < 0.0) else JOINT
 
@@ -81,12 +81,11 @@ class Comparison:
         """Say what was compared and which model is used."""
         what = "R²" if task == "regression" else "accuracy"
         rows = tuple(
-            (str(place), spoken(situation), *(f"{models[name][0]:.4f}" for name in (JOINT, COMPLETED)), f"{gain:+.4f}")
+            (str(place), *(f"{one[name][0]:.4f}" for name in (JOINT, COMPLETED)), f"{gain:+.4f}")
             for place, one in enumerate(self.rounds, 1)
-            for situation, models in one.items()
-            for gain in [models[COMPLETED][0] - models[JOINT][0]]
+            for gain in [one[COMPLETED][0] - one[JOINT][0]]
         )
-        text = f"For rows that all holders know, the model {_USED[self.chosen()]} is used. " + (
+        text = f"For rows that all holders know, the model {_USED[self.chosen]} is used. " + (
             f"Both were judged by {what} on rows that neither had learned from, and a tie is broken by the loss."
             if self.rounds
             else "Nothing was held out to compare by; set folds or evaluate.validation_fraction."
@@ -97,30 +96,19 @@ class Comparison:
             name="comparison",
             title="Do completed rows help?",
             text=text,
-            columns=("part", "known to", SPOKEN[JOINT], SPOKEN[COMPLETED], "gain") if rows else (),
+            columns=("part", SPOKEN[JOINT], SPOKEN[COMPLETED], "gain") if rows else (),
             rows=rows,
-            values={"rounds": self.to_json(), "chosen": self.chosen()},
+            values={"rounds": self.to_json(), "chosen": self.chosen},
         )
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return plain values."""
-        return [
-            {situation: {name: list(pair) for name, pair in models.items()} for situation, models in one.items()}
-            for one in self.rounds
-        ]
+        return [{name: list(pair) for name, pair in one.items()} for one in self.rounds]
 
     @classmethod
     def from_json(cls, document: list[dict[str, Any]]) -> Comparison:
         """Read what `to_json` wrote."""
-        return cls(
-            [
-                {
-                    situation: {name: (pair[0], pair[1]) for name, pair in models.items()}
-                    for situation, models in one.items()
-                }
-                for one in document
-            ]
-        )
+        return cls([{name: (pair[0], pair[1]) for name, pair in one.items()} for one in document])
 
 
 def situations_finding(
@@ -131,8 +119,8 @@ def situations_finding(
     rows = tuple(
         (
             spoken(situation),
-            *(f"{models[name][0]:.4f}" for name in (JOINT, COMPLETED)),
-            SPOKEN[comparison.chosen(situation)],
+            *(f"{models[name][0]:.4f}" if name in models else "" for name in (JOINT, COMPLETED)),
+            SPOKEN[comparison.chosen if situation == SHARED else COMPLETED],
         )
         for situation, models in found.items()
     )
@@ -142,10 +130,7 @@ def situations_finding(
         text=f"The {what} on held-out rows, with the other holders' columns left out where only one is named.",
         columns=("known to", SPOKEN[JOINT], SPOKEN[COMPLETED], "used"),
         rows=rows,
-        values={
-            situation: {name: pair[0] for name, pair in models.items()} | {"used": comparison.chosen(situation)}
-            for situation, models in found.items()
-        },
+        values={situation: {name: pair[0] for name, pair in models.items()} for situation, models in found.items()},
     )
 
 
@@ -189,10 +174,6 @@ def generator_finding(names: tuple[str, ...], generated: torch.Tensor, targets: 
         rows=rows,
         values={"r_squared": explained, "columns": len(names)},
     )
-
-
-def _qualities(models: Mapping[str, Any]) -> dict[str, Quality]:
-    return {model: (pair[0], pair[1]) for model, pair in models.items()}
 
 
 def _shown(value: float) -> str:

@@ -77,7 +77,8 @@ class MPDL:
     dual_weights: Mapping[str, float] = field(default_factory=dict)
     """Other weights for the generators of some parties."""
     dual_consent: bool = False
-    """Whether a dual penalty is wanted although dp_scope = "targets" leaves its numbers without noise."""
+    """Whether a dual penalty or the interactive exchange is wanted although dp_scope = "targets" leaves what they send
+    step by step without noise."""
     dual_form: Literal["kde_generated", "gaussian_conditional"] = "kde_generated"
     dual_scale: Literal["per_dim", "raw"] = "per_dim"
     dual_clip: float = 5.0
@@ -158,6 +159,11 @@ class MPDL:
             )
         if self.dual_is_on:
             self._check_dual()
+        if self.exchange == "interactive" and not self._covers_all:
+            raise ConfigError(
+                "config.exchange = 'interactive' sends generated columns of every shared row in every step, which "
+                "dp_scope = 'targets' does not cover with noise. Use dp_scope = 'all', or set dual_consent = true."
+            )
         if self.exchange == "interactive" and self.generator != "mlp":
             raise ConfigError(
                 f"config.exchange = 'interactive' trains step by step, which a generator '{self.generator}' does not. "
@@ -212,11 +218,16 @@ class MPDL:
     def _check_dual(self) -> None:
         if self.generator != "mlp":
             raise ConfigError(f"A dual penalty trains generator = 'mlp' only. Got generator = '{self.generator}'.")
-        if self.dp_scope == "targets" and self.mechanism != "none" and not self.dual_consent:
+        if not self._covers_all:
             raise ConfigError(
                 "A dual penalty sends a number about each row that dp_scope = 'targets' does not cover with noise. "
                 "Use dp_scope = 'all', or set dual_consent = true."
             )
+
+    @property
+    def _covers_all(self) -> bool:
+        """Tell whether noise covers what crosses step by step, or nobody minds."""
+        return self.dp_scope == "all" or self.mechanism == "none" or self.dual_consent
 
     @property
     def dual_is_on(self) -> bool:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.crypto.ring import FRACTION_BITS, Words
-from colonnade.data import batches, linked_rows
+from colonnade.data import Split, batches, linked_rows
 from colonnade.errors import ConfigError, TableError, WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
@@ -99,13 +99,14 @@ class Nodes:
 def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play the holder that has columns and links."""
     peer = _other_holder(session)
-    table = _table(session, holding, config)
+    people = _people(session, holding, config)
+    table = people.table
     peer.send(Columns(table.space.own_width, table.space.width - table.space.own_width))
     peer.send(OwnNodes(len(table.own)))
     nodes = Nodes.told(peer)
-    if (nodes.learned, nodes.test, nodes.alone) != (len(table.shared), len(table.test), len(table.own)):
+    if (nodes.learned, nodes.test, nodes.alone) != (len(people.learned), len(people.test), len(table.own)):
         raise WrongContent(f"'{peer.peer}' announces other nodes than were found together.")
-    holder = _Holder(session, holding, config, table, nodes)
+    holder = _Holder(session, holding, config, people, nodes)
     weights = peer.receive(FirstWeights, values=(holder.columns, nodes.hidden)).values
     holder.contribute(_checked_weights(peer, weights))
     about = told_labels(peer)
@@ -124,21 +125,19 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
 def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play the holder that has columns, links and labels."""
     peer = _other_holder(session)
-    table = _table(session, holding, config)
-    labels = own_labels(
-        session, holding, config.task, config.precision, np.concatenate([table.shared, table.own]), table.test
-    )
-    nodes = _announce(session, config, table, labels)
-    holder = _Holder(session, holding, config, table, nodes)
+    people = _people(session, holding, config)
+    learned = np.concatenate([people.learned, people.table.own])
+    labels = own_labels(session, holding, config.task, config.precision, learned, people.test)
+    nodes = _announce(session, config, people, labels)
+    holder = _Holder(session, holding, config, people, nodes)
     seed = first_seeds(session, config.secret_start)("graph/weights")
     weights = first_weights(holder.columns, nodes.hidden, seed)
     peer.send(FirstWeights(weights))
     holder.contribute(weights)
     peer.send(Classes(json.dumps(labels.encoder.to_json())))
-    learned = np.concatenate([table.shared, table.own])
     logits = _judge(session, config, labels, labels.targets[torch.from_numpy(learned)], nodes)
     values = scores_of(labels.task, logits) if len(logits) else np.empty(0)
-    scores = scores_in_terms_of(labels.encoder, values, holding.split.test, labels.values[table.test])
+    scores = scores_in_terms_of(labels.encoder, values, holding.split.test, labels.values[people.test])
     return Result(holder.part({}), scores, holder.findings())
 
 
@@ -171,11 +170,21 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     return Result(ModelPart(dict(learner.weights()), _document(session, config)))
 
 
+@dataclass(frozen=True)
+class _People:
+    """A holder's people: places in its table of shared ones whose label is learned from, and of those held out."""
+
+    table: OwnTable
+    learned: Places
+    test: Places
+
+
 class _Holder:
     """A party with columns and links: its part of M_rep."""
 
-    def __init__(self, session: Session, holding: Holding, config: MPDL, table: OwnTable, nodes: Nodes) -> None:
-        self._session, self._config, self._table, self._nodes = session, config, table, nodes
+    def __init__(self, session: Session, holding: Holding, config: MPDL, people: _People, nodes: Nodes) -> None:
+        self._session, self._config, self._people, self._nodes = session, config, people, nodes
+        self._table = table = people.table
         self._is_label_holder = session.role == "label_holder"
         self._contributor = Contributor.agree(session)
         self._pairs = linked_rows(holding.table, holding.table.links)
@@ -222,7 +231,7 @@ class _Holder:
         their_rows = np.zeros((len(theirs), self.columns), np.uint64)
         their_rows[:, self._own] = theirs
         rest = (own_rows, their_rows) if self._is_label_holder else (their_rows, own_rows)
-        return np.concatenate([local[self._table.shared], rest[0], local[self._table.test], rest[1]])
+        return np.concatenate([local[self._people.learned], rest[0], local[self._people.test], rest[1]])
 
     def _local(self) -> Numbers:
         """Add up what this holder has or generates along its own links, a row for each of its people.
@@ -353,9 +362,9 @@ def _steps(session: Session, config: MPDL, nodes: Nodes) -> Iterator[torch.Tenso
             yield torch.from_numpy(batch)
 
 
-def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels) -> Nodes:
+def _announce(session: Session, config: MPDL, people: _People, labels: OwnLabels) -> Nodes:
     """Gather how much the other holder brings, and tell all others how much there is to do."""
-    peer = _other_holder(session)
+    peer, table = _other_holder(session), people.table
     told, common = peer.receive(Columns), table.space.width - table.space.own_width
     if not (0 <= told.own <= _WIDEST and told.common == common):
         raise WrongContent(
@@ -366,19 +375,23 @@ def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels
     if not 0 <= alone <= _MOST_ROWS:
         raise WrongContent(f"'{peer.peer}' announces {alone} nodes of its own.")
     hidden = hidden_width(config, table.space.width + told.own, labels.outputs)
-    nodes = Nodes(len(table.shared), len(table.own), len(table.test), alone, hidden, labels.outputs)
+    nodes = Nodes(len(people.learned), len(table.own), len(people.test), alone, hidden, labels.outputs)
     for channel in session.all_channels:
         channel.send(graph_schedule(channel.peer_role)(**dataclasses.asdict(nodes)))
     return nodes
 
 
-def _table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
+def _people(session: Session, holding: Holding, config: MPDL) -> _People:
+    """Encode a holder's people. Generators learn from all shared ones: only labels are held out in a graph."""
     if holding.table.links is None:
         raise TableError(
             f"'{session.party}' has no list of links. A graph needs one at each holder: give PartyTable(links=…) a "
             "frame with the columns 'from' and 'to', or add links = \"FILE\" to [table] in party.toml."
         )
-    return own_table(session, holding, config)
+    split, nobody = holding.split, np.empty(0, np.int64)
+    everyone = dataclasses.replace(holding, split=Split(np.arange(len(holding.aligned)), nobody, nobody))
+    positions = holding.aligned.positions
+    return _People(own_table(session, everyone, config), positions[split.train], positions[split.test])
 
 
 def _other_holder(session: Session) -> Channel:

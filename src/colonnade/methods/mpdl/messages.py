@@ -20,6 +20,7 @@ from colonnade.session import RunPlan
 
 __all__ = [
     "MESSAGES",
+    "AllowedRows",
     "AloneScores",
     "Classes",
     "Columns",
@@ -199,9 +200,10 @@ def shipped_rows(sender: str, receiver: str) -> type[Any]:
 
     @message(sender=sender, receiver=receiver, protection=PLAIN, step="completion = ship")
     class ShippedRows:
-        """Generated columns of rows that the receiver does not know, or knows otherwise.
+        """Generated columns of rows that only the sender knows, or of shared ones as if only it knew them.
 
-        Reveals: a function of the sender's columns for every such row; not who these are.
+        Reveals: a function of the sender's columns for every such row, anew for every generator that was trained; of
+        shared rows the receiver knows whose they are, of the others not.
         """
 
         values: np.ndarray[Any, Any]
@@ -291,13 +293,12 @@ def choice(receiver: str) -> type[Any]:
 
     @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="negative-transfer rule")
     class Choice:
-        """Which model scores rows that all holders know, and which those of each holder, in the agreed order.
+        """Which model scores rows that all holders know, and the mark of this training.
 
-        Reveals: for which rows completed ones helped. The mark is that of this training.
+        Reveals: whether completed rows helped.
         """
 
-        shared: str
-        alone: tuple[str, ...]
+        model: str
         mark: str
 
     return Choice
@@ -326,7 +327,8 @@ def alone_inputs(sender: str) -> type[Any]:
     class AloneInputs:
         """The first layer's inputs of rows to which only the sender contributes, so that no mask could hide them.
 
-        Reveals: a linear summary of the sender's columns for every such row; not who these are.
+        Reveals: a linear summary of the sender's columns, its own and generated ones, for every such row; not who these
+        are. In training these are the test rows, whose sums over all holders the receiver knows too.
         """
 
         values: torch.Tensor
@@ -347,6 +349,13 @@ def rows_alone(receiver: str) -> type[Any]:
     return RowsAlone
 
 
+@message(sender="label_holder", receiver=COLLABORATOR, protection=PLAIN, step="prediction")
+class AllowedRows:
+    """How many rows of each feature holder may be scored, in the agreed order. Reveals: these numbers."""
+
+    counts: tuple[int, ...]
+
+
 @message(sender=COLLABORATOR, receiver="feature_holder", protection=PLAIN, step="prediction (score)")
 class AloneScores:
     """Scores of rows that only the receiver knows. Reveals: these scores."""
@@ -356,7 +365,10 @@ class AloneScores:
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction")
 class Classes:
-    """What the labels are, for a receiver that gets scores. Reveals: the task and the names of its classes."""
+    """What the labels are, for a receiver that gets scores.
+
+    Reveals: the task and the names of its classes; of labels that are numbers, their mean and spread.
+    """
 
     labels: str
 
@@ -397,7 +409,8 @@ _SET_UP = (Columns, schedule("feature_holder"), schedule(COLLABORATOR))
 _CHOICE = (*_to_all(choice),)
 _PREDICTION = (
     *_to_all(model_mark),
-    *(rows_alone(receiver) for receiver in (*HOLDERS, COLLABORATOR)),
+    *_to_holders(rows_alone),
+    AllowedRows,
     AloneScores,
     Classes,
 )
@@ -437,7 +450,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
         found += _to_holders(kernel_gradient) if config["kernels"] == "tied" else ()
         found += _between(shipped_rows) if config["completion"] == "ship" else ()
         found += [*_QUERIES, *_between(block_gradient)] if config["completion"] == "secure_block" else ()
-        found += _to_all(fold_verdict) if config["folds"] else ()
+        found += _to_all(fold_verdict) if config["folds"] and stage == "train" else ()
     return tuple(found)
 
 

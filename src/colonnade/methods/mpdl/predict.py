@@ -16,12 +16,11 @@ from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.asking import Asking
 from colonnade.methods.mpdl.central import CollaboratorSide, HolderSide, asked_parts, receive_scores
-from colonnade.methods.mpdl.choice import SHARED
 from colonnade.methods.mpdl.completion import Completion
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import empty_generator
-from colonnade.methods.mpdl.messages import AloneScores, Classes, Logits, model_mark, rows_alone
+from colonnade.methods.mpdl.messages import AllowedRows, AloneScores, Classes, Logits, model_mark, rows_alone
 from colonnade.methods.mpdl.rows import Places, Scale, cell_release
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.nn import tensors_under
@@ -41,21 +40,22 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
         raise WrongContent(f"'{peer.peer}' announces other shared rows than were found together.")
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
-    shared = part.document["chosen"][SHARED]
-    sides[shared].contribute(completion.whole_with(holding.aligned.positions, shared))
+    chosen = part.document["chosen"]
+    sides[chosen].contribute(completion.whole_with(holding.aligned.positions, chosen))
     rest = holding.aligned.rest
     for channel in session.all_channels:
-        channel.send(rows_alone(channel.peer_role)(len(rest)))
-    # The label holder says no more where it does not allow so many rows.
-    about = told_labels(peer)
+        if channel.peer_role != COLLABORATOR:
+            channel.send(rows_alone(channel.peer_role)(len(rest)))
     others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
-    _score_alone(session, config, part, completion, sides, rest, counts)
+    # The label holder goes no further where it does not allow so many rows.
+    about = told_labels(peer) if len(rest) else None
+    _score_alone(session, config, completion, sides, rest, counts)
+    if about is None:
+        return Result()
     outputs = int(part.document["outputs"])
-    logits = np.empty((0, outputs))
-    if len(rest):
-        logits = helper.receive(AloneScores, values=(len(rest), outputs)).values.double().numpy()
-    values = scores_of(about.task, logits) if len(logits) else np.empty(0)
+    logits = helper.receive(AloneScores, values=(len(rest), outputs)).values.double().numpy()
+    values = scores_of(about.task, logits)
     scores = scores_in_terms_of(about, values, np.arange(len(rest)))
     known = (f"{session.party} only",) * len(rest)
     return Result(
@@ -72,17 +72,22 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
     encoder, outputs = LabelEncoder.from_json(part.document["label_encoder"]), int(part.document["outputs"])
-    chosen, alone = part.document["chosen"][SHARED], part.document["chosen"]["alone"][session.party]
+    chosen = part.document["chosen"]
     sides[chosen].contribute(completion.whole_with(positions, chosen))
     shared = receive_scores(sides[chosen], outputs, len(positions))
     counts = {session.party: len(rest)} | {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
-    for peer in session.channels("feature_holder"):
+    askers = session.channels("feature_holder")
+    for peer in askers:
         if counts[peer.peer]:
             allow_rows(session, peer.peer, counts[peer.peer], config.predictions_per_day)
-        peer.send(Classes(json.dumps(encoder.to_json())))
-    _score_alone(session, config, part, completion, sides, rest, counts)
+    # The collaborator scores what was allowed here, whatever a feature holder may tell it.
+    session.channel(COLLABORATOR).send(AllowedRows(tuple(counts[peer.peer] for peer in askers)))
+    for peer in askers:
+        if counts[peer.peer]:
+            peer.send(Classes(json.dumps(encoder.to_json())))
+    _score_alone(session, config, completion, sides, rest, counts)
     parts = None if config.completes_alone(session.role) else asked_parts(len(rest))
-    logits = torch.cat([shared, receive_scores(sides[alone], outputs, len(rest), parts)]).numpy()
+    logits = torch.cat([shared, receive_scores(sides[COMPLETED], outputs, len(rest), parts)]).numpy()
     values = scores_of(encoder.task, logits) if len(logits) else np.empty(0)
     rows = np.concatenate([positions, rest])
     scores = scores_in_terms_of(encoder, values, np.arange(len(rows)))
@@ -98,11 +103,17 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     mark = _told_mark(session, part)
     chosen, collector = part.document["chosen"], Collector(session)
     sides = {model: _upper(session, config, part, model, collector) for model in (JOINT, COMPLETED)}
-    sides[chosen[SHARED]].send_scores(mark.shared)
+    sides[chosen].send_scores(mark.shared)
+    askers, allowed = session.channels("feature_holder"), label_holder.receive(AllowedRows).counts
+    if len(allowed) != len(askers):
+        raise WrongContent(
+            f"'{label_holder.peer}' allows rows of {len(allowed)} holders where there are {len(askers)}."
+        )
     counts = {label_holder.peer: mark.own}
-    counts |= {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
+    counts |= {peer.peer: _checked_count(count, label_holder.peer) for peer, count in zip(askers, allowed, strict=True)}
+    side = sides[COMPLETED]
     for peer in session.all_channels:
-        side, count = sides[chosen["alone"][peer.peer]], counts[peer.peer]
+        count = counts[peer.peer]
         is_alone = config.completes_alone(peer.peer_role)
         found = list(side.score_alone(peer, count) if is_alone else side.score_together(count))
         if peer == label_holder:
@@ -146,7 +157,6 @@ def _sides(
 def _score_alone(
     session: Session,
     config: MPDL,
-    part: ModelPart,
     completion: Completion,
     sides: dict[str, HolderSide],
     rest: Places,
@@ -155,19 +165,19 @@ def _score_alone(
     """Give the collaborator rows that one holder knows, each holder's in turn; the others multiply where they must."""
     role_of = session.plan.role_of
     is_asked = any(count and not config.completes_alone(role_of(party)) for party, count in counts.items())
-    asking = Asking.prepare(session, config, completion, int(part.document["hidden"])) if is_asked else None
+    side = sides[COMPLETED]
+    asking = Asking.prepare(session, config, completion, side.shape[0]) if is_asked else None
     for party in (one for one in session.plan.parties if one in counts):
-        model = part.document["chosen"]["alone"][party]
         if config.completes_alone(role_of(party)):
             if party == session.party:
-                sides[model].contribute_alone(completion.alone(rest, model))
+                side.contribute_alone(completion.alone(rest, COMPLETED))
             continue
         for chunk in asked_parts(counts[party]):
             if asking is not None and party == session.party:
                 words = asking.ask(completion.generated(rest[chunk]).double())
-                sides[model].contribute(completion.whole_with(rest[chunk], model), words)
+                side.contribute(completion.whole_with(rest[chunk], COMPLETED), words)
             elif asking is not None:
-                sides[model].contribute_words(asking.answer(party, sides[model], _allowing(session, config, party)))
+                side.contribute_words(asking.answer(party, side, _allowing(session, config, party)))
 
 
 def _allowing(session: Session, config: MPDL, party: str) -> Callable[[int], None]:

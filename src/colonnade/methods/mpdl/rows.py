@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import TableError
+from colonnade.errors import ConfigError, TableError
 from colonnade.exchanges.holdings import without_columns
 from colonnade.methods.mpdl.config import MPDL
 from colonnade.methods.mpdl.units import UnitSpace
@@ -69,6 +69,11 @@ class OwnTable:
 
 def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
     """Encode a holder's table, and draw the noise of what it releases."""
+    if config.dp_scope == "all" and session.stage == "central":
+        raise ConfigError(
+            "With dp_scope = 'all' a table's noise must be drawn once, so generators and classifier cannot be trained "
+            "in two runs. Use the stage train."
+        )
     positions, split = holding.aligned.positions, holding.split
     shared, own = positions[split.train], holding.aligned.rest
     if holding.table.has_label:

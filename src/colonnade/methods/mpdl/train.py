@@ -49,7 +49,8 @@ Scored = dict[tuple[str, str], torch.Tensor]
 """Scores of rows, by who knows them and by model."""
 
 MODELS = (JOINT, COMPLETED)
-_MOST_ROWS = 2**31
+_MOST_ROWS = 10**8
+_MOST_NUMBERS = 2**31
 _WIDEST = 2**16
 _MARK = re.compile("[0-9a-f]{16}")
 _GENERATOR = "generator"
@@ -96,6 +97,8 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
         len(table.test),
     ):
         raise WrongContent(f"'{peer.peer}' announces other shared rows than were found together.")
+    if amounts.own * table.space.width > _MOST_NUMBERS:
+        raise WrongContent(f"'{peer.peer}' announces {amounts.own} rows of its own, more than this party can take.")
     holder = _Holder(session, holding, config, table, amounts)
     if session.stage == "dual":
         holder.learn_generator(np.arange(amounts.shared), "final", 0)
@@ -135,14 +138,12 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     validation, test = holder.score_held_out(sides)
     if len(table.validation):
         holder.compare(table.validation, validation)
-    shared = holder.comparison.chosen()
-    alone = tuple(holder.comparison.chosen(party) for party in _holders(session))
-    mark = secrets.token_hex(8)
+    chosen, mark = holder.comparison.chosen, secrets.token_hex(8)
     for peer in session.all_channels:
-        peer.send(choice(peer.peer_role)(shared, alone, mark))
+        peer.send(choice(peer.peer_role)(chosen, mark))
     tensors, document = holder.part(sides)
-    document |= {"chosen": _chosen(session, shared, alone), "mark": mark, "label_encoder": labels.encoder.to_json()}
-    logits = test[SHARED, shared].numpy()
+    document |= {"chosen": chosen, "mark": mark, "label_encoder": labels.encoder.to_json()}
+    logits = test[SHARED, chosen].numpy()
     values = scores_of(labels.task, logits) if len(logits) else np.empty(0)
     truth = labels.values[table.test]
     scores = scores_in_terms_of(labels.encoder, values, holding.split.test, truth)
@@ -155,7 +156,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     peer = session.channel("label_holder")
     amounts = Amounts.told(peer)
     course, collector = Course(session), Collector(session)
-    parts = fold_parts(session, amounts.shared, config)
+    parts = fold_parts(session, amounts.shared, config) if session.stage == "train" else []
     seeds = first_seeds(session, config.secret_start)
     holders = len(session.plan.roles["feature_holder"])
     _expect_steps(session, config, amounts, parts, holders)
@@ -168,28 +169,22 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     for place, part in enumerate(parts):
         if not course.is_done(_fold(place)):
             for model in MODELS:
-                side = learn(f"{_fold(place)}/{model}", model, amounts.shared - len(part))
-                _score(session, config, side, len(part))
+                learn(f"{_fold(place)}/{model}", model, amounts.shared - len(part)).send_scores(len(part))
             _end_fold(course, place, peer.receive(fold_verdict(session.role)).is_enough)
         if course.noted(_fold(place))[1]["is_enough"]:
             break
     sides = {model: learn(model, model, amounts.shared) for model in MODELS}
     for side in sides.values():
-        _score(session, config, side, amounts.validation)
-        _score(session, config, side, amounts.test)
+        side.send_scores(amounts.validation)
+        side.send_scores(amounts.test)
+    for channel in session.all_channels:
+        if config.completes_alone(channel.peer_role):
+            sides[COMPLETED].send_scores_alone(channel, amounts.test)
     tensors = {
         f"{model}/{key}": value for model, side in sides.items() for key, value in side.learner.weights().items()
     }
     document = _document(session, config) | {"hidden": amounts.hidden, "outputs": amounts.outputs}
     return Result(ModelPart(tensors, document | _told_choice(session)))
-
-
-def _score(session: Session, config: MPDL, side: CollaboratorSide, rows: int) -> None:
-    """Score rows for the label holder, as all holders know them and as each of them does by itself."""
-    side.send_scores(rows)
-    for channel in session.all_channels:
-        if config.completes_alone(channel.peer_role):
-            side.send_scores_alone(channel, rows)
 
 
 class _Holder:
@@ -266,7 +261,7 @@ class _Holder:
         for model, side in sides.items():
             validation |= self._score(side, model, self._table.validation)
             test |= self._score(side, model, self._table.test)
-        return validation, test
+        return validation, test | self._score_alone(sides[COMPLETED])
 
     def findings(self) -> tuple[Finding, ...]:
         """Say what was released and how well columns can be generated."""
@@ -334,10 +329,14 @@ class _Holder:
         return self._contributor
 
     def _score(self, side: HolderSide, model: str, rows: Places) -> Scored:
-        """Contribute to rows that all know, and give them as if only this holder knew them."""
+        """Contribute to rows that all holders know."""
         side.contribute(self.completion.whole_with(rows, model))
+        return {}
+
+    def _score_alone(self, side: HolderSide) -> Scored:
+        """Give test rows as if only this holder knew them: with its columns and what it generates, nothing else."""
         if self._config.completes_alone(self._session.role):
-            side.contribute_alone(self.completion.alone(rows, model))
+            side.contribute_alone(self.completion.alone(self._table.test, COMPLETED))
         return {}
 
 
@@ -358,7 +357,7 @@ class _LabelHolder(_Holder):
 
     def compare(self, rows: Places, scores: Scored) -> float:
         """Judge both models on some rows, and return what completed rows gained."""
-        return self.comparison.add(self._qualities(rows, scores))
+        return self.comparison.add(self._qualities(rows, scores)[SHARED])
 
     def verdicts(self, scores: Scored) -> tuple[Finding, ...]:
         """Say which model is used and why, and how good it is for whom."""
@@ -415,10 +414,12 @@ class _LabelHolder(_Holder):
 
     def _score(self, side: HolderSide, model: str, rows: Places) -> Scored:
         super()._score(side, model, rows)
-        return {
-            (situation, model): receive_scores(side, self._labels.outputs, len(rows))
-            for situation in (SHARED, *self._alone())
-        }
+        return {(SHARED, model): receive_scores(side, self._labels.outputs, len(rows))}
+
+    def _score_alone(self, side: HolderSide) -> Scored:
+        super()._score_alone(side)
+        rows = len(self._table.test)
+        return {(party, COMPLETED): receive_scores(side, self._labels.outputs, rows) for party in self._alone()}
 
 
 def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels) -> Amounts:
@@ -467,14 +468,9 @@ def _told_choice(session: Session) -> dict[str, Any]:
     """Return which models the label holder chose, and the mark of this training."""
     peer = session.channel("label_holder")
     told = peer.receive(choice(peer.role))
-    known = all(model in MODELS for model in (told.shared, *told.alone))
-    if not known or len(told.alone) != len(_holders(session)) or not _MARK.fullmatch(told.mark):
+    if told.model not in MODELS or not _MARK.fullmatch(told.mark):
         raise WrongContent(f"'{peer.peer}' chose a model that was not trained.")
-    return {"chosen": _chosen(session, told.shared, told.alone), "mark": told.mark}
-
-
-def _chosen(session: Session, shared: str, alone: tuple[str, ...]) -> dict[str, Any]:
-    return {SHARED: shared, "alone": dict(zip(_holders(session), alone, strict=True))}
+    return {"chosen": told.model, "mark": told.mark}
 
 
 def _document(session: Session, config: MPDL) -> dict[str, Any]:

@@ -49,7 +49,11 @@ class GraphWorld:
     def names(self) -> list[str]:
         width = self.features.shape[1]
         return [
-            f"a{place}" if place < self.a_columns else f"common{place:02d}" if place >= width - self.common else f"b{place}"
+            f"a{place}"
+            if place < self.a_columns
+            else f"common{place:02d}"
+            if place >= width - self.common
+            else f"b{place}"
             for place in range(width)
         ]
 

@@ -24,7 +24,7 @@ from colonnade.session import derive_seed
 SEED = 7
 
 
-def generated(world: GraphWorld, party: str, learned: np.ndarray, config: cn.MPDL) -> np.ndarray:
+def generated(world: GraphWorld, party: str, shared: np.ndarray, config: cn.MPDL) -> np.ndarray:
     """Return the other party's own columns for all people of a party, as its generator gives them."""
     other = "b" if party == "a" else "a"
     names = np.array(world.names())
@@ -32,24 +32,24 @@ def generated(world: GraphWorld, party: str, learned: np.ndarray, config: cn.MPD
     people = world.people(party)
     own = world.columns(party)
     rest = world.a_only if party == "a" else world.b_only
-    scale = Scale.of(torch.from_numpy(world.features[np.ix_(np.concatenate([learned, rest]), own)]))
+    scale = Scale.of(torch.from_numpy(world.features[np.ix_(np.concatenate([shared, rest]), own)]))
     inputs = scale.standardised(torch.from_numpy(world.features[np.ix_(people, own)]))
     ridge = Ridge(len(own), len(wanted))
-    places = torch.from_numpy(np.searchsorted(people, learned))
-    targets = torch.from_numpy(world.features[np.ix_(learned, wanted)])
+    places = torch.from_numpy(np.searchsorted(people, shared))
+    targets = torch.from_numpy(world.features[np.ix_(shared, wanted)])
     ridge.fit(inputs[places], targets, config.penalties, derive_seed(SEED, f"ridge/{party}"))
     full = np.full((len(world.features), len(wanted)), np.nan)
     full[people] = ridge(inputs).numpy()
     return full
 
 
-def representations(world: GraphWorld, learned: np.ndarray, config: cn.MPDL) -> np.ndarray:
+def representations(world: GraphWorld, shared: np.ndarray, config: cn.MPDL) -> np.ndarray:
     """Return M_adj M_feat with completed features and without links that nobody knows."""
     features, names = world.features.copy(), np.array(world.names())
     for party, rest in (("a", world.a_only), ("b", world.b_only)):
         other = "b" if party == "a" else "a"
         missing = np.array([name.startswith(other) for name in names])
-        features[np.ix_(rest, np.flatnonzero(missing))] = generated(world, party, learned, config)[rest]
+        features[np.ix_(rest, np.flatnonzero(missing))] = generated(world, party, shared, config)[rest]
     adjacency = world.adjacency.astype(float)
     adjacency[np.ix_(world.a_only, world.b_only)] = 0.0
     adjacency[np.ix_(world.b_only, world.a_only)] = 0.0
@@ -60,7 +60,7 @@ def reference(world: GraphWorld, order: np.ndarray, config: cn.MPDL) -> tuple[to
     """Return scores of held-out shared people and of a's own, in one place; `order` is that of the alignment."""
     split = split_rows(len(order), validation_fraction=0.0, test_fraction=0.25, seed=derive_seed(SEED, "split"))
     learned, test = order[split.train], order[split.test]
-    products = representations(world, learned, config)
+    products = representations(world, order, config)
     width = config.hidden or max(2, (world.features.shape[1] + 1) // 2)
     products = products @ first_weights(products.shape[1], width, derive_seed(SEED, "graph/weights/b"))
     people = np.concatenate([learned, world.b_only, test, world.a_only])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -144,8 +145,12 @@ def cut_at(patch: pytest.MonkeyPatch, party: str, step: int) -> None:
 
 
 def fixed_secret(patch: pytest.MonkeyPatch) -> None:
-    """Give every run the same secret, which would otherwise be drawn anew in every folder."""
-    patch.setattr(Session, "_durable_secret", lambda session: b"tests/mpdl--" + bytes(20))
+    """Give every run the same secrets, whatever its settings, so that runs differ in nothing but those."""
+
+    def secret(session: Session, purpose: str) -> bytes:
+        return hashlib.sha256(f"{session.party}/{purpose}".encode()).digest()
+
+    patch.setattr(Session, "secret", secret)
 
 
 @dataclass
