@@ -118,12 +118,13 @@ def make_world(name: str, gamma: float, seed: int) -> World:
     is_a = np.isin(kinds, _HAMILTON_A) if graph.levels else np.arange(len(kinds)) < len(kinds) // 2
     return World(
         name,
-        graph.features.astype(np.float64),
+        # As in the product, a's columns come first.
+        graph.features[:, np.argsort(~is_a, kind="stable")].astype(np.float64),
         adjacency,
         graph.labels,
         int(graph.labels.max()) + 1,
-        np.flatnonzero(is_a),
-        np.flatnonzero(~is_a),
+        np.arange(is_a.sum()),
+        np.arange(is_a.sum(), len(is_a)),
         shared,
         b_only,
         a_only,
@@ -134,8 +135,13 @@ def make_world(name: str, gamma: float, seed: int) -> World:
 # What each variant knows of people
 
 
-def completed(world: World, *, epsilon: float | None = None, is_mean: bool = False) -> Rows:
-    """Return all columns of all people, those that a party does not have being generated as in the product."""
+def completed(
+    world: World, *, epsilon: float | None = None, is_mean: bool = False, labelled: Rows | None = None
+) -> Rows:
+    """Return all columns of all people, those that a party does not have being generated as in the product.
+
+    The product's label holder scales columns by shared people and by its own with a label, where these are given.
+    """
     found = world.features.copy()
     for party, own, missing, rest in (
         ("a", world.a_columns, world.b_columns, world.a_only),
@@ -147,7 +153,8 @@ def completed(world: World, *, epsilon: float | None = None, is_mean: bool = Fal
             targets = targets + torch.from_numpy(noise)
         people = np.concatenate([world.shared, rest])
         known = torch.from_numpy(world.features[np.ix_(people, own)])
-        inputs = Scale.of(known).standardised(known)
+        is_left_out = np.isin(people, world.b_only) & ~np.isin(people, world.b_only if labelled is None else labelled)
+        inputs = Scale.of(known[~is_left_out]).standardised(known)
         generator = Ridge(len(own), len(missing))
         penalties = MPDL().penalties
         generator.fit(inputs[: len(world.shared)], targets, penalties, derive_seed(world.seed, f"ridge/{party}"))
@@ -316,7 +323,7 @@ def check_product(
     started = time.monotonic()
     results = play_parties(plan, config, holding_of)
     seconds = time.monotonic() - started
-    plain = classified(world, world.known @ completed(world), share, config)
+    plain = classified(world, world.known @ completed(world, labelled=own), share, config)
     expected = dict(zip(plain.people.tolist(), plain.logits, strict=True))
     differences, right, count = [0.0], 0, 0
     for party, people in (("b", world.shared[held_out]), ("a", world.a_only)):

@@ -58,9 +58,9 @@ def predict(
 ) -> None:
     """Score new rows with the partners; every message goes into a new ledger.
 
-    Rows that all parties know are scored, and the label holder gets the scores. With fedcvt its other rows are scored
-    too, and a feature holder gets predictions, without scores, for rows that only it knows. With ftl all rows of a
-    target are scored, the source brings none, and the target gets predictions and no scores.
+    Rows that all parties know are scored, and the label holder gets the scores. With fedcvt and mpdl its other rows are
+    scored too, and a feature holder gets predictions for rows that only it knows: with mpdl scores, with fedcvt none.
+    With ftl all rows of a target are scored, the source brings none, and the target gets predictions and no scores.
     """
     if output is not None:
         _check_output(output)
@@ -159,7 +159,7 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
         if left:
             counted += f"; the other {left} have no score, as this run's model scores shared rows only"
         return f"{party}{gave}: {shared + own} scored, {counted}."
-    got = f"{own} {whose} got predictions, without scores"
+    got = f"{own} {whose} got {'scores' if 'score' in ' '.join(scores.columns) else 'predictions, without scores'}"
     if left and not own:
         agreed = " (partner_answers = 'none')" if run.plan.config.get("partner_answers") == "none" else ""
         got = f"{left} {whose} got no prediction{agreed}"

@@ -107,11 +107,6 @@ class DualLearning:
         self._inputs = table.inputs(table.shared)
         self._seeds = first_seeds(session, config.secret_start)
         self._peers = _holders(session)
-        if (config.dual_is_on or config.exchange == "interactive") and len(self._peers) != 1:
-            raise ConfigError(
-                "A dual penalty, and the interactive exchange, are between two holders of columns. Set dual_weight = 0 "
-                "and exchange = 'release' for more."
-            )
         self._keys = self._exchange_keys() if config.exchange == "interactive" else None
         self.generator = self._fresh(0)
 

@@ -213,7 +213,8 @@ class _Holder:
         if self._others.values is not None:
             generated = self._dual.generate(self._table.units[torch.from_numpy(self._table.shared)])
             names = tuple(name for names in self._others.names for name in names)
-            found.append(generator_finding(names, generated, self._others.values))
+            is_noised = self._config.mechanism != "none"
+            found.append(generator_finding(names, generated, self._others.values, is_noised=is_noised))
         return tuple(found)
 
     def part(self, further: dict[str, torch.Tensor]) -> ModelPart:

@@ -378,6 +378,11 @@ def _between(declare: Callable[[str, str], type[Any]]) -> tuple[type[Any], ...]:
     return tuple(declare(sender, receiver) for sender, receiver in _PAIRS)
 
 
+def _between_two(declare: Callable[[str, str], type[Any]]) -> tuple[type[Any], ...]:
+    """Return a message that only two holders exchange, one of them with the labels."""
+    return tuple(declare(sender, receiver) for sender, receiver in _PAIRS[:2])
+
+
 def _to_all(declare: Callable[[str], type[Any]]) -> tuple[type[Any], ...]:
     return (declare("feature_holder"), declare(COLLABORATOR))
 
@@ -388,18 +393,17 @@ def _to_holders(declare: Callable[[str], type[Any]]) -> tuple[type[Any], ...]:
 
 _RELEASE = (*_between(released_table), *_between(open_table))
 _INTERACTIVE = (
-    *_between(column_names),
+    *_between_two(column_names),
     *_between(public_modulus),
-    *_between(predictions),
-    *_between(encrypted_scalars),
-    *_between(encrypted_gradient),
+    *_between_two(predictions),
+    *_between_two(encrypted_scalars),
+    *_between_two(encrypted_gradient),
 )
 _CENTRAL = (
     *masked_sum_messages(HOLDERS, COLLABORATOR),
     Logits,
     LogitGradient,
     *_to_holders(first_gradient),
-    *_to_holders(alone_inputs),
 )
 _QUERIES = (
     *_between(public_modulus),
@@ -418,12 +422,13 @@ _PREDICTION = (
 MESSAGES: tuple[type, ...] = (
     *_SET_UP,
     *_RELEASE,
-    *_between(dual_scalars),
+    *_between_two(dual_scalars),
     *_INTERACTIVE,
     *_between(shipped_rows),
     *(one for pair in _PAIRS for one in query_messages(*pair).all),
     *_between(block_gradient),
     *_CENTRAL,
+    *_to_holders(alone_inputs),
     *_to_holders(kernel_gradient),
     *_to_all(fold_verdict),
     *_CHOICE,
@@ -438,7 +443,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
     if stage == "predict":
         sums = masked_sum_messages(HOLDERS, COLLABORATOR)
         queries = () if config["completion"] == "own_copy" and config["augment"] else _QUERIES
-        return (*_PREDICTION, *sums, *_to_holders(alone_inputs), *queries, Logits)
+        return (*_PREDICTION, *sums, *_alone(config), *queries, Logits)
     if stage == "graph":
         learned = dict.fromkeys((*_dual_messages(config), *graph_messages(config["links"])))
         return (Columns, *learned, Logits, LogitGradient, AloneScores, Classes)
@@ -446,7 +451,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
     if stage in ("train", "dual"):
         found += _dual_messages(config)
     if stage in ("train", "central"):
-        found += [schedule(COLLABORATOR), *_CENTRAL, *_CHOICE]
+        found += [schedule(COLLABORATOR), *_CENTRAL, *_alone(config), *_CHOICE]
         found += _to_holders(kernel_gradient) if config["kernels"] == "tied" else ()
         found += _between(shipped_rows) if config["completion"] == "ship" else ()
         found += [*_QUERIES, *_between(block_gradient)] if config["completion"] == "secure_block" else ()
@@ -454,16 +459,23 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
     return tuple(found)
 
 
+def _alone(config: Mapping[str, Any]) -> tuple[type, ...]:
+    """Return what holders send that need no other to score their own rows."""
+    if config["completion"] != "own_copy":
+        return ()
+    return tuple(alone_inputs(role) for role in HOLDERS if role == "label_holder" or config["augment"])
+
+
 def _dual_messages(config: Mapping[str, Any]) -> list[type]:
     has_penalty = config["dual_weight"] > 0 or any(one > 0 for one in config["dual_weights"].values())
     if config["exchange"] == "release":
         table = _between(open_table if config["mechanism"] == "none" else released_table)
-        return [*table, *(_between(dual_scalars) if has_penalty else ())]
-    sealed = _between(encrypted_scalars) if has_penalty else ()
+        return [*table, *(_between_two(dual_scalars) if has_penalty else ())]
+    sealed = _between_two(encrypted_scalars) if has_penalty else ()
     return [
-        *_between(column_names),
-        *_between(public_modulus),
-        *_between(predictions),
+        *_between_two(column_names),
+        *_between_two(public_modulus),
+        *_between_two(predictions),
         *sealed,
-        *_between(encrypted_gradient),
+        *_between_two(encrypted_gradient),
     ]

@@ -10,7 +10,7 @@ import torch
 
 from colonnade.errors import ConfigError, TableError
 from colonnade.exchanges.holdings import without_columns
-from colonnade.methods.mpdl.config import MPDL
+from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.privacy import CellBudget, CellRelease, SecretNoise
 from colonnade.session import Holding, Session
@@ -73,6 +73,13 @@ def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
         raise ConfigError(
             "With dp_scope = 'all' a table's noise must be drawn once, so generators and classifier cannot be trained "
             "in two runs. Use the stage train."
+        )
+    holders = [party for party in session.plan.parties if session.plan.role_of(party) != COLLABORATOR]
+    if len(holders) > 2 and (config.dual_is_on or config.exchange == "interactive"):
+        # Before anything is released.
+        raise ConfigError(
+            "A dual penalty, and the interactive exchange, are between two holders of columns. Set dual_weight = 0 and "
+            "exchange = 'release' for more."
         )
     positions, split = holding.aligned.positions, holding.split
     shared, own = positions[split.train], holding.aligned.rest

@@ -265,11 +265,12 @@ class _Holder:
 
     def findings(self) -> tuple[Finding, ...]:
         """Say what was released and how well columns can be generated."""
-        found = [budget_finding(self._table)]
+        is_noised = self._config.mechanism != "none"
+        found = [] if self._session.stage == "central" else [budget_finding(self._table)]
         if self._others.values is not None and self._session.stage != "central":
             generated = self._dual.generate(self._table.units[torch.from_numpy(self._table.shared)])
             names = tuple(name for names in self._others.names for name in names)
-            found.append(generator_finding(names, generated, self._others.values))
+            found.append(generator_finding(names, generated, self._others.values, is_noised=is_noised))
         own = self._table.units[torch.from_numpy(self._table.own[:MOST_PICTURES])]
         names = tuple(name for names in self._others.names for name in names)
         shown = pictures_finding(self._config, own, self._table.space.names, self._dual.generate(own), names)
