@@ -183,7 +183,7 @@ SETTINGS = {
         "generator_options": "More arguments of that class.",
         "dual_weight": "The weight of the dual penalty, with `generator` at `mlp`; the paper's 0.01 is 0.005 here.",
         "dual_weights": "Other weights for the generators of some parties.",
-        "dual_consent": "Allow a dual penalty whose numbers no noise covers, as `dp_scope` is `targets`.",
+        "dual_consent": "Allow a dual penalty, or `interactive`, though `dp_scope` leaves them without noise.",
         "dual_form": "The paper's penalty, or that of conditional densities.",
         "dual_scale": "Divide the penalty's logarithms by the number of columns, or leave them `raw`.",
         "dual_clip": "How large these may be.",
@@ -216,6 +216,7 @@ SETTINGS = {
         "links": "For graphs: how columns are added up along links: encrypted, with noise, or the paper's flow.",
         "link_epsilon": "For graphs, with `edge_ldp`: the privacy loss of one link, above 0.",
         "graph_rows": "For graphs: give sums over few and many neighbours the same length, or leave them.",
+        "suggested_links": "For graphs: for how many pairs of people both holders are told that a link is likely.",
         "predictions_per_day": "Most rows that are scored for one feature holder within 24 hours.",
     },
     "prada": {

@@ -373,6 +373,7 @@ def test_the_gradient_of_the_penalty_is_that_of_autograd(form: Any, scale: Any) 
     _, parts = central.dual_losses(generated, released, rows, dual, [float("nan")] * 2)
     loss = ((parts[0] + parts[1]) ** 2).mean()
     expected = torch.autograd.grad(loss, generated)
+    parts = [one.detach() for one in parts]
     found = [judge.penalty(one.detach(), rows) for judge, one in zip(judges, generated, strict=True)]
     for place in (0, 1):
         assert (found[place][0] - parts[place]).abs().max() < 1e-9 * max(1.0, float(parts[place].abs().max()))

@@ -394,7 +394,7 @@ def _check_least(epsilon: float) -> None:
     if epsilon < _LEAST_EPSILON:
         raise ConfigError(
             f"An epsilon of {epsilon:.3g} per cell asks for noise {1.0 / epsilon:.3g} times the range; the least this "
-            f"draws for is {_LEAST_EPSILON:g}. Raise epsilon, or lower the hidden width of the lemma."
+            f"draws for is {_LEAST_EPSILON:g}. Raise epsilon."
         )
 
 

@@ -3,7 +3,23 @@
 M. Gong et al., "Multi-Party Dual Learning", IEEE Transactions on Cybernetics, 2022.
 
 Roles: ``label_holder`` brings columns and labels, one or more ``feature_holder`` bring other columns, and a
-``collaborator`` without any table has the upper layers of the classifier.
+``collaborator`` without any table adds up and has the upper layers of the classifier. All holders are assumed not to
+side with the collaborator.
+
+What each party learns. Holders learn which rows they share, and get each other's columns of shared training rows once,
+behind noise that is drawn once for every cell: what that tells of a cell and of a row is in the ledger and the report.
+Feature holders also learn how many labelled rows only the label holder has, and get the gradient at the first layer for
+every training row, from which labels can often be told. The collaborator gets the first layer's sums over all holders,
+for rows that only one holder knows that holder's part itself, and the loss's gradient at every score: in effect the
+labels. It does not learn whose rows these are, but from sums and gradients over the epochs how alike rows are. The
+label holder gets scores. With ``completion = "ship"`` holders also get what others generate of their columns; with
+"secure_block" they can work it out.
+
+Differs from the paper: tables are released once with noise of the local kind instead of gradients step by step (the
+paper's exchange is an option, with the leaks closed that can be); its lemma's noise does not protect a row and needs
+``paper_mode``; masks instead of a sum that a collaborator without a key "decrypts"; labels stay with their holder; the
+penalty's densities are in logarithms, normalised and clipped; folds, choice and prediction are made precise; augmented
+rows, more holders, numbers to predict, missing cells and convolutions of two kinds are added.
 """
 
 from colonnade.methods.mpdl import graph, predict, train

@@ -92,6 +92,16 @@ class Asking:
         )
 
 
+def _exactly(party: str, rows: int) -> Callable[[int], None]:
+    """Return what refuses another number of rows than a batch has."""
+
+    def check(count: int) -> None:
+        if count != rows:
+            raise WrongContent(f"'{party}' asks for {count} rows where its part of the batch has {rows}.")
+
+    return check
+
+
 class AskedSegments:
     """Rows of a training that stand for those of one holder, whose generated columns others multiply for it."""
 
@@ -113,7 +123,7 @@ class AskedSegments:
             if party == self._asking.session.party and self._generated is not None:
                 words[places] += self._asking.ask(self._generated[torch.from_numpy(self._asked[party])])
             else:
-                words[places] += self._asking.answer(party, side, lambda _: None)
+                words[places] += self._asking.answer(party, side, _exactly(party, len(places)))
         return words
 
     def exchange_gradients(self, side: HolderSide, deltas: torch.Tensor) -> None:

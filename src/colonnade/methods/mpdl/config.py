@@ -136,6 +136,9 @@ class MPDL:
     """The privacy loss of one link with links = "edge_ldp"."""
     graph_rows: Literal["unit_length", "sums"] = "unit_length"
     """On graphs, whether the collaborator gives sums over few and many neighbours the same length."""
+    suggested_links: int = 0
+    """On graphs, for how many pairs of people, of whom each holder knows one, both holders are told that a link is
+    likely: those whose neighbours are most alike."""
     predictions_per_day: int | None = None
     """The most rows that only a feature holder knows and that are scored for it within a day."""
 
@@ -196,7 +199,7 @@ class MPDL:
         for name in ("batch_size", "epochs", "generator_epochs", "support", "fold_rounds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"config.{name} must be at least 1. Got {getattr(self, name)} instead.")
-        for name in ("folds", "checkpoint_every"):
+        for name in ("folds", "checkpoint_every", "suggested_links"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
         if not 0.0 < self.delta < 1.0:

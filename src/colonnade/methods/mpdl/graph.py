@@ -37,17 +37,26 @@ from colonnade.exchanges.shared_sums import SumFormat, times_weights
 from colonnade.methods.mpdl.choice import budget_finding, generator_finding
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, exchange_tables
-from colonnade.methods.mpdl.graph_messages import FirstWeights, OwnNodes, graph_schedule
+from colonnade.methods.mpdl.graph_messages import FirstWeights, OwnNodes, graph_schedule, likely_links
 from colonnade.methods.mpdl.link_sums import SUM_BITS, CrossLinks, exchange_sums, to_words
 from colonnade.methods.mpdl.messages import AloneScores, Classes, Columns, LogitGradient, Logits
 from colonnade.methods.mpdl.networks import dtype_of, hidden_width
 from colonnade.methods.mpdl.predict import told_labels
 from colonnade.methods.mpdl.rows import OwnTable, own_table
+from colonnade.methods.mpdl.train import told_columns
 from colonnade.nn import Learner, backpropagate, mlp, row_losses
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Session
 
-__all__ = ["collaborator", "feature_holder", "first_weights", "label_holder", "neighbour_sums", "standardised_nodes"]
+__all__ = [
+    "collaborator",
+    "feature_holder",
+    "first_weights",
+    "label_holder",
+    "likely_pairs",
+    "neighbour_sums",
+    "standardised_nodes",
+]
 
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
@@ -57,6 +66,9 @@ _WIDEST = 2**16
 # Words in one message of a masked sum.
 _MOST_WORDS = 2**20
 _LEAST_SPREAD = 1e-3
+_SHOWN = 20
+# Rows whose likeness to all others is in memory at once.
+_AT_A_TIME = 256
 
 
 @dataclass(frozen=True)
@@ -101,7 +113,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     peer = _other_holder(session)
     people = _people(session, holding, config)
     table = people.table
-    peer.send(Columns(table.space.own_width, table.space.width - table.space.own_width))
+    peer.send(Columns(table.space.own_width, table.space.common_digest))
     peer.send(OwnNodes(len(table.own)))
     nodes = Nodes.told(peer)
     if (nodes.learned, nodes.test, nodes.alone) != (len(people.learned), len(people.test), len(table.own)):
@@ -109,16 +121,16 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     holder = _Holder(session, holding, config, people, nodes)
     weights = peer.receive(FirstWeights, values=(holder.columns, nodes.hidden)).values
     holder.contribute(_checked_weights(peer, weights))
-    about = told_labels(peer)
+    about = told_labels(peer, nodes.outputs)
     logits = torch.empty(0, nodes.outputs, dtype=torch.float64)
     if nodes.alone:
         helper = session.channel(COLLABORATOR)
         logits = helper.receive(AloneScores, values=(nodes.alone, nodes.outputs)).values.double()
     values = scores_of(about.task, logits.numpy()) if len(logits) else np.empty(0)
     scores = scores_in_terms_of(about, values, np.arange(nodes.alone))
-    known = (f"'{session.party}' only",) * nodes.alone
+    known = (f"{session.party} only",) * nodes.alone
     # Whose scores these are: the part is all that a run folder keeps of them.
-    part = holder.part({"own/logits": logits, "own/rows": torch.from_numpy(table.own)})
+    part = holder.part({"own/logits": logits, "own/rows": torch.from_numpy(table.own)} | holder.suggestions())
     return Result(part, dataclasses.replace(scores, positions=table.own, known_to=known), holder.findings())
 
 
@@ -138,7 +150,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     logits = _judge(session, config, labels, labels.targets[torch.from_numpy(learned)], nodes)
     values = scores_of(labels.task, logits) if len(logits) else np.empty(0)
     scores = scores_in_terms_of(labels.encoder, values, holding.split.test, labels.values[people.test])
-    return Result(holder.part({}), scores, holder.findings())
+    return Result(holder.part(holder.suggestions()), scores, holder.findings())
 
 
 def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
@@ -146,8 +158,8 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     peer = session.channel("label_holder")
     nodes = Nodes.told(peer)
     collector = Collector(session)
-    parts = [collector.receive((part.stop - part.start, nodes.hidden)) for part in _chunks(nodes)]
-    inputs = torch.from_numpy(standardised_nodes(np.concatenate(parts), nodes.trained, config)).to(dtype_of(config))
+    products = np.concatenate([collector.receive((part.stop - part.start, nodes.hidden)) for part in _chunks(nodes)])
+    inputs = torch.from_numpy(standardised_nodes(products, nodes.trained, config)).to(dtype_of(config))
     seed = first_seeds(session, config.secret_start)("graph/upper")
     network = mlp((nodes.hidden, *(config.dense or (nodes.hidden,)), nodes.outputs), seed=seed, dtype=dtype_of(config))
     learner = Learner({"network": network}, config.optimiser, config.learning_rate, config.optimiser_options)
@@ -167,6 +179,11 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     peer.send(Logits(scored[: nodes.test]))
     if nodes.alone:
         session.channel("feature_holder").send(AloneScores(scored[nodes.test :]))
+    if config.suggested_links:
+        first, second = products[nodes.trained + nodes.test :], products[nodes.learned : nodes.trained]
+        pairs = likely_pairs(first, second, config.suggested_links)
+        for holder in session.all_channels:
+            holder.send(likely_links(holder.peer_role)(pairs))
     return Result(ModelPart(dict(learner.weights()), _document(session, config)))
 
 
@@ -185,6 +202,7 @@ class _Holder:
     def __init__(self, session: Session, holding: Holding, config: MPDL, people: _People, nodes: Nodes) -> None:
         self._session, self._config, self._people, self._nodes = session, config, people, nodes
         self._table = table = people.table
+        self._suggested: list[tuple[int, int]] = []
         self._is_label_holder = session.role == "label_holder"
         self._contributor = Contributor.agree(session)
         self._pairs = linked_rows(holding.table, holding.table.links)
@@ -210,6 +228,8 @@ class _Holder:
     def findings(self) -> tuple[Finding, ...]:
         """Say what was released, how well columns can be generated, and what the links were worth."""
         found = [self._graph_finding(), budget_finding(self._table)]
+        if self._suggested:
+            found.insert(1, self._suggestion_finding())
         if self._others.values is not None:
             generated = self._dual.generate(self._table.units[torch.from_numpy(self._table.shared)])
             names = tuple(name for names in self._others.names for name in names)
@@ -221,6 +241,20 @@ class _Holder:
         """Return what this party keeps."""
         tensors = {f"generator/{key}": value for key, value in self._dual.generator.tensors().items()}
         return ModelPart(tensors | further, _document(self._session, self._config))
+
+    def suggestions(self) -> dict[str, torch.Tensor]:
+        """Receive which links are likely: rows of this holder's table, and the other's people by number."""
+        if not self._config.suggested_links:
+            return {}
+        helper, limits = self._session.channel(COLLABORATOR), (self._nodes.alone, self._nodes.own)
+        count = min(self._config.suggested_links, math.prod(limits))
+        pairs = helper.receive(likely_links(helper.role), pairs=(count, 2)).pairs
+        if pairs.dtype != np.int64 or not ((pairs >= 0) & (pairs < limits)).all():
+            raise WrongContent(f"'{helper.peer}' suggests links between people that nobody has.")
+        own, other = (1, 0) if self._is_label_holder else (0, 1)
+        rows = torch.from_numpy(self._table.own[pairs[:, own]])
+        self._suggested = list(zip(rows.tolist(), pairs[:, other].tolist(), strict=True))
+        return {"suggested/rows": rows, "suggested/partners": torch.from_numpy(pairs[:, other].copy())}
 
     def _part_of_nodes(self) -> Words:
         """Return this holder's part of M_rep, a row for every node in the order of all messages."""
@@ -295,6 +329,19 @@ class _Holder:
             | {"protocol": self._config.links},
         )
 
+    def _suggestion_finding(self) -> Finding:
+        shown = tuple((str(row), str(partner)) for row, partner in self._suggested[:_SHOWN])
+        return Finding(
+            name="likely links",
+            title="People who are likely to be linked",
+            text=f"The {len(self._suggested)} pairs whose neighbours are most alike, the likeliest first: one person "
+            "of this holder and one of the other's, by numbers that both holders have. Whether they are linked nobody "
+            "here knows.",
+            columns=("row of this holder's table", "person of the other holder"),
+            rows=shown,
+            values={"pairs": [list(pair) for pair in self._suggested]},
+        )
+
 
 _SPOKEN = {
     "he_share": "The other holder's columns were added up along these links under encryption: neither holder saw the "
@@ -336,6 +383,20 @@ def standardised_nodes(products: Numbers, trained: int, config: MPDL) -> Numbers
     return standardised
 
 
+def likely_pairs(first: Numbers, second: Numbers, count: int) -> Places:
+    """Return the pairs of rows with the largest cosine, the largest first; of equal ones the first in order."""
+    ones, others = (rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (first, second))
+    best, values = np.empty((0, 2), np.int64), np.empty(0)
+    for start in range(0, len(ones) if len(others) else 0, _AT_A_TIME):
+        cosines = (ones[start : start + _AT_A_TIME] @ others.T).ravel()
+        places = np.argsort(-cosines, kind="stable")[:count]
+        pairs = np.stack([places // len(others) + start, places % len(others)], axis=1)
+        best, values = np.concatenate([best, pairs]), np.concatenate([values, cosines[places]])
+        kept = np.argsort(-values, kind="stable")[:count]
+        best, values = best[kept], values[kept]
+    return best
+
+
 def _judge(session: Session, config: MPDL, labels: OwnLabels, targets: torch.Tensor, nodes: Nodes) -> Numbers:
     """Say how wrong the scores of every batch are, and return those of held-out nodes."""
     helper = session.channel(COLLABORATOR)
@@ -366,16 +427,11 @@ def _steps(session: Session, config: MPDL, nodes: Nodes) -> Iterator[torch.Tenso
 def _announce(session: Session, config: MPDL, people: _People, labels: OwnLabels) -> Nodes:
     """Gather how much the other holder brings, and tell all others how much there is to do."""
     peer, table = _other_holder(session), people.table
-    told, common = peer.receive(Columns), table.space.width - table.space.own_width
-    if not (0 <= told.own <= _WIDEST and told.common == common):
-        raise WrongContent(
-            f"'{peer.peer}' brings {told.common} columns that all holders have where '{session.party}' has {common}. "
-            "Correct config.common_columns, or the tables."
-        )
+    told_own = told_columns(session, peer, table)
     alone = peer.receive(OwnNodes).count
     if not 0 <= alone <= _MOST_ROWS:
         raise WrongContent(f"'{peer.peer}' announces {alone} nodes of its own.")
-    hidden = hidden_width(config, table.space.width + told.own, labels.outputs)
+    hidden = hidden_width(config, table.space.width + told_own, labels.outputs)
     nodes = Nodes(len(people.learned), len(table.own), len(people.test), alone, hidden, labels.outputs)
     for channel in session.all_channels:
         channel.send(graph_schedule(channel.peer_role)(**dataclasses.asdict(nodes)))

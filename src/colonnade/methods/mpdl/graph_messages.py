@@ -22,6 +22,7 @@ __all__ = [
     "confused_sums",
     "graph_messages",
     "graph_schedule",
+    "likely_links",
     "noisy_links",
 ]
 
@@ -115,7 +116,28 @@ def confused_sums(sender: str, receiver: str) -> type[Any]:
     return ConfusedSums
 
 
-_SET_UP = (OwnNodes, *(graph_schedule(role) for role in ("feature_holder", COLLABORATOR)), FirstWeights)
+@cache
+def likely_links(receiver: str) -> type[Any]:
+    """Declare which links the collaborator finds likely."""
+
+    @message(sender=COLLABORATOR, receiver=receiver, protection=PLAIN, step="graph: link prediction")
+    class LikelyLinks:
+        """Pairs of people whose neighbours are most alike, the likeliest first, by their places in messages.
+
+        Reveals: which of the receiver's own people are like which of the other holder's own, not who these are.
+        """
+
+        pairs: np.ndarray[Any, Any]
+
+    return LikelyLinks
+
+
+_SUGGESTED = tuple(likely_links(role) for role in HOLDERS)
+_SET_UP: tuple[type[Any], ...] = (
+    OwnNodes,
+    *(graph_schedule(role) for role in ("feature_holder", COLLABORATOR)),
+    FirstWeights,
+)
 _KEYS = tuple(public_modulus(*pair) for pair in _BOTH_WAYS)
 _SUMS = tuple(one for pair in _BOTH_WAYS for one in sum_messages(*pair).all)
 _NOISY = tuple(noisy_links(*pair) for pair in _BOTH_WAYS)
@@ -134,10 +156,13 @@ GRAPH_MESSAGES: tuple[type[Any], ...] = (
     *_SUMS,
     *_NOISY,
     *_CONFUSED,
+    *_SUGGESTED,
 )
 """All messages that no other stage has."""
 
 
-def graph_messages(links: str) -> tuple[type[Any], ...]:
-    """Return what can cross for sums along links, by the protocol that makes them."""
-    return (*_SET_UP, *_BY_PROTOCOL[links], *masked_sum_messages(HOLDERS, COLLABORATOR))
+def graph_messages(config: Mapping[str, Any]) -> tuple[type[Any], ...]:
+    """Return what can cross for sums along links, by the protocol that makes them, and for what comes of them."""
+    suggested = _SUGGESTED if config["suggested_links"] else ()
+    sums = masked_sum_messages(HOLDERS, COLLABORATOR)
+    return (*_SET_UP, *_BY_PROTOCOL[config["links"]], *sums, *suggested)

@@ -53,10 +53,13 @@ _PAIRS = (("label_holder", "feature_holder"), ("feature_holder", "label_holder")
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up")
 class Columns:
-    """How many columns the sender brings, after encoding. Reveals: that number, and how many of them all have."""
+    """How many columns the sender brings, after encoding, and a digest of those that all holders have.
+
+    Reveals: that number, and whether names, bounds and categories of common columns are the same as the receiver's.
+    """
 
     own: int
-    common: int
+    common: bytes
 
 
 @cache
@@ -310,9 +313,10 @@ def model_mark(receiver: str) -> type[Any]:
 
     @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="prediction")
     class ModelMark:
-        """Which training the sender's part is from, and how many rows there are to score. Reveals: these numbers."""
+        """Which training and which of its models are used, and how many rows there are to score. Reveals: these."""
 
         mark: str
+        model: str
         shared: int
         own: int
 
@@ -445,7 +449,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
         queries = () if config["completion"] == "own_copy" and config["augment"] else _QUERIES
         return (*_PREDICTION, *sums, *_alone(config), *queries, Logits)
     if stage == "graph":
-        learned = dict.fromkeys((*_dual_messages(config), *graph_messages(config["links"])))
+        learned = dict.fromkeys((*_dual_messages(config), *graph_messages(config)))
         return (Columns, *learned, Logits, LogitGradient, AloneScores, Classes)
     found: list[type] = [Columns, schedule("feature_holder")]
     if stage in ("train", "dual"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,7 +50,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
     # The label holder goes no further where it does not allow so many rows.
-    about = told_labels(peer) if len(rest) else None
+    about = told_labels(peer, int(part.document["outputs"])) if len(rest) else None
     _score_alone(session, config, completion, sides, rest, counts)
     if about is None:
         return Result()
@@ -68,7 +69,8 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     part = own_part(session, holding)
     positions, rest = holding.aligned.positions, holding.aligned.rest
     for peer in session.all_channels:
-        peer.send(model_mark(peer.peer_role)(part.document["mark"], len(positions), len(rest)))
+        told = (part.document["mark"], part.document["chosen"], len(positions), len(rest))
+        peer.send(model_mark(peer.peer_role)(*told))
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
     encoder, outputs = LabelEncoder.from_json(part.document["label_encoder"]), int(part.document["outputs"])
@@ -197,7 +199,7 @@ def _upper(session: Session, config: MPDL, part: ModelPart, model: str, collecto
 def _told_mark(session: Session, part: ModelPart) -> Any:
     peer = session.channel("label_holder")
     found = peer.receive(model_mark(session.role))
-    if found.mark != part.document["mark"]:
+    if (found.mark, found.model) != (part.document["mark"], part.document["chosen"]):
         raise ConfigError(
             f"'{peer.peer}' has its part of the model from another training than '{session.party}'. All must use the "
             "run folders of one training."
@@ -218,9 +220,15 @@ def _checked_count(count: int, peer: str) -> int:
     return count
 
 
-def told_labels(peer: Channel) -> LabelEncoder:
+def told_labels(peer: Channel, outputs: int) -> LabelEncoder:
     """Read what the label holder says about its labels, which may be anything."""
+    wrong = WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.")
     try:
-        return LabelEncoder.from_json(json.loads(peer.receive(Classes).labels))
-    except (ValueError, KeyError, TypeError, RecursionError, TableError):
-        raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
+        found = LabelEncoder.from_json(json.loads(peer.receive(Classes).labels))
+    except (AttributeError, ValueError, KeyError, TypeError, RecursionError, TableError):
+        raise wrong from None
+    classes = {"binary": 2, "multiclass": outputs, "regression": 0}[found.task]
+    is_number = math.isfinite(found.mean) and math.isfinite(found.scale) and found.scale > 0.0
+    if len(found.classes) != classes or (found.task != "multiclass") != (outputs == 1) or not is_number:
+        raise wrong
+    return found

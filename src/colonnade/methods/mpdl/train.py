@@ -43,7 +43,7 @@ from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Session
 
-__all__ = ["collaborator", "feature_holder", "label_holder"]
+__all__ = ["collaborator", "feature_holder", "label_holder", "told_columns"]
 
 Scored = dict[tuple[str, str], torch.Tensor]
 """Scores of rows, by who knows them and by model."""
@@ -89,7 +89,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play a party that brings columns."""
     peer = session.channel("label_holder")
     table = own_table(session, holding, config)
-    peer.send(Columns(table.space.own_width, table.space.width - table.space.own_width))
+    peer.send(Columns(table.space.own_width, table.space.common_digest))
     amounts = Amounts.told(peer)
     if (amounts.shared, amounts.validation, amounts.test) != (
         len(table.shared),
@@ -425,21 +425,28 @@ class _LabelHolder(_Holder):
 
 def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels) -> Amounts:
     """Gather how many columns there are, and tell all others how much there is to do."""
-    inputs, common = table.space.width, table.space.width - table.space.own_width
+    inputs = table.space.width
     for peer in session.channels("feature_holder"):
-        told = peer.receive(Columns)
-        if not (0 <= told.own <= _WIDEST and told.common == common):
-            raise WrongContent(
-                f"'{peer.peer}' brings {told.common} columns that all holders have where '{session.party}' has "
-                f"{common}. Correct config.common_columns, or the tables."
-            )
-        inputs += told.own
+        inputs += told_columns(session, peer, table)
     hidden = hidden_width(config, inputs, labels.outputs)
     rows = (len(table.shared), len(table.validation), len(table.test), len(table.own))
     amounts = Amounts(*rows, hidden, labels.outputs)
     for peer in session.all_channels:
         peer.send(schedule(peer.peer_role)(*rows, hidden, labels.outputs))
     return amounts
+
+
+def told_columns(session: Session, peer: Channel, table: OwnTable) -> int:
+    """Return how many columns a feature holder brings, and make sure that those which all have are the same."""
+    told = peer.receive(Columns)
+    if not 0 <= told.own <= _WIDEST:
+        raise WrongContent(f"'{peer.peer}' announces {told.own} columns.")
+    if told.common != table.space.common_digest:
+        raise ConfigError(
+            f"Columns that all holders have (config.common_columns) are others at '{peer.peer}' than at "
+            f"'{session.party}': names, bounds and categories must be the same. Correct the settings, or the tables."
+        )
+    return int(told.own)
 
 
 def _expect_steps(session: Session, config: MPDL, amounts: Amounts, parts: list[Places], holders: int) -> None:

@@ -6,7 +6,10 @@ columns of the others then fit together without a further word.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -70,8 +73,14 @@ class UnitSpace:
             raise ConfigError(
                 f"{table.name} has columns without public bounds or categories: {shown}{more}. Noise is measured by "
                 "them, and they must not come from the table. Add config.bounds (two numbers) or config.levels "
-                "(categories) for each, by name or pattern; or drop them."
+                "(categories) for each, by name or pattern; or leave them out by drop = [...] in [table] of party.toml."
             )
+        for pattern in config.common_columns:
+            if not any(fnmatchcase(column.name, pattern) for column in found):
+                raise ConfigError(
+                    f"config.common_columns names '{pattern}', which all holders must have, and {table.name} has no "
+                    "such column. Correct it, or the table."
+                )
         own = [column for column in found if not column.is_common]
         common = sorted((column for column in found if column.is_common), key=lambda column: column.name)
         return cls((*own, *common))
@@ -95,6 +104,12 @@ class UnitSpace:
     def types(self) -> dict[str, Kind]:
         """Return the kind of each column, to read later tables alike."""
         return {column.name: column.kind for column in self.columns}
+
+    @property
+    def common_digest(self) -> bytes:
+        """Return what stands for the columns that all holders have: these must be the same everywhere."""
+        common = [asdict(column) for column in self.columns if column.is_common]
+        return hashlib.sha256(json.dumps(common, sort_keys=True).encode()).digest()
 
     def cells(self, config: MPDL, *, with_common: bool) -> tuple[CellColumn, ...]:
         """Return the columns as noise takes them."""

@@ -46,16 +46,13 @@ class GraphWorld:
     def ids(self) -> np.ndarray:
         return np.array([f"p{place:03d}" for place in range(len(self.features))])
 
+    def owner(self, place: int) -> str:
+        if place < self.a_columns:
+            return "a"
+        return "b" if place < self.features.shape[1] - self.common else "common"
+
     def names(self) -> list[str]:
-        width = self.features.shape[1]
-        return [
-            f"a{place}"
-            if place < self.a_columns
-            else f"common{place:02d}"
-            if place >= width - self.common
-            else f"b{place}"
-            for place in range(width)
-        ]
+        return [f"{self.owner(place)}{place:02d}" for place in range(self.features.shape[1])]
 
     def people(self, party: str) -> np.ndarray:
         return np.concatenate([self.shared, self.a_only if party == "a" else self.b_only])

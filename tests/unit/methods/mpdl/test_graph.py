@@ -13,10 +13,10 @@ from tests.worlds import name_of, view
 
 import colonnade as cn
 from colonnade.data import batches, split_rows
-from colonnade.errors import ConfigError, TableError
-from colonnade.methods.mpdl import METHOD
+from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.methods.mpdl import METHOD, graph
 from colonnade.methods.mpdl.generators import Ridge
-from colonnade.methods.mpdl.graph import first_weights, standardised_nodes
+from colonnade.methods.mpdl.graph import first_weights, likely_pairs, standardised_nodes
 from colonnade.methods.mpdl.rows import Scale
 from colonnade.nn import mlp
 from colonnade.session import derive_seed
@@ -112,7 +112,7 @@ def test_the_stage_equals_one_place_that_knows_everything(
     alone = found["a"][1].scores
     assert (world.people("a")[alone.positions] == world.a_only).all()
     assert np.abs(alone.values - torch.sigmoid(own_logits[:, 0]).numpy()).max() < 1e-5
-    assert alone.known_to == ("'a' only",) * len(world.a_only)
+    assert alone.known_to == ("a only",) * len(world.a_only)
 
 
 def test_people_of_one_kind_are_told_apart_by_their_neighbours() -> None:
@@ -157,7 +157,57 @@ def test_noise_on_everything_still_fits_the_ring() -> None:
     assert 0.0 <= run.metrics["auc"] <= 1.0
 
 
+# Likely links
+
+
+def test_pairs_with_the_largest_cosine_come_first() -> None:
+    random = np.random.default_rng(0)
+    first, second = random.normal(size=(600, 4)), random.normal(size=(30, 4))
+    first[7] = 0.0
+    unit = [rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12) for rows in (first, second)]
+    cosines = unit[0] @ unit[1].T
+    wanted = np.argsort(-cosines.ravel(), kind="stable")[:50]
+    pairs = likely_pairs(first, second, 50)
+    assert (pairs == np.stack([wanted // 30, wanted % 30], axis=1)).all()
+    assert likely_pairs(first, second[:0], 5).shape == (0, 2)
+    assert likely_pairs(first[:2], second[:3], 50).shape == (6, 2)
+
+
+def test_both_holders_are_told_the_same_likely_links_and_they_are_likelier_than_chance() -> None:
+    world = graph_world(shared=60, b_only=60, a_only=60, density=0.15, b_columns=12, a_columns=12)
+    run = graph_run(world, settings(suggested_links=300, epochs=1))
+    of_a, of_b = run.findings["likely links of a"], run.findings["likely links of b"]
+    rows_a, rows_b = (world.people(party)[run.parts[party].tensors["suggested/rows"].numpy()] for party in "ab")
+    assert np.isin(rows_a, world.a_only).all()
+    assert np.isin(rows_b, world.b_only).all()
+    partners = run.parts["a"].tensors["suggested/partners"].numpy()
+    assert (world.people("b")[60 + partners] == rows_b).all()
+    assert len(of_a.values["pairs"]) == len(of_b.values["pairs"]) == 300
+    links = world.adjacency[rows_a, rows_b].mean()
+    assert links > 1.2 * world.adjacency[np.ix_(world.a_only, world.b_only)].mean()
+
+
+def test_nobody_is_told_of_likely_links_unless_they_are_asked_for() -> None:
+    run = graph_run(graph_world(), settings(epochs=1), keep_views=True)
+    assert "LikelyLinks" not in {name_of(one) for party in "ab" for _, one in view(run, party)}
+    assert "suggested/rows" not in run.parts["a"].tensors
+
+
 # What does not fit
+
+
+@pytest.mark.parametrize(
+    ("name", "lie", "words"),
+    [
+        ("first_weights", lambda columns, hidden, seed: np.full((columns, hidden), 3.0), "beyond 1"),
+        ("hidden_width", lambda *about: 0, "nodes and widths that no graph has"),
+        ("likely_pairs", lambda first, second, count: np.full((count, 2), 99), "people that nobody has"),
+    ],
+)
+def test_partners_that_lie_are_refused(name: str, lie: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, name, lie)
+    with pytest.raises(WrongContent, match=words):
+        graph_run(graph_world(), settings(epochs=1, suggested_links=5))
 
 
 def test_a_holder_without_links_is_told_how_to_give_them() -> None:

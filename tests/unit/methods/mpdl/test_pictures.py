@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import torch
 
+import colonnade as cn
 from colonnade.methods.mpdl.config import MPDL
 from colonnade.methods.mpdl.pictures import MOST_PICTURES, pictures_finding
 from colonnade.reports import FigureNote
@@ -43,3 +47,31 @@ def test_where_there_is_no_picture_there_is_no_finding() -> None:
     assert pictures_finding(CONFIG, rows[:0], names, rows[:0], ("b_1",)) is None
     two = MPDL(image=(2, 2, 2), channels=(2,), kernel_size=1)
     assert pictures_finding(two, rows, names, rows, ("b_1",)) is None, "two channels are no colours"
+
+
+def test_every_holder_of_a_run_on_pictures_shows_rows_that_only_it_knows() -> None:
+    draw = np.random.default_rng(0)
+    whole = draw.random((60, 16)).round(2)
+    tables = {
+        "north": cn.PartyTable(_frame(whole, range(40), range(10)), id="id", label="digit", name="north"),
+        "south": cn.PartyTable(_frame(whole, range(20, 60), range(10, 16)), id="id", name="south"),
+    }
+    config = cn.MPDL(
+        image=(1, 4, 4), channels=(2,), dense=(4,), kernel_size=3, bounds={"*": (0.0, 1.0)}, epochs=1, folds=0
+    )
+    roles = {"label_holder": "north", "feature_holder": "south", "collaborator": "helper"}
+    run = cn.simulate(config, tables, roles=roles, seed=3)
+    for party, first, pixels in (("north", 0, slice(0, 10)), ("south", 40, slice(10, 16))):
+        (figure,) = run.findings[f"pictures of {party}"].figures
+        before, after = (row["pictures"] for row in figure.values["rows"])
+        assert [picture.count(None) for picture in before] == [16 - (pixels.stop - pixels.start)] * MOST_PICTURES
+        assert not any(None in picture for picture in after)
+        assert before[0][pixels] == after[0][pixels] == (whole[first, pixels] * 255).round().astype(int).tolist()
+
+
+def _frame(whole: npt.NDArray[np.float64], rows: range, pixels: range) -> pd.DataFrame:
+    frame = pd.DataFrame({f"pixel_{place}": whole[rows, place] for place in pixels})
+    frame.insert(0, "id", [f"p{row}" for row in rows])
+    if 0 in pixels:
+        frame["digit"] = np.where(whole[rows, 0] > 0.5, "one", "two")
+    return frame

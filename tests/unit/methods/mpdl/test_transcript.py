@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,44 +11,26 @@ import pytest
 import torch
 from tests.unit.methods.mpdl.worlds import (
     COMPARED,
+    Heard,
     fixed_secret,
     frames,
+    overheard,
     pictures,
     run_of,
     settings,
     tables_of,
     watched,
 )
-from tests.worlds import name_of, received, view
+from tests.worlds import integers_for_ciphertexts, name_of, received, view
 
 import colonnade as cn
 from colonnade.errors import ConfigError
 from colonnade.messages import declaration_of
 from colonnade.methods.mpdl import dual, messages
 from colonnade.methods.mpdl.graph_messages import GRAPH_MESSAGES
-from colonnade.session import CONTROL, Channel
+from colonnade.session import CONTROL
 
-Heard = list[tuple[str, str, Any]]
-"""Receiver, sender and message."""
 _CONTROL = {declaration_of(cls).name for cls in CONTROL}
-
-
-@contextmanager
-def overheard() -> Iterator[Heard]:
-    """Note every message of the method that anybody receives."""
-    found: Heard = []
-    receive = Channel.receive
-
-    def heard(channel: Channel, kind: Any, **shapes: Any) -> Any:
-        message = receive(channel, kind, **shapes)
-        if declaration_of(kind) in known:
-            found.append((channel.party, channel.peer, message))
-        return message
-
-    known = [declaration_of(one) for one in messages.MESSAGES]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Channel, "receive", heard)
-        yield found
 
 
 def kinds(heard: Heard) -> dict[str, set[str]]:
@@ -228,10 +208,11 @@ def crossing(case: str) -> tuple[frozenset[Any], frozenset[Any], frozenset[Any],
         parties, changes = EVERY[case]
         found, config = frames("binary", parties, shared=20, own={"bank": 6}), default(**changes)
         new = new_rows(parties)
-    with overheard() as training:
-        run = run_of(found, config)
-    with overheard() as predicting:
-        run.predict(new)
+    with integers_for_ciphertexts():
+        with overheard() as training:
+            run = run_of(found, config)
+        with overheard() as predicting:
+            run.predict(new)
     learned, scored = (run.method.messages_in(plan) for plan in (run.plan, run.method.in_stage(run.plan, "predict")))
     return (
         frozenset(named(one) for _, _, one in training),

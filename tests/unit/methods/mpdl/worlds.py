@@ -16,8 +16,10 @@ import torch
 from torch import nn
 
 import colonnade as cn
+from colonnade.messages import declaration_of
 from colonnade.methods.mpdl import dual, train
-from colonnade.session import Session
+from colonnade.methods.mpdl.messages import MESSAGES
+from colonnade.session import Channel, Session
 
 SEED = 11
 WIDTHS = {"bank": 4, "shop": 3, "telco": 2}
@@ -142,6 +144,28 @@ def cut_at(patch: pytest.MonkeyPatch, party: str, step: int) -> None:
             raise ZeroDivisionError
 
     patch.setattr(Session, "next_step", next_step)
+
+
+Heard = list[tuple[str, str, Any]]
+"""Receiver, sender and message."""
+
+
+@contextmanager
+def overheard() -> Iterator[Heard]:
+    """Note every message of the method that anybody receives."""
+    found: Heard = []
+    receive = Channel.receive
+    known = [declaration_of(one) for one in MESSAGES]
+
+    def heard(channel: Channel, kind: Any, **shapes: Any) -> Any:
+        message = receive(channel, kind, **shapes)
+        if declaration_of(kind) in known:
+            found.append((channel.party, channel.peer, message))
+        return message
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Channel, "receive", heard)
+        yield found
 
 
 def fixed_secret(patch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,496 @@
+"""A party that lies in multi-party dual learning: each case ends with a sentence, at once, without much memory."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.adversary.hostile import Change, Lie, lying, other_key, same_key, with_field
+from tests.unit.methods.mpdl.worlds import frames, pictures, run_of, settings, tables_of
+from tests.worlds import integers_for_ciphertexts
+
+import colonnade as cn
+from colonnade.errors import (
+    CiphertextRefused,
+    ColonnadeError,
+    ConfigError,
+    KeyRefused,
+    KeyTooSmall,
+    OutOfRange,
+    OutOfStep,
+    RoleFailed,
+    TrainingFailed,
+    WrongContent,
+)
+from colonnade.methods.mpdl.messages import Logits, choice, fold_verdict
+
+WORLD: dict[str, Any] = {"shared": 20, "own": {"bank": 8, "shop": 6}}
+SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 10, "generator_epochs": 1, "hidden": 3}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "release": {},
+    "folds": {"folds": 3, "fold_gain": 1.0},
+    "in the clear": {"mechanism": "none"},
+    "mlp": {"generator": "mlp"},
+    "penalty": {"generator": "mlp", "dual_weight": 0.1, "dual_consent": True},
+    "interactive": {"generator": "mlp", "exchange": "interactive", "dual_consent": True},
+    "interactive penalty": {
+        "generator": "mlp",
+        "exchange": "interactive",
+        "dual_weight": 0.1,
+        "dual_consent": True,
+    },
+    "ship": {"completion": "ship"},
+    "sealed": {"completion": "secure_block", "block_consent": True},
+    "not augmented": {"augment": False},
+}
+
+
+def simulated(setting: str, task: str = "binary") -> cn.Run:
+    if setting == "tied":
+        changes: dict[str, Any] = {
+            "bounds": {"*": (0.0, 1.0)},
+            "image": (1, 6, 6),
+            "channels": (2,),
+            "kernel_size": 3,
+            "dense": (3,),
+            "kernels": "tied",
+        }
+        return run_of(pictures(12, 6), settings(**{**SMALL, **changes}))
+    return run_of(frames(task, **WORLD), settings(**{**SMALL, **SETTINGS[setting]}))
+
+
+@functools.cache
+def trained(setting: str, task: str) -> cn.Run:
+    with integers_for_ciphertexts():
+        return simulated(setting, task)
+
+
+def new_rows(task: str) -> dict[str, cn.PartyTable]:
+    found = frames(task, shared=9, own={"bank": 4, "shop": 5}, seed=3)
+    return tables_of({name: one.drop(columns="y", errors="ignore") for name, one in found.items()})
+
+
+def refused(
+    lie: Lie,
+    kinds: type[ColonnadeError] | tuple[type[ColonnadeError], ...] = WrongContent,
+    words: str = "",
+    *,
+    setting: str = "release",
+    stage: str = "train",
+    task: str = "binary",
+) -> None:
+    """Let one party lie, and check that somebody says so: no fault of ours, no traceback, nothing that hangs."""
+    play: Callable[[], Any] = functools.partial(simulated, setting, task)
+    if stage == "predict":
+        play = functools.partial(trained(setting, task).predict, new_rows(task))
+    with integers_for_ciphertexts(), lying(lie), pytest.raises(ColonnadeError) as error:
+        play()
+    said = error.value
+    assert lie.was_told
+    assert not isinstance(said, RoleFailed), repr(said)
+    assert isinstance(said, kinds), repr(said)
+    assert words in str(said), str(said)
+    assert str(said).isprintable()
+    assert len(str(said)) < 1000
+
+
+# What is announced
+
+
+@pytest.mark.parametrize("count", [-1, 2**40, 2**70])
+def test_columns_that_cannot_be_are_refused(count: int) -> None:
+    refused(Lie("shop", "Columns", with_field(own=count)))
+
+
+@pytest.mark.parametrize("digest", [b"", bytes(32), b"d" * 2**20], ids=len)
+def test_other_common_columns_are_refused(digest: bytes) -> None:
+    refused(Lie("shop", "Columns", with_field(common=digest)), ConfigError, "common_columns")
+
+
+COUNTS: list[dict[str, int]] = [
+    *[{name: value} for name in ("shared", "validation", "test", "own") for value in (-1, 2**40)],
+    {"shared": 0},
+    {"hidden": 0},
+    {"hidden": 2**40},
+    {"outputs": 0},
+    {"outputs": -1},
+    {"outputs": 2**70},
+]
+
+
+@pytest.mark.parametrize("fields", COUNTS, ids=str)
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+def test_schedules_that_cannot_be_are_refused(fields: dict[str, int], place: int) -> None:
+    refused(Lie("bank", "Schedule", with_field(**fields), place))
+
+
+@pytest.mark.parametrize("fields", [{"shared": 17}, {"test": 5}, {"validation": 1}], ids=str)
+def test_other_shared_rows_than_were_found_are_refused(fields: dict[str, int]) -> None:
+    refused(Lie("bank", "Schedule", with_field(**fields)), words="other shared rows")
+
+
+@pytest.mark.parametrize("fields", [{"own": 7}, {"shared": 15}, {"test": 3}, {"hidden": 4}, {"outputs": 2}], ids=str)
+def test_a_schedule_that_differs_between_parties_ends_the_run(fields: dict[str, int]) -> None:
+    refused(Lie("bank", "Schedule", with_field(**fields), 1), (WrongContent, OutOfStep))
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+def test_so_many_rows_that_memory_would_not_do_are_refused(
+    place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count alone must not take memory: here anything above a gigabyte is none."""
+    limited(monkeypatch)
+    refused(Lie("bank", "Schedule", with_field(own=2**31 - 1), place), (WrongContent, OutOfStep, ConfigError))
+
+
+def limited(patch: pytest.MonkeyPatch) -> None:
+    """Let numpy and torch refuse arrays of a gigabyte, as a machine with less memory would."""
+    most = 2**30
+
+    def checked(make: Any, size: Callable[..., int]) -> Any:
+        def made(*arguments: Any, **named: Any) -> Any:
+            if size(*arguments) * 8 > most:
+                raise MemoryError("a count that somebody else announced")
+            return make(*arguments, **named)
+
+        return made
+
+    def product(shape: Any, *_: Any) -> int:
+        return int(np.prod(np.atleast_1d(np.array(shape, dtype=object))))
+
+    patch.setattr(np, "zeros", checked(np.zeros, product))
+    patch.setattr(np, "arange", checked(np.arange, lambda *limits: int(limits[min(1, len(limits) - 1)])))
+    patch.setattr(torch, "zeros", checked(torch.zeros, product))
+
+
+# Tables
+
+TABLES: dict[str, dict[str, Any]] = {
+    "a row more": {"values": lambda values: np.vstack([values, values[:1]])},
+    "a row less": {"values": lambda values: values[1:].copy()},
+    "a column less": {"values": lambda values: values[:, 1:].copy()},
+    "flat": {"values": lambda values: values.reshape(-1)},
+    "nothing": {"values": lambda values: values[:0]},
+    "single precision": {"values": lambda values: values.astype(np.float32)},
+    "whole numbers": {"values": lambda values: values.astype(np.int64)},
+    "not a number": {"values": lambda values: np.full_like(values, np.nan)},
+    "one that is infinite": {"values": lambda values: np.where(values == values[0, 0], np.inf, values)},
+    "a name more": {"names": lambda names: (*names, "more")},
+    "no names": {"names": ()},
+    "a long name": {"names": lambda names: ("n" * 2**20, *names[1:])},
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_released_tables_of_another_form_are_refused(party: str, case: str) -> None:
+    refused(Lie(party, "ReleasedTable", with_field(**TABLES[case])))
+
+
+@pytest.mark.parametrize("case", ["a row more", "one that is infinite", "whole numbers", "a long name"])
+def test_open_tables_of_another_form_are_refused(case: str) -> None:
+    refused(Lie("shop", "OpenTable", with_field(**TABLES[case])), setting="in the clear")
+
+
+@pytest.mark.parametrize("size", [1e300, 1.7e308])
+@pytest.mark.parametrize("setting", ["release", "mlp", "penalty"])
+def test_tables_far_out_of_range_end_the_run_or_do_no_harm(setting: str, size: float) -> None:
+    """Numbers are numbers: what comes of them is clipped to where columns can be, or the run ends with a sentence."""
+    huge = with_field(values=lambda values: np.where(np.arange(values.size).reshape(values.shape) % 3, size, -size))
+    lie = Lie("shop", "ReleasedTable", huge)
+    try:
+        with lying(lie):
+            run = simulated(setting)
+    except ColonnadeError as error:
+        assert not isinstance(error, RoleFailed), repr(error)
+        return
+    assert lie.was_told
+    assert all(value.isfinite().all() for name, value in run.parts["bank"].tensors.items() if "completed" in name)
+
+
+@pytest.mark.parametrize(
+    "names", [("n" * 2**20,), tuple("n" for _ in range(2**17)), ()], ids=["long", "many", "none"]
+)
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_names_of_columns_that_cannot_be_are_refused(party: str, names: tuple[str, ...]) -> None:
+    refused(Lie(party, "ColumnNames", with_field(names=names)), setting="interactive")
+
+
+# Arrays
+
+ARRAYS: dict[str, Change] = {
+    "a row more": lambda values: torch.cat([values, values[:1]]),
+    "a row less": lambda values: values[1:].clone(),
+    "nothing": lambda values: values[:0].clone(),
+    "flat": lambda values: values.reshape(-1)[:-1].clone(),
+    "not a number": lambda values: torch.full_like(values, torch.nan),
+    "one that is infinite": lambda values: torch.where(values == values.reshape(-1)[0], torch.inf, values),
+}
+OPEN: list[tuple[str, str, str, str]] = [
+    ("helper", "Logits", "release", "train"),
+    ("bank", "LogitGradient", "release", "train"),
+    ("helper", "FirstGradient", "release", "train"),
+    ("shop", "AloneInputs", "release", "train"),
+    ("bank", "AloneInputs", "release", "train"),
+    ("helper", "KernelGradient", "tied", "train"),
+    ("bank", "BlockGradient", "sealed", "train"),
+    ("shop", "BlockGradient", "sealed", "train"),
+    ("shop", "DualScalars", "penalty", "train"),
+    ("shop", "GeneratedColumns", "interactive", "train"),
+    ("bank", "GeneratedColumns", "interactive penalty", "train"),
+    ("bank", "ShippedRows", "ship", "train"),
+    ("shop", "ShippedRows", "ship", "train"),
+    ("helper", "Logits", "release", "predict"),
+    ("helper", "AloneScores", "release", "predict"),
+    ("shop", "AloneInputs", "release", "predict"),
+    ("bank", "AloneInputs", "release", "predict"),
+]
+
+
+def of_either_kind(change: Change) -> Change:
+    """Return a change of a tensor that also does for an array."""
+    return lambda values: change(values) if isinstance(values, torch.Tensor) else change(torch.from_numpy(values)).numpy()
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        (case, place) if place < 4 or case in ("a row more", "not a number") else pytest.param(case, place, marks=pytest.mark.slow)
+        for place in range(len(OPEN))
+        for case in ARRAYS
+    ],
+)
+def test_numbers_of_another_shape_or_none_at_all_are_refused(case: str, place: int) -> None:
+    party, name, setting, stage = OPEN[place]
+    change = with_field(values=of_either_kind(ARRAYS[case]))
+    refused(Lie(party, name, change), WrongContent, setting=setting, stage=stage)
+
+
+@pytest.mark.parametrize(
+    ("party", "name", "setting"), [("shop", "DualScalars", "penalty"), ("shop", "GeneratedColumns", "interactive"), ("shop", "ShippedRows", "ship")]
+)
+def test_numbers_of_another_precision_are_refused(party: str, name: str, setting: str) -> None:
+    refused(Lie(party, name, with_field(values=lambda values: values.astype(np.float32))), setting=setting)
+
+
+HUGE: list[tuple[str, str, str]] = [
+    ("helper", "Logits", "release"),
+    ("bank", "LogitGradient", "release"),
+    ("helper", "FirstGradient", "release"),
+    ("helper", "KernelGradient", "tied"),
+    ("bank", "BlockGradient", "sealed"),
+    ("shop", "DualScalars", "penalty"),
+    ("shop", "GeneratedColumns", "interactive"),
+    ("shop", "GeneratedColumns", "interactive penalty"),
+    ("shop", "ShippedRows", "ship"),
+    ("shop", "AloneInputs", "release"),
+]
+
+
+@pytest.mark.parametrize("place", range(len(HUGE)))
+def test_numbers_far_out_of_range_never_break_anything_but_the_run(place: int) -> None:
+    """Gradients are shortened, so that a run may survive; its weights are numbers then."""
+    party, name, setting = HUGE[place]
+    lie = Lie(party, name, with_field(values=of_either_kind(lambda values: torch.full_like(values, 1e300))))
+    try:
+        with integers_for_ciphertexts(), lying(lie):
+            run = simulated(setting)
+    except ColonnadeError as error:
+        assert not isinstance(error, RoleFailed), repr(error)
+        assert isinstance(error, WrongContent | OutOfRange | TrainingFailed), repr(error)
+        return
+    assert lie.was_told
+    assert all(value.isfinite().all() for part in run.parts.values() for value in part.tensors.values())
+
+
+# Masked sums
+
+WORDS: dict[str, Change] = {
+    "a row more": lambda values: np.vstack([values, values[:1]]),
+    "nothing": lambda values: values[:0].copy(),
+    "signed": lambda values: values.view(np.int64),
+    "numbers": lambda values: values.astype(np.float64),
+    "bytes": lambda values: np.zeros(values.shape, np.uint8),
+    "something else": lambda values: np.random.default_rng(1).integers(0, 2**64 - 1, values.shape, dtype=np.uint64),
+}
+
+
+@pytest.mark.parametrize("stage", ["train", "predict"])
+@pytest.mark.parametrize("case", WORDS)
+def test_masked_values_that_are_none_are_refused(case: str, stage: str) -> None:
+    refused(Lie("shop", "MaskedValues", with_field(values=WORDS[case])), stage=stage)
+
+
+@pytest.mark.parametrize("key", [b"", bytes(32), b"\x01" + bytes(31), bytes(33), b"k" * 2**20], ids=len)
+def test_keys_for_masks_that_hide_nothing_are_refused(key: bytes) -> None:
+    refused(Lie("shop", "MaskKey", with_field(public=key)), words="key for masks")
+
+
+# Ciphertexts
+
+LAYOUTS: dict[str, Change] = {
+    "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
+    "another key": other_key,
+    "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
+    "another bound": lambda array: same_key(array, bound=array.layout.bound // 2),
+    "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
+}
+SEALED: list[tuple[str, str, str, str, str]] = [
+    ("bank", "EncryptedQuery", "rows", "sealed", "train"),
+    ("shop", "EncryptedQuery", "rows", "sealed", "train"),
+    ("shop", "QueryAnswer", "products", "sealed", "train"),
+    ("shop", "SealedScalars", "values", "interactive penalty", "train"),
+    ("shop", "SealedGradient", "values", "interactive penalty", "train"),
+    ("bank", "SealedGradient", "values", "interactive", "train"),
+    ("shop", "EncryptedQuery", "rows", "not augmented", "predict"),
+    ("bank", "QueryAnswer", "products", "not augmented", "predict"),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "place"),
+    [
+        (case, place) if case in ("one row more", "nothing") else pytest.param(case, place, marks=pytest.mark.slow)
+        for place in range(len(SEALED))
+        for case in LAYOUTS
+    ],
+)
+def test_ciphertexts_of_another_layout_or_key_are_refused(case: str, place: int) -> None:
+    party, name, field, setting, stage = SEALED[place]
+    lie = Lie(party, name, with_field(**{field: LAYOUTS[case]}))
+    refused(lie, (CiphertextRefused, WrongContent), setting=setting, stage=stage)
+
+
+@pytest.mark.parametrize(("modulus", "kind"), [(0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)])
+@pytest.mark.parametrize("setting", ["interactive", "sealed"])
+def test_keys_that_protect_nothing_are_refused(setting: str, modulus: int, kind: type[ColonnadeError]) -> None:
+    refused(Lie("shop", "PublicModulus", with_field(modulus=modulus)), kind, setting=setting)
+
+
+# Verdicts and choices
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+def test_a_verdict_that_differs_between_parties_ends_the_run(place: int) -> None:
+    lie = Lie("bank", "FoldVerdict", with_field(is_enough=True), place)
+    refused(lie, (WrongContent, OutOfStep), setting="folds")
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "no model": {"model": ""},
+    "a model that was not trained": {"model": "wide"},
+    "a megabyte": {"model": "f" * 2**20},
+    "a sequence": {"model": "\x1b[2J"},
+    "no mark": {"mark": ""},
+    "a mark of a megabyte": {"mark": "a" * 2**20},
+    "a mark that moves the cursor": {"mark": "\x1b[2J"},
+}
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+@pytest.mark.parametrize("case", CHOICES)
+def test_a_choice_that_cannot_be_is_refused(case: str, place: int) -> None:
+    refused(Lie("bank", "Choice", with_field(**CHOICES[case]), place))
+
+
+# Prediction
+
+
+MARKS: dict[str, dict[str, str]] = {
+    "no mark": {"mark": ""},
+    "another mark": {"mark": "0" * 16},
+    "a mark of a megabyte": {"mark": "m" * 2**20},
+    "another model": {"model": "joint"},
+    "no model": {"model": ""},
+    "a model of a megabyte": {"model": "m" * 2**20},
+}
+
+
+@pytest.mark.parametrize("case", MARKS)
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+def test_another_model_than_was_trained_or_chosen_is_refused(case: str, place: int) -> None:
+    """Weights of two models would fit, and give nonsense."""
+    refused(Lie("bank", "ModelMark", with_field(**MARKS[case]), place), ConfigError, stage="predict")
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
+@pytest.mark.parametrize("fields", [{"shared": -1}, {"own": -1}, {"shared": 2**40}, {"own": 2**200}], ids=str)
+def test_rows_that_cannot_be_are_refused(fields: dict[str, int], place: int) -> None:
+    refused(Lie("bank", "ModelMark", with_field(**fields), place), stage="predict")
+
+
+@pytest.mark.parametrize("setting", ["release", "not augmented"])
+@pytest.mark.parametrize("count", [-1, -(2**62), 2**40, 2**200])
+def test_rows_to_score_that_cannot_be_are_refused(count: int, setting: str) -> None:
+    refused(Lie("shop", "RowsAlone", with_field(count=count)), stage="predict", setting=setting)
+
+
+@pytest.mark.parametrize("setting", ["release", "not augmented"])
+@pytest.mark.parametrize("count", [1, 4, 6, 300])
+def test_another_number_of_rows_than_announced_is_refused(count: int, setting: str) -> None:
+    """More rows than were allowed are never scored, whatever the shop tells whom."""
+    lie = Lie("shop", "RowsAlone", with_field(count=count))
+    refused(lie, (WrongContent, OutOfStep, CiphertextRefused), stage="predict", setting=setting)
+
+
+@pytest.mark.parametrize("counts", [(), (5, 5), (-1,), (2**40,), (4,), (6,)], ids=str)
+def test_allowed_rows_that_cannot_be_are_refused(counts: tuple[int, ...]) -> None:
+    lie = Lie("bank", "AllowedRows", with_field(counts=counts))
+    refused(lie, (WrongContent, OutOfStep), stage="predict")
+
+
+def changed(**fields: Any) -> Change:
+    """Change some fields of what is said about the labels."""
+    return with_field(labels=lambda text: json.dumps({**json.loads(text), **fields}))
+
+
+LABELS: dict[str, tuple[str, Change]] = {
+    "no description": ("binary", with_field(labels="")),
+    "another description": ("binary", with_field(labels="[]")),
+    "a number": ("binary", with_field(labels="7")),
+    "no task": ("binary", with_field(labels='{"classes": [1]}')),
+    "an unknown task": ("binary", changed(task="ranking")),
+    "deep": ("binary", with_field(labels="[" * 100_000)),
+    "no classes": ("binary", changed(classes=[])),
+    "one class": ("binary", changed(classes=[1])),
+    "three classes for two": ("binary", changed(classes=[0, 1, 2])),
+    "classes that are lists": ("binary", changed(classes=[[1], [2]])),
+    "a class less": ("multiclass", changed(classes=[0, 1])),
+    "classes, but one score": ("binary", changed(task="multiclass", classes=[0, 1, 2])),
+    "two classes, but three scores": ("multiclass", changed(task="binary", classes=[0, 1])),
+    "numbers, but three scores": ("multiclass", changed(task="regression", classes=[], mean=0.0, scale=1.0)),
+    "a mean that is none": ("regression", changed(mean="x")),
+    "a mean that is not a number": ("regression", changed(mean=float("nan"))),
+    "an infinite scale": ("regression", changed(scale=float("inf"))),
+    "a scale of nothing": ("regression", changed(scale=0.0)),
+    "a scale that is a list": ("regression", changed(scale=[1.0])),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_descriptions_of_labels_that_cannot_be_are_refused(case: str) -> None:
+    task, change = LABELS[case]
+    refused(Lie("bank", "Classes", change), stage="predict", task=task)
+
+
+# Order
+
+
+def test_a_verdict_in_place_of_a_gradient_is_out_of_step() -> None:
+    lie = Lie("bank", "LogitGradient", lambda honest: fold_verdict("collaborator")(True))
+    refused(lie, OutOfStep, setting="folds")
+
+
+def test_a_choice_in_place_of_a_verdict_is_out_of_step() -> None:
+    lie = Lie("bank", "FoldVerdict", lambda honest: choice("feature_holder")("joint", "0" * 16))
+    refused(lie, OutOfStep, setting="folds")
+
+
+def test_scores_in_place_of_gradients_are_out_of_step() -> None:
+    lie = Lie("helper", "FirstGradient", lambda honest: Logits(torch.zeros(10, 1, dtype=torch.float64)))
+    refused(lie, OutOfStep)
