@@ -215,7 +215,7 @@ def test_columns_without_noise_are_scaled_by_what_the_rows_have() -> None:
 
 
 @pytest.mark.parametrize("parties", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("augment", [True, False])
+@pytest.mark.parametrize("augment", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_weights_under_encryption_are_those_of_shipped_rows(parties: int, augment: bool) -> None:
     """Products under encryption are rounded to 2**-20 on both sides."""
     found = frames("binary", parties, shared=24, own={"bank": 10})
@@ -344,7 +344,15 @@ def test_generators_are_those_of_one_process(case: str) -> None:
             assert (next(network.parameters()) - begun).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("case", ["no penalty", "a penalty", "a penalty, conditional", "different penalties, Adam"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "no penalty",
+        "a penalty, conditional",
+        pytest.param("a penalty", marks=pytest.mark.slow),
+        pytest.param("different penalties, Adam", marks=pytest.mark.slow),
+    ],
+)
 def test_both_exchanges_give_the_same_generators(case: str) -> None:
     """Check 3 of the sheet: the released copy is the target in both."""
     found, ends = frames("binary", shared=24, own={"bank": 8, "shop": 4}), []

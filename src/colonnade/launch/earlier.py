@@ -33,7 +33,7 @@ def earlier_part(method: Method, plan: RunPlan, runs: Path, party: str, *, is_ap
 
     ``is_apart`` where the folder is this party's own, and not one that several parties share.
     """
-    if plan.after is None:
+    if plan.after is None or _was_absent(method, plan, party):
         return None
     path = runs / plan.after
     folder = PartyFolder(path if is_apart else path / party)
@@ -45,6 +45,12 @@ def earlier_part(method: Method, plan: RunPlan, runs: Path, party: str, *, is_ap
         )
     check_earlier(method, plan, folder.plan())
     return folder.load().record.part
+
+
+def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
+    """Tell whether a party takes no part in any stage that this one can go on from, so that it has nothing to bring."""
+    role = plan.role_of(party)
+    return all(role in method.absent.get(stage, ()) for stage in method.stands_on.get(plan.stage, ()))
 
 
 def earlier_parts(method: Method, plan: RunPlan, folder: Path) -> dict[str, ModelPart]:

@@ -85,9 +85,12 @@ def test_a_run_cut_in_its_second_part_or_its_last_phase_ends_alike(
     assert whole.findings["comparison"] == again.findings["comparison"]
 
 
+SHORT = settings(epochs=1, checkpoint_every=1)
+
+
 def test_noise_is_drawn_once_however_often_a_run_is_taken_up(tmp_path: Path) -> None:
-    found, config, seen = frames(), configured("ridge"), []
-    for step in (3, 9, 20):
+    found, config, seen = frames(), SHORT, []
+    for step in (2, 5):
         with pytest.MonkeyPatch.context() as patch:
             cut_at(patch, "shop", step)
             with overheard() as heard, pytest.raises(ColonnadeError):
@@ -103,7 +106,7 @@ def test_noise_is_drawn_once_however_often_a_run_is_taken_up(tmp_path: Path) -> 
             for party, _, message in one
             if party == receiver and name_of(message) == "ReleasedTable"
         ]
-        assert len(tables) == 4
+        assert len(tables) == 3
         assert all(np.array_equal(table, tables[0]) for table in tables)
     with overheard() as heard:
         run_of(found, config, folder=tmp_path / "another")
@@ -113,9 +116,9 @@ def test_noise_is_drawn_once_however_often_a_run_is_taken_up(tmp_path: Path) -> 
 
 def test_no_mask_serves_twice_when_a_run_is_taken_up(tmp_path: Path) -> None:
     """Keys for masks are drawn anew; the same words behind the same mask could be compared."""
-    found, config, keys = frames(), configured("ridge"), []
+    found, config, keys = frames(), SHORT, []
     with pytest.MonkeyPatch.context() as patch:
-        cut_at(patch, "shop", 9)
+        cut_at(patch, "shop", 5)
         with overheard() as first, pytest.raises(ColonnadeError):
             run_of(found, config, folder=tmp_path / "cut")
     with overheard() as second:
@@ -127,9 +130,9 @@ def test_no_mask_serves_twice_when_a_run_is_taken_up(tmp_path: Path) -> None:
 
 
 def test_a_lost_secret_is_not_replaced_by_another(tmp_path: Path) -> None:
-    found, config = frames(), configured("ridge")
+    found, config = frames(), SHORT
     with pytest.MonkeyPatch.context() as patch:
-        cut_at(patch, "shop", 9)
+        cut_at(patch, "shop", 5)
         with pytest.raises(ColonnadeError):
             run_of(found, config, folder=tmp_path / "cut")
     (kept,) = (tmp_path / "cut").glob("**/shop/**/secret.key")
@@ -140,7 +143,7 @@ def test_a_lost_secret_is_not_replaced_by_another(tmp_path: Path) -> None:
 
 def test_checkpoints_hold_nothing_of_other_parties_tables(tmp_path: Path) -> None:
     """A party's files hold its own weights; what others released is received again when a run is taken up."""
-    run = run_of(frames(), configured("ridge"), folder=tmp_path / "whole", evaluate=TESTED, keep_views=True)
+    run = run_of(frames(), SHORT, folder=tmp_path / "whole", evaluate=TESTED, keep_views=True)
     (released,) = [
         message
         for sender, message in view(run, "shop")
