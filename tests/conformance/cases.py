@@ -118,9 +118,9 @@ _MPDL: dict[str, Any] = {
     "folds": 2,
     "fold_rounds": 1,
     "hidden": 8,
-    "epochs": 8,
+    "epochs": 5,
     "batch_size": 32,
-    "learning_rate": 0.2,
+    "learning_rate": 0.3,
     "precision": "float64",
     "key_size": "insecure_test",
 }

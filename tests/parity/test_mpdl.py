@@ -136,9 +136,7 @@ def differences(
     return {
         f"{party}/{place}": float((one.detach() - other).abs().max())
         for party, several in expected.items()
-        for place, (one, other) in enumerate(
-            zip(several, facts.trainings[party, name].ended.values(), strict=True)
-        )
+        for place, (one, other) in enumerate(zip(several, facts.trainings[party, name].ended.values(), strict=True))
     }
 
 
@@ -374,7 +372,9 @@ def test_the_gradient_of_the_penalty_is_that_of_autograd(form: Any, scale: Any) 
     torch.manual_seed(4)
     released = [torch.rand(30, 4, dtype=F64), torch.rand(30, 3, dtype=F64)]
     rows = torch.arange(9)
-    config = settings(dual_weight=1.0, dual_form=form, dual_scale=scale, dual_clip=1e9, generator="mlp", dual_consent=True)
+    config = settings(
+        dual_weight=1.0, dual_form=form, dual_scale=scale, dual_clip=1e9, generator="mlp", dual_consent=True
+    )
     judges = [Judge(config, table, sign, 7, 0) for table, sign in zip(released, (1.0, -1.0), strict=True)]
     generated = [(table[rows] + 0.3 * torch.randn(9, table.shape[1], dtype=F64)).requires_grad_() for table in released]
     dual = central.Dual((1.0, 1.0), form, scale == "raw")

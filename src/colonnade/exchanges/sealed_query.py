@@ -177,7 +177,7 @@ def answer_query(
         )
     messages = query_messages(peer.peer_role, peer.role)
     received = peer.receive(messages.EncryptedQuery).rows
-    count = received.shape[0] if len(received.shape) == 2 else 0
+    count = received.shape[0] if received.shape else 0
     if not 1 <= count <= format.most_rows:
         raise WrongContent(f"'{peer.peer}' asks for {count} rows at once; 1 to {format.most_rows} were agreed on.")
     rows = received.under(key, format.query(count))

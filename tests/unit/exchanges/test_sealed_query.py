@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +246,10 @@ def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateK
         assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
+def _allowing(session: Session, limits: tuple[int | None, ...]) -> Callable[[int], None]:
+    return lambda count: allow_rows(session, "shop", count, *limits)
+
+
 def test_the_daily_limits_hold_across_queries(key: PrivateKey, public: PublicKey, tmp_path: Path) -> None:
     format, weights = format_of(3, 4), np.ones((3, 4))
     for policy, limits in ((Policy(), (3,)), (Policy(predictions_per_day=3), (None,))):
@@ -253,11 +257,11 @@ def test_the_daily_limits_hold_across_queries(key: PrivateKey, public: PublicKey
         place: Any = room.places["bank"]
         place.policy, place.queries = policy, tmp_path / f"queries-{len(limits)}-{policy.predictions_per_day}.jsonl"
         session = queried(room, sealed(key, 2, 3, format))
-        allow = partial(allow_rows, session, "shop")
-        answer_query(session.channel("feature_holder"), public, format, weights, lambda count: allow(count, *limits))
+        allow = _allowing(session, limits)
+        answer_query(session.channel("feature_holder"), public, format, weights, allow)
         session = queried(room, sealed(key, 2, 3, format))
         with pytest.raises(PolicyRefused, match="at most 3 rows"):
-            answer_query(session.channel("feature_holder"), public, format, weights, lambda count: allow(count, *limits))
+            answer_query(session.channel("feature_holder"), public, format, weights, allow)
 
 
 def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None:

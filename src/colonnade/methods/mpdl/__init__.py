@@ -11,8 +11,9 @@ behind noise that is drawn once for every cell: what that tells of a cell and of
 Feature holders also learn how many labelled rows only the label holder has, and get the gradient at the first layer for
 every training row, from which labels can often be told. The collaborator gets the first layer's sums over all holders,
 for rows that only one holder knows that holder's part itself, and the loss's gradient at every score: in effect the
-labels. It does not learn whose rows these are, but from sums and gradients over the epochs how alike rows are. The
-label holder gets scores. With ``completion = "ship"`` holders also get what others generate of their columns; with
+labels. It does not learn whose rows these are, nor, as holders alone know the order of batches, which rows of two
+epochs are the same; could it tell, by how little sums move, it could work out how alike all rows are. The label holder
+gets scores. With ``completion = "ship"`` holders also get what others generate of their columns; with
 "secure_block" they can work it out.
 
 Differs from the paper: tables are released once with noise of the local kind instead of gradients step by step (the

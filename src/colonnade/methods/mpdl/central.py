@@ -26,7 +26,7 @@ from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.messages import LogitGradient, Logits, alone_inputs, first_gradient, kernel_gradient
 from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, first_shape
 from colonnade.nn import Learner, backpropagate, row_losses
-from colonnade.session import Channel, Session
+from colonnade.session import Channel, Session, derive_seed
 
 __all__ = [
     "CollaboratorSide",
@@ -58,16 +58,21 @@ class CentralSide(Protocol):
     def end_epoch(self, epochs: Epochs) -> None: ...
 
 
-def train_central(session: Session, course: Course, name: str, side: CentralSide, rows: int, config: MPDL) -> None:
-    """Train one classifier on so many rows, of whatever kind, in the order that all parties derive from the seed."""
+def train_central(
+    session: Session, course: Course, name: str, side: CentralSide, rows: int, config: MPDL, order: int = 0
+) -> None:
+    """Train one classifier on so many rows, of whatever kind, in an order that holders derive from a seed of theirs.
+
+    The collaborator knows how many rows a batch has. If it knew which they are, it could follow them over the epochs
+    and work out how alike all of them are.
+    """
     if course.is_done(name):
         course.restore(name, side)
         return
     kept, epochs = course.begin(name, side, math.ceil(rows / config.batch_size), config)
     while not epochs.is_over:
-        seed = session.seed(f"{name}/batches", epochs.epoch)
-        order = np.concatenate(list(batches(np.arange(rows), config.batch_size, seed)))
-        side.begin_epoch(order)
+        seed = derive_seed(order, f"{name}/batches", epochs.epoch)
+        side.begin_epoch(np.concatenate(list(batches(np.arange(rows), config.batch_size, seed))))
         for start in range(epochs.steps_done(session) * config.batch_size, rows, config.batch_size):
             session.next_step()
             side.step(start, min(start + config.batch_size, rows))

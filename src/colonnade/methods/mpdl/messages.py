@@ -26,6 +26,7 @@ __all__ = [
     "Columns",
     "LogitGradient",
     "Logits",
+    "RowOrder",
     "alone_inputs",
     "block_gradient",
     "choice",
@@ -81,6 +82,13 @@ def schedule(receiver: str) -> type[Any]:
         outputs: int
 
     return Schedule
+
+
+@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up (fold_seed)")
+class RowOrder:
+    """The seed of folds and batches, which the collaborator must not know. Reveals: nothing about any table."""
+
+    seed: int
 
 
 @cache
@@ -413,7 +421,7 @@ _QUERIES = (
     *_between(public_modulus),
     *(one for pair in _PAIRS for one in query_messages(*pair).all),
 )
-_SET_UP = (Columns, schedule("feature_holder"), schedule(COLLABORATOR))
+_SET_UP = (Columns, schedule("feature_holder"), schedule(COLLABORATOR), RowOrder)
 _CHOICE = (*_to_all(choice),)
 _PREDICTION = (
     *_to_all(model_mark),
@@ -455,7 +463,7 @@ def choose_messages(plan: RunPlan) -> tuple[type, ...]:
     if stage in ("train", "dual"):
         found += _dual_messages(config)
     if stage in ("train", "central"):
-        found += [schedule(COLLABORATOR), *_CENTRAL, *_alone(config), *_CHOICE]
+        found += [schedule(COLLABORATOR), RowOrder, *_CENTRAL, *_alone(config), *_CHOICE]
         found += _to_holders(kernel_gradient) if config["kernels"] == "tied" else ()
         found += _between(shipped_rows) if config["completion"] == "ship" else ()
         found += [*_QUERIES, *_between(block_gradient)] if config["completion"] == "secure_block" else ()

@@ -13,7 +13,7 @@ from colonnade.exchanges.holdings import without_columns
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.privacy import CellBudget, CellRelease, SecretNoise
-from colonnade.session import Holding, Session
+from colonnade.session import Holding, Session, derive_seed
 
 __all__ = ["OwnTable", "Scale", "cell_release", "fold_parts", "own_table"]
 
@@ -92,7 +92,7 @@ def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
         )
     known = np.concatenate([shared, own])
     space = UnitSpace.fit(holding.table, known, config)
-    if space.width == 0 or (session.role != "label_holder" and space.own_width == 0):
+    if space.own_width == 0:
         raise without_columns(session)
     units = space.transform(holding.table, np.arange(holding.table.rows))
     noise = cell_release(session, space, config, with_common=config.dp_scope == "all")
@@ -126,11 +126,12 @@ def cell_release(session: Session, space: UnitSpace, config: MPDL, *, with_commo
     )
 
 
-def fold_parts(session: Session, rows: int, config: MPDL) -> list[Places]:
-    """Return the parts of shared rows by which models are compared, in the order they are tried: each at most once."""
+def fold_parts(rows: int, config: MPDL, order: int = 0) -> list[Places]:
+    """Return the parts of shared rows by which models are compared, in the order they are tried: each at most once.
+
+    Rows are shuffled by a seed that holders alone know; how many a part has, the collaborator knows too.
+    """
     if config.folds == 0:
         return []
-    generator = np.random.default_rng(session.seed("folds"))
-    parts = np.array_split(generator.permutation(rows), min(config.folds, rows))
-    order = generator.permutation(len(parts))[: config.fold_rounds]
-    return [np.sort(parts[place]) for place in order]
+    shuffled = np.random.default_rng(derive_seed(order, "folds")).permutation(rows)
+    return [np.sort(part) for part in np.array_split(shuffled, min(config.folds, rows))[: config.fold_rounds]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +36,7 @@ from colonnade.methods.mpdl.choice import (
 from colonnade.methods.mpdl.completion import Completion, RowsOf
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, Others, exchange_tables
-from colonnade.methods.mpdl.messages import Columns, choice, fold_verdict, schedule
+from colonnade.methods.mpdl.messages import Columns, RowOrder, choice, fold_verdict, schedule
 from colonnade.methods.mpdl.networks import hidden_width
 from colonnade.methods.mpdl.pictures import MOST_PICTURES, pictures_finding
 from colonnade.methods.mpdl.rows import OwnTable, Places, fold_parts, own_table
@@ -156,7 +157,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     peer = session.channel("label_holder")
     amounts = Amounts.told(peer)
     course, collector = Course(session), Collector(session)
-    parts = fold_parts(session, amounts.shared, config) if session.stage == "train" else []
+    parts = fold_parts(amounts.shared, config) if session.stage == "train" else []
     seeds = first_seeds(session, config.secret_start)
     holders = len(session.plan.roles["feature_holder"])
     _expect_steps(session, config, amounts, parts, holders)
@@ -194,7 +195,8 @@ class _Holder:
         self._session, self._config, self._table, self._amounts = session, config, table, amounts
         self._seeds = first_seeds(session, config.secret_start)
         self.course = Course(session)
-        self.parts = [] if session.stage != "train" else fold_parts(session, amounts.shared, config)
+        self._order = 0 if session.stage == "dual" else _row_order(session, self._seeds)
+        self.parts = [] if session.stage != "train" else fold_parts(amounts.shared, config, self._order)
         holders = len(session.plan.roles["feature_holder"])
         if session.stage != "dual":
             _expect_steps(session, config, amounts, self.parts, holders)
@@ -307,7 +309,7 @@ class _Holder:
         if self._asking is not None and model == COMPLETED:
             side.seal(AskedSegments(self._asking, self.completion.owned(model, rows)))
         total = self._amounts.rows(model, len(learned), self._config, len(self._session.plan.roles["feature_holder"]))
-        train_central(self._session, self.course, name, side, total, self._config)
+        train_central(self._session, self.course, name, side, total, self._config, self._order)
         return side
 
     def _own_rows(self) -> Places:
@@ -434,6 +436,20 @@ def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels
     for peer in session.all_channels:
         peer.send(schedule(peer.peer_role)(*rows, hidden, labels.outputs))
     return amounts
+
+
+def _row_order(session: Session, seeds: Callable[..., int]) -> int:
+    """Return the seed of folds and batches, which the label holder draws and tells the other holders."""
+    if session.role == "label_holder":
+        order = seeds("row order") >> 1
+        for peer in session.channels("feature_holder"):
+            peer.send(RowOrder(order))
+        return order
+    peer = session.channel("label_holder")
+    told = peer.receive(RowOrder).seed
+    if not 0 <= told < 2**63:
+        raise WrongContent(f"'{peer.peer}' sent a seed that is none.")
+    return int(told)
 
 
 def told_columns(session: Session, peer: Channel, table: OwnTable) -> int:

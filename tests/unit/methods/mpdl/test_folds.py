@@ -216,7 +216,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, list[torch.nn.M
 
 
 def test_strict_parts_get_generators_that_never_saw_them(drawn: dict[str, list[torch.nn.Module]]) -> None:
-    config = settings(generator="mlp", folds=3, fold_rounds=3, strict_folds=True, fold_gain=1.0, mechanism="none", epochs=1)
+    config = settings(
+        generator="mlp", folds=3, fold_rounds=3, strict_folds=True, fold_gain=1.0, mechanism="none", epochs=1
+    )
     with watched() as facts:
         run_of(frames(), config)
     lessons = [name for name, _ in facts.lessons["bank"]]

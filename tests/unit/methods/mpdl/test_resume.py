@@ -29,7 +29,13 @@ CASES: dict[str, dict[str, Any]] = {
     "shipped": {"completion": "ship"},
     "noise on everything": {"dp_scope": "all", "generator": "mlp"},
     "interactive": {**PENALISED, "exchange": "interactive", "generator_epochs": 1, "fold_rounds": 1, "batch_size": 32},
-    "under encryption": {"completion": "secure_block", "block_consent": True, "hidden": 2, "fold_rounds": 1, "epochs": 2},
+    "under encryption": {
+        "completion": "secure_block",
+        "block_consent": True,
+        "hidden": 2,
+        "fold_rounds": 1,
+        "epochs": 2,
+    },
 }
 QUICK = ("mlp, Adam, penalty",)
 
@@ -145,9 +151,7 @@ def test_checkpoints_hold_nothing_of_other_parties_tables(tmp_path: Path) -> Non
     """A party's files hold its own weights; what others released is received again when a run is taken up."""
     run = run_of(frames(), SHORT, folder=tmp_path / "whole", evaluate=TESTED, keep_views=True)
     (released,) = [
-        message
-        for sender, message in view(run, "shop")
-        if sender == "bank" and name_of(message) == "ReleasedTable"
+        message for sender, message in view(run, "shop") if sender == "bank" and name_of(message) == "ReleasedTable"
     ]
     column = np.ascontiguousarray(released.values[:8])
     for file in (tmp_path / "whole").glob("**/shop/**/*"):

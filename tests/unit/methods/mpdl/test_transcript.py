@@ -151,7 +151,9 @@ def test_a_holder_learns_no_label_but_by_gradients() -> None:
 def test_what_one_holder_sends_behind_masks_looks_like_chance() -> None:
     """Check 5 of the sheet, on a recorded view; and both together are numbers of the size of first layers."""
     _, run = played("train")
-    parts = {party: [one.values for one in received(run, "helper", "MaskedValues", party)] for party in ("bank", "shop")}
+    parts = {
+        party: [one.values for one in received(run, "helper", "MaskedValues", party)] for party in ("bank", "shop")
+    }
     for several in parts.values():
         words = np.concatenate([one.reshape(-1) for one in several])
         counts = np.bincount((words >> np.uint64(59)).astype(int), minlength=32)
@@ -200,8 +202,11 @@ def named(kind: Any) -> tuple[str, str, str]:
 def crossing(case: str) -> tuple[frozenset[Any], frozenset[Any], frozenset[Any], frozenset[Any]]:
     """Return what crossed and what may, in training and in prediction."""
     if case == "pictures":
-        found, config = pictures(), default(
-            bounds={"*": (0.0, 1.0)}, image=(1, 6, 6), channels=(2,), kernel_size=3, dense=(3,), kernels="tied"
+        found, config = (
+            pictures(),
+            default(
+                bounds={"*": (0.0, 1.0)}, image=(1, 6, 6), channels=(2,), kernel_size=3, dense=(3,), kernels="tied"
+            ),
         )
         new = tables_of({name: one.drop(columns="y", errors="ignore") for name, one in found.items()})
     else:
@@ -265,9 +270,9 @@ def test_traffic_of_a_release_gives_the_released_copy_and_nothing_nearer(receive
 
 @pytest.mark.parametrize("weight", [0.0, 0.05])
 def test_gradients_of_the_interactive_exchange_give_the_released_copy_and_nothing_nearer(weight: float) -> None:
-    """A holder that divides the gradient out of its own prediction finds what was released, not what is in the table."""
+    """Who takes the gradient off its own prediction finds what was released, not what is in the table."""
     opened: dict[str, list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]] = {}
-    learn, opening = dual.Perceptron.learn, dual._Interactive._opened
+    opening = dual._Interactive._opened
     call = dual._Interactive.__call__
 
     def called(self: Any, rows: torch.Tensor) -> None:
@@ -284,7 +289,6 @@ def test_gradients_of_the_interactive_exchange_give_the_released_copy_and_nothin
         fixed_secret(patch)
         patch.setattr(dual._Interactive, "_opened", noted)
         patch.setattr(dual._Interactive, "__call__", called)
-        patch.setattr(dual.Perceptron, "learn", learn)
         changes: dict[str, Any] = {"dual_weight": weight, "dual_consent": True, "generator_epochs": 1, "epochs": 1}
         with watched() as facts:
             run_of(frames(), settings(generator="mlp", exchange="interactive", epsilon=2.0, **changes))

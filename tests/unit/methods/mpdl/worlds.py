@@ -1,4 +1,4 @@
-"""A bank with labels, a shop and a telco that share a few customers with it, a helper without a table, and what they did."""
+"""A bank with labels, a shop and a telco that share customers with it, a helper without a table, and what they did."""
 
 from __future__ import annotations
 
