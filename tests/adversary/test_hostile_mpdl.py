@@ -176,6 +176,11 @@ def limited(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(torch, "zeros", checked(torch.zeros, product))
 
 
+@pytest.mark.parametrize("seed", [-1, 2**64, 2**200])
+def test_orders_of_rows_that_cannot_be_are_refused(seed: int) -> None:
+    refused(Lie("bank", "RowOrder", with_field(seed=seed)))
+
+
 # Tables
 
 TABLES: dict[str, dict[str, Any]] = {

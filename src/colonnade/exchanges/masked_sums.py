@@ -58,7 +58,8 @@ def masked_values(holder: str, collaborator: str) -> type[Any]:
         """The sender's part of a sum, behind masks that cancel with those of all other holders.
 
         Reveals: the shape; and, once all parts are added, the sum over all holders, such as the inputs of the first
-        hidden layer, without who contributed what.
+        hidden layer: of rows to which one holder alone contributes, its numbers. From the sums of the same rows over
+        many steps, and the gradients it computed itself, the receiver can work out how alike rows are.
         """
 
         values: np.ndarray[Any, Any]

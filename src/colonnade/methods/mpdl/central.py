@@ -64,7 +64,8 @@ def train_central(
     """Train one classifier on so many rows, of whatever kind, in an order that holders derive from a seed of theirs.
 
     The collaborator knows how many rows a batch has. If it knew which they are, it could follow them over the epochs
-    and work out how alike all of them are.
+    and work out how alike all of them are. That it does not know makes this harder, not impossible: a row's sums move
+    little from epoch to epoch.
     """
     if course.is_done(name):
         course.restore(name, side)

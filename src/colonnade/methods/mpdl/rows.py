@@ -92,6 +92,11 @@ def own_table(session: Session, holding: Holding, config: MPDL) -> OwnTable:
         )
     known = np.concatenate([shared, own])
     space = UnitSpace.fit(holding.table, known, config)
+    if space.own_width == 0 and space.width:
+        raise ConfigError(
+            f"'{session.party}' has no columns beside those that all holders have (config.common_columns), so there is "
+            "nothing for the others to generate. Give it columns of its own, or use splitnn."
+        )
     if space.own_width == 0:
         raise without_columns(session)
     units = space.transform(holding.table, np.arange(holding.table.rows))
@@ -131,7 +136,7 @@ def fold_parts(rows: int, config: MPDL, order: int = 0) -> list[Places]:
 
     Rows are shuffled by a seed that holders alone know; how many a part has, the collaborator knows too.
     """
-    if config.folds == 0:
+    if config.folds == 0 or rows < 2:
         return []
     shuffled = np.random.default_rng(derive_seed(order, "folds")).permutation(rows)
     return [np.sort(part) for part in np.array_split(shuffled, min(config.folds, rows))[: config.fold_rounds]]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import linear_sum_assignment
 from tests.unit.methods.mpdl.worlds import (
     COMPARED,
     Heard,
@@ -58,13 +60,13 @@ def default(**changes: Any) -> cn.MPDL:
 SEEN: dict[str, dict[str, set[str]]] = {
     "train": {
         "bank": {"Columns", "MaskKey", "ReleasedTable", "Logits", "FirstGradient"},
-        "shop": {"Schedule", "MaskKey", "ReleasedTable", "FirstGradient", "FoldVerdict", "Choice"},
+        "shop": {"Schedule", "RowOrder", "MaskKey", "ReleasedTable", "FirstGradient", "FoldVerdict", "Choice"},
         "helper": {"Schedule", "MaskedValues", "LogitGradient", "AloneInputs", "FoldVerdict", "Choice"},
     },
     "dual": {"bank": {"Columns", "ReleasedTable"}, "shop": {"Schedule", "ReleasedTable"}},
     "central": {
         "bank": {"Columns", "MaskKey", "Logits", "FirstGradient"},
-        "shop": {"Schedule", "MaskKey", "FirstGradient", "Choice"},
+        "shop": {"Schedule", "RowOrder", "MaskKey", "FirstGradient", "Choice"},
         "helper": {"Schedule", "MaskedValues", "LogitGradient", "AloneInputs", "Choice"},
     },
     "predict": {
@@ -302,6 +304,81 @@ def test_gradients_of_the_interactive_exchange_give_the_released_copy_and_nothin
             assert np.abs(worked_out - released).max() < 1e-9
         assert np.abs(worked_out - raw).mean() > 0.8 * np.abs(released - raw).mean()
         assert np.abs(released - raw).mean() > 0.3
+
+
+# What the collaborator can work out
+
+
+def inner_products(steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]], rows: int, rate: float) -> np.ndarray:
+    """Solve for the inner products of rows, from the sums and gradients of every step and which rows it took.
+
+    Between two visits the sum of a row changes by the rate times its inner products with all rows in between, each
+    times the gradient at that row: linear equations, of which every visit gives as many as there are hidden units.
+    """
+    hidden = steps[0][1].shape[1]
+    so_far, seen = np.zeros((rows, hidden)), {}
+    left: dict[int, list[np.ndarray]] = {row: [] for row in range(rows)}
+    right: dict[int, list[np.ndarray]] = {row: [] for row in range(rows)}
+    for batch, sums, gradients in steps:
+        for place, row in enumerate(batch):
+            if row in seen:
+                before, spent = seen[row]
+                left[row].append((so_far - spent).T)
+                right[row].append((before - sums[place]) / rate)
+            seen[row] = sums[place].copy(), so_far.copy()
+        for place, row in enumerate(batch):
+            so_far[row] += gradients[place]
+    solved = [np.linalg.lstsq(np.vstack(left[row]), np.concatenate(right[row]), rcond=1e-10)[0] for row in range(rows)]
+    return np.array(solved)
+
+
+def linked(epochs: list[np.ndarray]) -> list[np.ndarray]:
+    """Follow rows from epoch to epoch by how little their sums move; rows are named by their place in the first."""
+    found = [np.arange(len(epochs[0]))]
+    for before, after in pairwise(epochs):
+        one, other = linear_sum_assignment(((before[:, None] - after[None]) ** 2).sum(axis=2))
+        names = np.empty(len(after), np.int64)
+        names[other] = found[-1][one]
+        found.append(names)
+    return found
+
+
+def test_the_collaborator_can_work_out_how_alike_rows_are() -> None:
+    """A limit of the method that its page must state: all columns up to one rotation, though masks hold.
+
+    The order of rows is a secret of the holders, and the collaborator finds it out all the same.
+    """
+    config = settings(epochs=8, hidden=12)
+    with watched() as facts:
+        run = run_of(frames(), config, keep_views=True)
+    assert not received(run, "helper", "RowOrder")
+    # The first training is that with shared rows alone. The gradients are the collaborator's own.
+    orders = facts.trainings["bank", "joint"].orders
+    rows, size = len(orders[0]), config.batch_size
+    per_epoch = -(-rows // size)
+    parts = [received(run, "helper", "MaskedValues", party) for party in ("bank", "shop")]
+    sums = [(one.values + other.values).view(np.int64) * 2.0**-40 for one, other in zip(*parts, strict=True)]
+    sums = sums[: len(orders) * per_epoch]
+    gradients = [one.values.numpy() for one in received(run, "shop", "FirstGradient")][: len(sums)]
+    epochs = [np.concatenate(sums[start : start + per_epoch]) for start in range(0, len(sums), per_epoch)]
+    taken = [names[start : start + size] for names in linked(epochs) for start in range(0, rows, size)]
+    found = inner_products(list(zip(taken, sums, gradients, strict=True)), rows, config.learning_rate)
+    columns = np.concatenate([table.inputs(table.shared).numpy() for table in facts.tables.values()], axis=1)[orders[0]]
+    truth = columns @ columns.T
+    assert np.abs(found - truth).max() < 1e-6 * np.abs(truth).max()
+
+
+def test_the_order_of_rows_is_a_secret_of_the_holders() -> None:
+    """Two runs of one seed take rows in other orders, and all holders of a run in the same."""
+    found = []
+    for _ in range(2):
+        with watched() as facts:
+            run_of(frames("binary", 3), default(folds=2, fold_rounds=1, epochs=1))
+        orders = [facts.trainings[party, "completed"].orders[0] for party in ("bank", "shop", "telco")]
+        assert all(np.array_equal(orders[0], one) for one in orders[1:])
+        found.append((orders[0], facts.lessons["bank"][0][1]))
+    assert not np.array_equal(found[0][0], found[1][0])
+    assert not np.array_equal(found[0][1], found[1][1]), "parts too"
 
 
 # What no noise covers needs a word of consent
