@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy as np
 from benchmarks.form import Findings, main
 from benchmarks.papers.fedcvt_page import write_page
 from benchmarks.papers.fedcvt_world import HALF, make_world, played
-from benchmarks.papers.jobs import keep_and_run, name_of
+from benchmarks.papers.jobs import keep_and_run, name_of, options
 from colonnade import FedCVT
 
 TABLES: dict[str, Any] = {"secret_start": False, "candidates": ("fedcvt",)}
@@ -202,13 +201,6 @@ def set_bars(findings: Findings, found: Mapping[str, Any], sizes: Sizes) -> None
             findings.bar(f"cifar10_{count}_above_vanilla", above, at_least=0.0)
         else:
             findings.figures[f"cifar10_{count}_above_vanilla"] = above
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
-    parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
-    parser.add_argument("--only", default="", help="do only jobs whose data has this in its name; no bars, no page")
-    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 if __name__ == "__main__":

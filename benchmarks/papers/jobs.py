@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -48,6 +49,14 @@ def keep_and_run(
             if number % 10 == 0 or found[name_of(job)]["seconds"] > 60:
                 say(f"{len(found)} of {len(every)} done: {name_of(job)}, {found[name_of(job)]['seconds']:.0f} s")
     return found
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add what all such benchmarks can be told."""
+    parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
+    parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
+    parser.add_argument("--only", default="", help="do only jobs whose data has this in its name; no bars, no page")
+    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 def _carry_out(judge: Callable[[Any], dict[str, Any]], job: Job) -> dict[str, Any]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from benchmarks.form import Findings, main
-from benchmarks.papers.jobs import keep_and_run
+from benchmarks.papers.jobs import keep_and_run, name_of, options
+from benchmarks.papers.mpdl_graphs import GRAPHS as GRAPH_NAMES
+from benchmarks.papers.mpdl_graphs import graph_tables, measure_graphs
 from benchmarks.papers.mpdl_page import write_page
 from benchmarks.papers.mpdl_world import Assembled, Rows, World, direct, ftl, make_world, played, targets_of
 from colonnade import MPDL
@@ -25,7 +26,7 @@ from colonnade.datasets import BREAST_CANCER_BOUNDS
 from colonnade.metrics import evaluate
 
 GAMMAS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
-SHIP, OWN, MEAN = "ship", "own_copy", "mean-fill"
+SHIP, OWN, MEAN, GRAPHS = "ship", "own_copy", "mean-fill", "graphs"
 NOISE: dict[str, Any] = {"mechanism": "cell_ldp", "bounds": {"*": (0.0, 1.0)}}
 NO_NOISE: dict[str, Any] = {"mechanism": "none"}
 MLP_GENERATOR: dict[str, Any] = {
@@ -77,7 +78,7 @@ class Sizes:
     networks: Mapping[str, tuple[float, ...]]
     noise: Mapping[str, int]
     ablations: int
-    graphs: bool = True
+    graphs: tuple[str, ...] = tuple(GRAPH_NAMES)
 
 
 FULL = Sizes(
@@ -92,7 +93,7 @@ FULL = Sizes(
     {"breast": 8, "mnist": 1},
     5,
 )
-QUICK = Sizes({"breast": {0.1: 1}}, {}, {}, 0, graphs=False)
+QUICK = Sizes({"breast": {0.1: 1}}, {}, {}, 0, graphs=())
 
 Job = tuple[str, str, float, int]
 """What, on which data, at which share of common rows, and the seed."""
@@ -111,6 +112,8 @@ def settings(row: str, data: str, world: World) -> MPDL:
 def judge(job: Job) -> dict[str, Any]:
     """Train one row of a table and return what it scores, by model and by who knows a row."""
     row, data, gamma, seed = job
+    if row == GRAPHS:
+        return {"measured": measure_graphs((data,))[data]}
     world = make_world(data, gamma, seed)
     if row == "FTL":
         return {"a": ftl(world, seed)}
@@ -187,7 +190,7 @@ def jobs(sizes: Sizes) -> list[Job]:
     ]
     for data, gammas in sizes.networks.items():
         found += [(f"{row} | cnn", data, gamma, 0) for gamma in gammas for row in (OWN, MEAN)]
-    return found
+    return found + [(GRAPHS, name, 0.0, 0) for name in sizes.graphs]
 
 
 def values_of(found: Mapping[str, Any], row: str, data: str, gamma: float, where: str, what: str = "accuracy") -> Rows:
@@ -217,7 +220,8 @@ def measure(arguments: argparse.Namespace) -> Findings:
                     findings.figures[f"{data}, gamma {gamma:g}, {label}"] = float(values.mean())
     set_bars(findings, found, sizes)
     if not arguments.quick:
-        write_page(found, findings, sizes, values_of)
+        graphs = {name: found[name_of((GRAPHS, name, 0.0, 0))]["measured"] for name in sizes.graphs}
+        write_page(found, findings, sizes, values_of, graph_tables(graphs))
     return findings
 
 
@@ -258,13 +262,6 @@ def set_bars(findings: Findings, found: Mapping[str, Any], sizes: Sizes) -> None
         for gamma in sizes.tables.get(data, {}):
             above = mean(data, gamma, SHIP, "completed both") - mean(data, gamma, MEAN, "completed both")
             findings.bar(f"{data}_{gamma:g}_dual_above_mean_fill", above, at_least=-0.005)
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
-    parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
-    parser.add_argument("--only", default="", help="do only jobs whose data has this in its name; no bars, no page")
-    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 if __name__ == "__main__":

@@ -238,6 +238,13 @@ class Page:
             ),
             self.ablations(),
             "## Graphs",
+            paragraph(
+                """People are divided as rows are; each side has half of the columns, and links among its own people.
+                *raw* has all links and columns, *joint* all columns, MPDL completes them. The links to find are those
+                between people of a and people of b. The sweep is plain arithmetic; the product's stage with shares is
+                run once for each graph and compared. Expected is the order raw, joint, MPDL, FTL; where a table shows
+                another, that is what was found. The gender in ego-Facebook can hardly be told from anything."""
+            ),
             self.graphs,
             "## What of the paper does not appear",
             paragraph(

@@ -151,7 +151,8 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
     is_only = len(run.method.parties_with_rows(run.plan)) == 2
     whose = f"that only {party} knows" if is_only else "that not all parties know"
     shared = int((scores["known to"] == "all parties").sum())
-    own = int(scores["known to"].isin([f"{party} only", f"{party}, not all parties"]).sum())
+    is_own = scores["known to"].isin([f"{party} only", f"{party}, not all parties"])
+    own = int(is_own.sum())
     gave = "" if given is None else f" gave {given} rows"
     left = 0 if given is None else given - shared - own
     if party in _receivers(run):
@@ -159,7 +160,9 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
         if left:
             counted += f"; the other {left} have no score, as this run's model scores shared rows only"
         return f"{party}{gave}: {shared + own} scored, {counted}."
-    got = f"{own} {whose} got {'scores' if 'score' in ' '.join(scores.columns) else 'predictions, without scores'}"
+    # Tables of several parties are put together, so that a column of scores may be there and empty.
+    are_scored = bool(scores[is_own].filter(regex="^score").notna().any(axis=None))
+    got = f"{own} {whose} got {'scores' if are_scored else 'predictions, without scores'}"
     if left and not own:
         agreed = " (partner_answers = 'none')" if run.plan.config.get("partner_answers") == "none" else ""
         got = f"{left} {whose} got no prediction{agreed}"
