@@ -25,5 +25,6 @@ def test_a_method_with_a_role_without_rows_conforms(check: Callable[[Case, str],
     check(CASE, "grpc")
 
 
+@pytest.mark.slow
 def test_a_method_with_a_role_without_rows_resumes(tmp_path: Path) -> None:
     check_resume_equals_undisturbed(CASE, "memory", tmp_path)

@@ -115,6 +115,7 @@ def test_the_stage_equals_one_place_that_knows_everything(
     assert alone.known_to == ("a only",) * len(world.a_only)
 
 
+@pytest.mark.slow
 def test_people_of_one_kind_are_told_apart_by_their_neighbours() -> None:
     run = graph_run(graph_world(shared=120, density=0.2), settings(epochs=30))
     assert run.metrics["auc"] > 0.8
@@ -152,6 +153,7 @@ def test_a_run_repeats_whatever_the_shares_were() -> None:
     assert first.metrics == second.metrics
 
 
+@pytest.mark.slow
 def test_noise_on_everything_still_fits_the_ring() -> None:
     run = graph_run(graph_world(), settings(mechanism="cell_ldp", dp_scope="all", epsilon=0.1))
     assert 0.0 <= run.metrics["auc"] <= 1.0

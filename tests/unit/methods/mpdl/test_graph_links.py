@@ -89,6 +89,7 @@ def test_shared_sums_show_the_label_holder_nothing_of_the_links(watched: dict[st
     assert stats.chisquare(tops).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_the_same_answers_are_as_likely_for_other_links(watched: dict[str, Any]) -> None:
     """The label holder's share of a full row and of an empty one look alike."""
     world = graph_world(**WORLD)
@@ -166,6 +167,7 @@ def test_noisy_links_are_on_the_ledger_and_no_column_leaves() -> None:
     assert not received(run, "a", "ConfusedFeatures")
 
 
+@pytest.mark.slow
 def test_much_noise_costs_and_little_does_not() -> None:
     world = graph_world(shared=120, density=0.2)
     exact = graph_run(world, settings(epochs=10))
