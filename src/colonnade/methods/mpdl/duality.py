@@ -9,7 +9,6 @@ the generated columns in place of the density there: P(x_A) P(x_B | x_A) = P(x_B
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -55,14 +54,6 @@ class Judge:
         scale = self._sign * self._scale
         clip = self._config.dual_clip
         return ((found - expected) * scale).clamp(-clip, clip), slope * scale
-
-    def state(self) -> dict[str, Any]:
-        """Return what goes on from batch to batch."""
-        return {"variance": self._variance}
-
-    def load_state(self, document: dict[str, Any]) -> None:
-        """Take up what `state` returned."""
-        self._variance = document["variance"]
 
     def _conditional(self, generated: torch.Tensor, real: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         errors = torch.nan_to_num(real - generated, nan=0.0)

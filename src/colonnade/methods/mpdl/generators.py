@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -38,14 +39,14 @@ class Generator(Protocol):
         """Take up what `tensors` returned."""
 
 
-class _Fitted:
+class _Fitted(ABC):
     """What is learned in one go: its state is what it has learned."""
 
-    def tensors(self) -> dict[str, torch.Tensor]:
-        raise NotImplementedError
+    @abstractmethod
+    def tensors(self) -> dict[str, torch.Tensor]: ...
 
-    def load(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def load(self, tensors: Mapping[str, torch.Tensor]) -> None: ...
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything that learning goes on from."""
