@@ -75,7 +75,7 @@ class Sizes:
     """How much is measured: by data, which shares of common rows and how many seeds."""
 
     tables: Mapping[str, Mapping[float, int]]
-    networks: Mapping[str, tuple[float, ...]]
+    networks: Mapping[str, Mapping[float, int]]
     noise: Mapping[str, int]
     ablations: int
     graphs: tuple[str, ...] = tuple(GRAPH_NAMES)
@@ -83,14 +83,14 @@ class Sizes:
 
 FULL = Sizes(
     {
-        "mnist": dict.fromkeys(GAMMAS, 1) | dict.fromkeys(GAMMAS[:3], 2),
+        "mnist": dict.fromkeys(GAMMAS, 5),
         "breast": dict.fromkeys(GAMMAS, 8),
         "breast swapped": dict.fromkeys(GAMMAS[:2], 8),
         "bank": dict.fromkeys(GAMMAS, 5),
-        "cifar10": dict.fromkeys((0.05, 0.2, 0.8), 1),
+        "cifar10": dict.fromkeys((0.05, 0.2, 0.8), 5),
     },
-    {"mnist": (0.05, 0.2, 0.8), "cifar10": (0.2,)},
-    {"breast": 8, "mnist": 1},
+    {"mnist": dict.fromkeys((0.05, 0.2), 5), "cifar10": {0.2: 5}},
+    {"breast": 8, "mnist": 2},
     5,
 )
 QUICK = Sizes({"breast": {0.1: 1}}, {}, {}, 0, graphs=())
@@ -188,9 +188,15 @@ def jobs(sizes: Sizes) -> list[Job]:
         for row in VARIANTS
         if row.startswith(("mlp", "dual penalty"))
     ]
-    for data, gammas in sizes.networks.items():
-        found += [(f"{row} | cnn", data, gamma, 0) for gamma in gammas for row in (OWN, MEAN)]
-    return found + [(GRAPHS, name, 0.0, 0) for name in sizes.graphs]
+    found += [(GRAPHS, name, 0.0, 0) for name in sizes.graphs]
+    for data, seeds in sizes.networks.items():
+        found += [
+            (f"{row} | cnn", data, gamma, seed)
+            for gamma, count in seeds.items()
+            for seed in range(count)
+            for row in (OWN, MEAN)
+        ]
+    return found
 
 
 def values_of(found: Mapping[str, Any], row: str, data: str, gamma: float, where: str, what: str = "accuracy") -> Rows:

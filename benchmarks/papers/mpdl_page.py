@@ -204,7 +204,7 @@ class Page:
                 code, with three parties as threads; FTL, direct, "b alone" and "both sides' columns" are plain PyTorch.
                 Numbers are accuracies in per cent on held-out rows, mean and standard deviation over seeds ({counts}).
                 γ is the share of training rows that both sides know; the others are halved, and b has the labels. A
-                seed draws rows, their division and first weights."""
+                seed draws rows (of CIFAR-10 always the same), their division and first weights."""
             ),
             paragraph(
                 """Unless a table says otherwise: no noise (`mechanism = "none"`), ridge generators, generated columns

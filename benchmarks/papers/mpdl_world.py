@@ -58,8 +58,8 @@ def source_of(data: str, seed: int) -> Source:
         return Source(_joined(parts), "digit", "id", MNIST_ROWS, ("common_*",), (1, 28, 28))
     if data == "cifar10":
         parts = [
-            cifar10_views(part="train", rows=CIFAR_ROWS, seed=seed),
-            cifar10_views(part="test", rows=CIFAR_TESTS, seed=seed),
+            cifar10_views(part="train", rows=CIFAR_ROWS),
+            cifar10_views(part="test", rows=CIFAR_TESTS),
         ]
         return Source(_joined(parts), "label", "id", CIFAR_ROWS, ("common_*",), (3, 32, 32))
     if data == "bank":

@@ -15,6 +15,7 @@ _HOMES = {
     "MPDL": "colonnade.methods.mpdl",
     "Alignment": "colonnade.session",
     "Evaluate": "colonnade.session",
+    "FairVFL": "colonnade.methods.fairvfl",
     "FedCVT": "colonnade.methods.fedcvt",
     "Ledger": "colonnade.ledger",
     "PartyEncoder": "colonnade.methods.splitnn",
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from colonnade.launch.run import Run
     from colonnade.launch.simulation import simulate
     from colonnade.ledger import Ledger
+    from colonnade.methods.fairvfl import FairVFL
     from colonnade.methods.fedcvt import FedCVT
     from colonnade.methods.ftl import FTL
     from colonnade.methods.mpdl import MPDL
@@ -51,6 +53,7 @@ __all__ = [
     "MPDL",
     "Alignment",
     "Evaluate",
+    "FairVFL",
     "FedCVT",
     "Ledger",
     "PartyEncoder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.methods.fairvfl import METHOD as FAIRVFL
 from colonnade.methods.fedcvt import METHOD as FEDCVT
 from colonnade.methods.ftl import METHOD as FTL
 from colonnade.methods.mpdl import METHOD as MPDL
@@ -15,7 +16,7 @@ from colonnade.session import Method
 
 __all__ = ["METHODS", "method_for", "method_named"]
 
-METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FEDCVT, FTL, MPDL, PRADA)
+METHODS: tuple[Method, ...] = (SPLITNN, SECURE_LR, FEDCVT, FTL, MPDL, PRADA, FAIRVFL)
 
 
 def method_named(name: str) -> Method:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.metrics.counting import area_under_roc, confusion_counts, f1_by_class, log_loss
+from colonnade.metrics.classes import macro_f1
+from colonnade.metrics.counting import area_under_roc, confusion_counts, log_loss
 from colonnade.metrics.curves import SMALLEST_GROUP, calibration_curve, calibration_error, roc
 
 __all__ = ["evaluate_multiclass"]
@@ -30,7 +31,7 @@ def evaluate_multiclass(
 
     metrics = {
         "accuracy": float(is_right.mean()),
-        "macro_f1": _macro_f1(truth, called),
+        "macro_f1": macro_f1(truth, called),
         "log_loss": log_loss(truth, probability),
         "calibration_error": calibration_error(confidence, is_right),
     }
@@ -49,10 +50,3 @@ def evaluate_multiclass(
         matrix = confusion_counts(truth, called, len(names))
         curves["confusion"] = {"classes": list(names), "counts": matrix.tolist()}
     return metrics, {name: curve for name, curve in curves.items() if curve is not None}
-
-
-def _macro_f1(truth: NDArray[np.int64], called: NDArray[np.int64]) -> float:
-    """Return the mean F1 of the classes that occur, as truth or as call; there may be thousands that do not."""
-    occurring, places = np.unique(np.concatenate([truth, called]), return_inverse=True)
-    counts = confusion_counts(places[: len(truth)], places[len(truth) :], len(occurring))
-    return float(f1_by_class(counts).mean())

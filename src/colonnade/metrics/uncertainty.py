@@ -16,14 +16,14 @@ __all__ = ["auc_interval", "interval", "proportion_interval"]
 Z = 1.959963984540054
 
 
-def proportion_interval(share: float, rows: int) -> tuple[float, float]:
-    """Return Wilson's interval for a share of independent rows.
+def proportion_interval(share: float, rows: int, z: float = Z) -> tuple[float, float]:
+    """Return Wilson's interval for a share of independent rows, as wide as the normal point ``z`` says.
 
     >>> [round(end, 3) for end in proportion_interval(0.9, 100)]
     [0.826, 0.945]
     """
-    middle = (share + Z**2 / (2 * rows)) / (1 + Z**2 / rows)
-    reach = Z * sqrt(share * (1 - share) / rows + Z**2 / (4 * rows**2)) / (1 + Z**2 / rows)
+    middle = (share + z**2 / (2 * rows)) / (1 + z**2 / rows)
+    reach = z * sqrt(share * (1 - share) / rows + z**2 / (4 * rows**2)) / (1 + z**2 / rows)
     return max(0.0, middle - reach), min(1.0, middle + reach)
 
 

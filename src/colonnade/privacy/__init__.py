@@ -1,8 +1,17 @@
 """Noise and disguises for what would give labels or rows away. Nothing here knows of sessions or messages."""
 
-from colonnade.privacy.cells import CELL_GRID, CellBudget, CellColumn, CellRelease, Mechanism
+from colonnade.privacy.cells import (
+    CELL_GRID,
+    CellBudget,
+    CellColumn,
+    CellRelease,
+    Mechanism,
+    largest_whole_laplace,
+    whole_laplace,
+)
 from colonnade.privacy.coae import MOST_CLASSES, LabelDisguise
 from colonnade.privacy.gaussian import RowBudget, clip_rows, sigma_for
+from colonnade.privacy.label_response import UNKNOWN_LABEL, LabelBudget, LabelResponse, flip_bound
 from colonnade.privacy.leak import AreaUnderRoc, LeakMeter, MeasuredLeak
 from colonnade.privacy.marvell import Marvell, content_of, explained_bound
 from colonnade.privacy.max_norm import equalise_norms
@@ -24,12 +33,15 @@ __all__ = [
     "CELL_GRID",
     "LARGEST_BUDGET",
     "MOST_CLASSES",
+    "UNKNOWN_LABEL",
     "AreaUnderRoc",
     "CellBudget",
     "CellColumn",
     "CellRelease",
     "ClassNoise",
+    "LabelBudget",
     "LabelDisguise",
+    "LabelResponse",
     "LeakMeter",
     "Marvell",
     "MeasuredLeak",
@@ -47,7 +59,10 @@ __all__ = [
     "equalise_norms",
     "error_bound",
     "explained_bound",
+    "flip_bound",
+    "largest_whole_laplace",
     "new_key",
     "noise_within",
     "sigma_for",
+    "whole_laplace",
 ]

@@ -38,7 +38,17 @@ import numpy as np
 from colonnade.errors import ConfigError, OutOfRange, did_you_mean
 from colonnade.privacy.noise import SecretNoise
 
-__all__ = ["CELL_GRID", "CellBudget", "CellColumn", "CellRelease", "Mechanism"]
+__all__ = [
+    "CELL_GRID",
+    "CellBudget",
+    "CellColumn",
+    "CellRelease",
+    "Mechanism",
+    "largest_whole_laplace",
+    "randomised_responses",
+    "unbiased_rows",
+    "whole_laplace",
+]
 
 Array = np.ndarray[Any, Any]
 Mechanism = Literal["none", "cell_ldp", "row_gaussian", "lemma", "lemma_shared"]
@@ -293,8 +303,8 @@ class CellRelease:
         words = self._noise.words(f"responses {label}", counter, (len(released), len(blocks), 2))
         for number, (place, levels) in enumerate(blocks.items()):
             column = self._columns[place]
-            answers = _responses(levels, column.levels, column.epsilon, words[:, number])
-            released[:, self._blocks[place]] = _debiased(answers, column.levels, column.epsilon)
+            answers = randomised_responses(levels, column.levels, column.epsilon, words[:, number])
+            released[:, self._blocks[place]] = unbiased_rows(answers, column.levels, column.epsilon)
 
     @property
     def _widths(self) -> list[int]:
@@ -319,29 +329,56 @@ class CellRelease:
         return self._cell_epsilon(column) ** 2 / 2.0
 
 
-def _discrete_laplace(epsilon: float, words: Array) -> Array:
-    """Return whole numbers k with probability proportional to e**(-epsilon |k| / 4096), from two words each.
+def whole_laplace(epsilon: float, words: Array) -> Array:
+    """Return whole numbers k with probability proportional to e**(-epsilon |k|), from two words each: for counts."""
+    steps = _steps(epsilon)
+    return _discrete_laplace(epsilon * steps, words, steps)
+
+
+def largest_whole_laplace(epsilon: float) -> int:
+    """Return a magnitude that no draw of `whole_laplace` exceeds, for places that must have room for it.
+
+    >>> largest_whole_laplace(0.125)
+    368
+    """
+    steps = _steps(epsilon)
+    return steps * (1 + len(_laplace_tables(epsilon * steps, steps)[1]))
+
+
+def _steps(epsilon: float) -> int:
+    """Return how many steps make a unit: a power of two, so that nothing is rounded, which keeps both tables short."""
+    _check_positive("epsilon of a count", epsilon)
+    if epsilon < _LEAST_EPSILON:
+        raise ConfigError(
+            f"An epsilon of {epsilon:.3g} per count asks for noise of about {1.0 / epsilon:.3g} rows; the least this "
+            f"draws for is {_LEAST_EPSILON:g}. Raise epsilon."
+        )
+    return 1 << min(max(round(-math.log2(epsilon)), 0), CELL_GRID.bit_length() - 1)
+
+
+def _discrete_laplace(epsilon: float, words: Array, steps: int = CELL_GRID) -> Array:
+    """Return whole numbers k with probability proportional to e**(-epsilon |k| / steps), from two words each.
 
     Such a number has a place within its unit and a count of whole units, and these are independent: so two short tables
     do for one long one.
     """
-    places, units = _laplace_tables(epsilon)
-    place = np.searchsorted(places, words[..., 0], side="right") - CELL_GRID
+    places, units = _laplace_tables(epsilon, steps)
+    place = np.searchsorted(places, words[..., 0], side="right") - steps
     whole = len(units) - np.searchsorted(units, words[..., 1], side="right")
-    numbers: Array = place + np.where(place < 0, -CELL_GRID, CELL_GRID) * whole
+    numbers: Array = place + np.where(place < 0, -steps, steps) * whole
     return numbers
 
 
 @lru_cache(maxsize=64)
-def _laplace_tables(epsilon: float) -> tuple[Array, Array]:
-    """Return thresholds, as parts of 2**64, of the place from -4096 to 4095 and of the whole units away from 0.
+def _laplace_tables(epsilon: float, steps: int = CELL_GRID) -> tuple[Array, Array]:
+    """Return thresholds, as parts of 2**64, of the place from -steps to steps - 1 and of the whole units away from 0.
 
     In decimals of 50 digits, since a double has only 53 bits: the tables are the same on every machine.
     """
     with localcontext() as context:
         context.prec = 50
         full = Decimal(2**64)
-        powers = list(accumulate(repeat((-Decimal(epsilon) / CELL_GRID).exp(), CELL_GRID), mul, initial=Decimal(1)))
+        powers = list(accumulate(repeat((-Decimal(epsilon) / steps).exp(), steps), mul, initial=Decimal(1)))
         heights = list(accumulate([*reversed(powers[1:]), *powers[:-1]]))
         places = [round(full * height / heights[-1]) for height in heights[:-1]]
         units = [full * powers[-1]]
@@ -351,8 +388,11 @@ def _laplace_tables(epsilon: float) -> tuple[Array, Array]:
     return np.array(places, np.uint64), np.array(least_first, np.uint64)
 
 
-def _responses(levels: Array, count: int, epsilon: float, words: Array) -> Array:
-    """Return the level to release for each: the true one or any other, and any at all for a missing one."""
+def randomised_responses(levels: Array, count: int, epsilon: float, words: Array) -> Array:
+    """Return the level to release for each, from two words: the true one or any other; any at all for a missing one.
+
+    A level is kept with probability e**epsilon / (e**epsilon + count - 1); -1 stands for a missing one.
+    """
     keep = min(int(2.0**64 / (1.0 + (count - 1) * math.exp(-epsilon))), 2**64 - 1)
     draws = (words[:, 1] >> np.uint64(11)).astype(np.float64) * 2.0**-53
     others = (levels + 1 + np.floor(draws * (count - 1)).astype(np.int64)) % count
@@ -361,8 +401,11 @@ def _responses(levels: Array, count: int, epsilon: float, words: Array) -> Array
     return answers
 
 
-def _debiased(answers: Array, count: int, epsilon: float) -> Array:
-    """Return rows whose mean over the responses is the one-hot row of the true level."""
+def unbiased_rows(answers: Array, count: int, epsilon: float) -> Array:
+    """Return rows whose mean over the responses is the one-hot row of the true level.
+
+    They are the rows of the inverse of the matrix that says how likely each level becomes each response.
+    """
     loss, gap = math.exp(-epsilon), -math.expm1(-epsilon)
     rows: Array = np.where(np.arange(count) == answers[:, None], (1.0 + (count - 2) * loss) / gap, -loss / gap)
     return rows

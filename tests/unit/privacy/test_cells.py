@@ -16,7 +16,7 @@ from hypothesis.extra.numpy import arrays
 
 from colonnade.errors import ConfigError, OutOfRange
 from colonnade.privacy import CELL_GRID, CellColumn, CellRelease, Mechanism, SecretNoise
-from colonnade.privacy.cells import _discrete_laplace, _laplace_tables
+from colonnade.privacy.cells import _discrete_laplace, _laplace_tables, largest_whole_laplace, whole_laplace
 
 NOISE = SecretNoise(bytes(range(32)))
 NOISY = [mechanism for mechanism in get_args(Mechanism) if mechanism != "none"]
@@ -72,6 +72,33 @@ def test_the_tables_are_as_near_to_the_discrete_laplace_distribution_as_the_modu
             sum(abs(part / full - one) for part, one in zip(whole, exact, strict=True)) + ratio ** len(exact)
         ) / 2
     assert distance < Decimal(2) ** -52 + Decimal(45 / epsilon + 1) * Decimal(2) ** -65
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.125, 0.7, 1.0, 3.0])
+def test_noise_of_counts_falls_by_epsilon_from_each_whole_number_to_the_next(epsilon: float) -> None:
+    words = NOISE.words("counts", 0, (200_000, 2))
+    drawn = whole_laplace(epsilon, words)
+    ratio = math.exp(-epsilon)
+    assert abs(np.abs(drawn).mean() / (2 * ratio / (1 - ratio**2)) - 1) < 0.03
+    assert abs((drawn == 0).mean() - (1 - ratio) / (1 + ratio)) < 0.005
+    assert abs(drawn.mean()) < 5 * drawn.std() / math.sqrt(len(drawn))
+    for whole in (0, 1, 2, 3):
+        near, far = np.sum(np.abs(drawn) == whole) / (1 + (whole > 0)), np.sum(np.abs(drawn) == whole + 1) / 2
+        assert abs(math.log(near / far) - epsilon) < 6 * math.sqrt(1 / near + 1 / far)
+    assert np.abs(drawn).max() <= largest_whole_laplace(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 0.3, 2.0, 1000.0])
+def test_noise_of_counts_never_exceeds_the_stated_magnitude(epsilon: float) -> None:
+    words = np.array([[one, other] for one in (0, 2**63, 2**64 - 1) for other in (0, 2**64 - 1)], np.uint64)
+    most = np.abs(whole_laplace(epsilon, words)).max()
+    assert most <= largest_whole_laplace(epsilon) <= most + max(2, 1 / epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e-5])
+def test_counts_refuse_an_epsilon_that_no_noise_is_drawn_for(epsilon: float) -> None:
+    with pytest.raises(ConfigError):
+        largest_whole_laplace(epsilon)
 
 
 def test_no_set_of_outcomes_tells_nought_from_one_by_more_than_epsilon_and_the_stated_delta() -> None:

@@ -1,0 +1,419 @@
+"""Try what can be read from a trained model's codes, and count what it decides by group: all roles side by side.
+
+Attackers learn from codes of training rows and are judged on held-out ones. The holder of an attribute attacks the code
+as the label holder sees it; holders of columns attack protected codes, and the code, for their own columns. What the
+model decides is counted by group under encryption: neither side sees the other's rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.errors import WrongContent
+from colonnade.exchanges.group_counts import (
+    CountFormat,
+    count_by_group,
+    outcome_columns,
+    outcome_margins,
+    receive_counts,
+    seal_indicators,
+    send_indicators,
+)
+from colonnade.exchanges.holdings import own_part, scores_in_terms_of
+from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.methods.fairvfl.aggregator import send_in_use
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
+from colonnade.methods.fairvfl.findings import attack_finding, columns_finding, gaps_finding, verdict_finding
+from colonnade.methods.fairvfl.messages import (
+    COUNTED,
+    Amounts,
+    attack_codes,
+    attack_result,
+    count_request,
+    countable,
+)
+from colonnade.methods.fairvfl.networks import build_mapper
+from colonnade.methods.fairvfl.predict import open_fusion, receive_scores, send_own_codes
+from colonnade.methods.fairvfl.sides import Attribute, Places, chunks, own_attributes
+from colonnade.methods.fairvfl.tasks import label_encoder_of
+from colonnade.methods.fairvfl.train import noise_of, told_amounts
+from colonnade.metrics import (
+    GroupCounts,
+    Inference,
+    average_inference,
+    measure_inference,
+    measure_value_inference,
+)
+from colonnade.nn import attack, attack_value, tensors_under
+from colonnade.nn.regression import scores_of
+from colonnade.session import Channel, Finding, Holding, Result, Session
+
+__all__ = ["aggregator", "attribute_holder", "feature_holder", "label_holder"]
+
+ATTACKERS = ("strong", "weak", "linear", "boosting")
+# Columns are attacked with fewer rows: there are many of them, and the comparison with chance needs no more.
+_ROWS_BY_COLUMN = 4000
+_CLASSES_OF_NUMBERS = 4
+_MOST_CLASSES = 20
+_LONGEST_RESULT = 20_000
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The rows of an audit, by their purpose, as places among shared rows."""
+
+    train: Places
+    validation: Places
+    test: Places
+
+    @classmethod
+    def of(cls, holding: Holding, config: FairVFL) -> Audited:
+        """Return the rows that all parties take alike."""
+        split = holding.split
+        return cls(split.train[: config.audit_rows], split.validation, split.test)
+
+    @property
+    def rows(self) -> Places:
+        """Return all of them, in the order in which they are sent."""
+        return np.concatenate([self.train, self.validation, self.test])
+
+    def divide(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
+        """Divide what came for all of them."""
+        ends = np.cumsum([len(self.train), len(self.validation)])
+        return tuple(np.split(values, ends))
+
+
+def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play the party whose decisions are counted."""
+    audited, part = Audited.of(holding, config), own_part(session, holding)
+    outputs = int(part.document["outputs"])
+    sizes = (len(audited.train), len(audited.validation), len(audited.test))
+    session.channel(AGGREGATOR).send(Amounts(*sizes, outputs))
+    send_own_codes(session, holding, config, audited.rows)
+    logits = receive_scores(session, holding, config, part, audited.rows)
+    findings, attacked = _attack(session, holding, config, audited)
+    counts: dict[str, dict[str, GroupCounts]] = {}
+    scores, test = None, audited.divide(logits.double().numpy())[2]
+    if config.task == "ranking" or holding.table.labels is None:
+        expected = _decline(session, config)
+    else:
+        labels = label_encoder_of(part.document)
+        truth = holding.table.labels[holding.aligned.positions][audited.test]
+        values = scores_of(labels.task, test) if len(test) else np.empty(0)
+        scores = scores_in_terms_of(labels, values, audited.test, truth)
+        if labels.task == "binary" and len(test):
+            answers = np.asarray(labels.encode(truth)).astype(np.int64)
+            expected, counts = _count(session, holding, config, audited, values, answers)
+        else:
+            expected = _decline(session, config)
+    told = _told_results(session, config, expected)
+    verdict = verdict_finding(config, told | attacked, counts)
+    return Result(scores=scores, findings=(verdict, *([gaps_finding(counts)] if counts else []), *findings))
+
+
+def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play a party with columns, which tries what protected codes tell about them."""
+    audited = Audited.of(holding, config)
+    send_own_codes(session, holding, config, audited.rows)
+    return _audited_holder(session, holding, config, audited)
+
+
+def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play a party with attributes, which tries what the code tells about them."""
+    audited = Audited.of(holding, config)
+    send_own_codes(session, holding, config, audited.rows)
+    return _audited_holder(session, holding, config, audited)
+
+
+def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play the party that hands out codes to attack."""
+    part, amounts = own_part(session, holding), told_amounts(session)
+    fusion, task = open_fusion(session, config, part)
+    mappers = {}
+    for attribute in part.document["attributes"]:
+        mappers[attribute] = build_mapper(config, attribute, 0).eval()
+        mappers[attribute].load_state_dict(tensors_under(f"mapper/{attribute}/mapper.", part.tensors))
+    label_holder = session.channel("label_holder")
+    seen, protected = [], []
+    for number, rows in enumerate(chunks(amounts.train + amounts.validation + amounts.test)):
+        clear, noised = fusion.codes_in_use(rows.stop - rows.start)
+        send_in_use(label_holder, config, task, clear, noised)
+        with torch.no_grad():
+            seen.append(noised if task is None else task(clear))
+            protected.append([_protected(session, config, one, noised, number) for one in mappers.items()])
+    every = torch.cat(seen)
+    narrow = tuple(torch.cat(parts) for parts in zip(*protected, strict=True))
+    for channel in session.all_channels:
+        # Only who has columns is asked what protected codes tell about them.
+        own = narrow if channel.peer_role != "attribute_holder" else ()
+        channel.send(attack_codes(channel.peer_role)(every, own))
+    return Result()
+
+
+def _protected(
+    session: Session, config: FairVFL, mapper: tuple[str, torch.nn.Module], codes: torch.Tensor, number: int
+) -> torch.Tensor:
+    name, network = mapper
+    values: torch.Tensor = network(codes)
+    drawn = noise_of(session, config).gaussian(f"audit/{name}", number, tuple(values.shape))
+    return values + torch.from_numpy(drawn).to(values.dtype) * config.protected_noise
+
+
+def _audited_holder(session: Session, holding: Holding, config: FairVFL, audited: Audited) -> Result:
+    findings, attacked = _attack(session, holding, config, audited)
+    peer, role = session.channel("label_holder"), session.role
+    groups = [_groups(one, audited) for one in own_attributes(session, holding, config)]
+    peer.send(countable(role)(tuple(one.name for one in groups), tuple(one.count for one in groups)))
+    if peer.receive(count_request(role)).is_wanted and groups:
+        key = receive_key(session, peer, config.key)
+        format = _format(config, len(audited.test), key.bits)
+        for number, one in enumerate(groups):
+            count_by_group(session, peer, key, format, one.places, one.count, counter=number)
+    for name, found in attacked.items():
+        peer.send(attack_result(role)(name, json.dumps(found)))
+    return Result(findings=findings)
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Held-out rows by an attribute: its classes, or quarters of its numbers."""
+
+    name: str
+    places: Places
+    count: int
+
+
+def _groups(attribute: Attribute, audited: Audited) -> _Groups:
+    places = np.where(attribute.is_known, attribute.targets.numpy(), -1)
+    if attribute.is_numeric:
+        learned = places[audited.train][attribute.is_known[audited.train]]
+        edges = np.quantile(learned, np.linspace(0, 1, _CLASSES_OF_NUMBERS + 1)[1:-1])
+        places = np.where(attribute.is_known, np.searchsorted(edges, places, side="right"), -1)
+        return _Groups(attribute.name, places[audited.test].astype(np.int64), _CLASSES_OF_NUMBERS)
+    return _Groups(attribute.name, places[audited.test].astype(np.int64), len(attribute.classes))
+
+
+def _format(config: FairVFL, rows: int, key_bits: int) -> CountFormat:
+    # Decisions at two thresholds, of which each gives a row one of four outcomes.
+    return CountFormat(
+        rows=rows,
+        columns=8,
+        key_bits=key_bits,
+        smallest_group=config.smallest_group,
+        epsilon=config.count_epsilon,
+        most_ones=2,
+    )
+
+
+def _count(
+    session: Session, holding: Holding, config: FairVFL, audited: Audited, scores: npt.NDArray[Any], truth: Places
+) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, GroupCounts]]]:
+    """Return who has which attributes and, by attribute and threshold, how often the model decides for each group."""
+    base = float(truth.mean()) if len(truth) else 0.5
+    decided = {"at 0.5": scores >= 0.5, "at base rate": scores >= np.quantile(scores, 1.0 - base)}
+    columns = np.concatenate([outcome_columns(one.astype(int), truth) for one in decided.values()], axis=1)
+    found: dict[str, dict[str, GroupCounts]] = {}
+    having: dict[str, tuple[str, ...]] = {}
+    peers = [channel for channel in session.all_channels if channel.peer_role in COUNTED]
+    key = None
+    for peer in peers:
+        told = _told_countable(peer, config)
+        having[peer.peer] = told.attributes
+        peer.send(count_request(peer.peer_role)(True))
+        if not told.attributes:
+            continue
+        if key is None:
+            key = make_key(session, config.key)
+        send_key(peer, key)
+        format = _format(config, len(truth), key.bits)
+        for attribute in told.attributes:
+            sealed = seal_indicators(key, format, columns)
+            send_indicators(peer, sealed)
+            counts = receive_counts(peer, key, format, sealed)
+            found[attribute] = _by_threshold(list(decided), counts.values, config.count_epsilon is not None)
+    for one in (_groups(one, audited) for one in own_attributes(session, holding, config)):
+        own = np.stack([columns[one.places == group].sum(axis=0) for group in range(one.count)])
+        found[one.name] = _by_threshold(list(decided), own, False)
+    return having, found
+
+
+def _told_countable(peer: Channel, config: FairVFL) -> Any:
+    told = peer.receive(countable(peer.peer_role))
+    fits = len(told.attributes) == len(told.groups) and set(told.attributes) <= set(config.attributes)
+    if not fits or not all(1 <= one <= 256 for one in told.groups):
+        raise WrongContent(f"'{peer.peer}' offers to count by what is no attribute of this run.")
+    return told
+
+
+def _by_threshold(names: Sequence[str], values: npt.NDArray[Any], is_noised: bool) -> dict[str, GroupCounts]:
+    found = {}
+    for place, name in enumerate(names):
+        margins = outcome_margins(values[:, 4 * place : 4 * place + 4])
+        make = GroupCounts.from_noised if is_noised else GroupCounts
+        found[name] = make(*(tuple(column.tolist()) for column in margins.T))
+    return found
+
+
+def _decline(session: Session, config: FairVFL) -> dict[str, tuple[str, ...]]:
+    """Say that there is nothing to count; return who has which attributes."""
+    having = {}
+    for peer in session.all_channels:
+        if peer.peer_role in COUNTED:
+            having[peer.peer] = _told_countable(peer, config).attributes
+            peer.send(count_request(peer.peer_role)(False))
+    return having
+
+
+def _told_results(session: Session, config: FairVFL, expected: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Receive what attackers read at the holders of attributes."""
+    found: dict[str, Any] = {}
+    for peer in session.all_channels:
+        for _ in expected.get(peer.peer, ()):
+            told = peer.receive(attack_result(peer.peer_role))
+            if told.attribute not in config.attributes or len(told.found) > _LONGEST_RESULT:
+                raise WrongContent(f"'{peer.peer}' tells of an attack on what is no attribute of this run.")
+            found[told.attribute] = _read(peer, told.found)
+    return found
+
+
+def _read(peer: Channel, text: str) -> dict[str, dict[str, Any]]:
+    try:
+        content = json.loads(text)
+        return {
+            str(kind): {str(name): value for name, value in numbers.items() if _is_number(value)}
+            for kind, numbers in content.items()
+        }
+    except (AttributeError, ValueError):
+        raise WrongContent(f"'{peer.peer}' tells of an attack in a way that no version of colonnade does.") from None
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float) or (isinstance(value, list) and len(value) <= 256)
+
+
+def _attack(
+    session: Session, holding: Holding, config: FairVFL, audited: Audited
+) -> tuple[tuple[Finding, ...], dict[str, Any]]:
+    """Attack the code for one's own attributes, and all codes for one's own columns."""
+    rows = len(audited.rows)
+    received = session.channel(AGGREGATOR).receive(attack_codes(session.role))
+    codes = _checked(session, received.unified, rows)
+    protected = [_checked(session, one, rows) for one in received.protected]
+    findings: list[Finding] = []
+    attacked: dict[str, Any] = {}
+    seed = session.own_seed("attackers")
+    for attribute in own_attributes(session, holding, config):
+        session.show(f"attacking {attribute.name}", 0, 1)
+        attacked[attribute.name] = _attack_attribute(config, attribute, codes, audited, seed)
+        findings.append(attack_finding(attribute, attacked[attribute.name]))
+    columns = [name for name in holding.table.feature_names if name not in config.attributes]
+    if protected and columns and session.role != "attribute_holder":
+        read = _attack_columns(session, holding, config, audited, columns, [codes, *protected], seed)
+        findings.append(columns_finding(config, read))
+    return tuple(findings), attacked
+
+
+def _checked(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
+    if values.ndim != 2 or len(values) != rows or not bool(values.isfinite().all()):
+        raise WrongContent(f"The codes to attack that '{session.party}' got are not those of {rows} rows.")
+    return values.float().numpy()
+
+
+def _attack_attribute(
+    config: FairVFL, attribute: Attribute, codes: npt.NDArray[Any], audited: Audited, seed: int
+) -> dict[str, Any]:
+    """Return what each kind of attacker reads, by kind."""
+    parts = []
+    for rows, own in zip((audited.train, audited.validation, audited.test), audited.divide(codes), strict=True):
+        known = attribute.is_known[rows]
+        parts.append((own[known], attribute.targets.numpy()[rows][known]))
+    (train, learned), (validation, checked), (test, truth) = parts
+    if attribute.is_numeric:
+        said = attack_value(train, learned, validation, checked, test, seed=seed, members=config.attackers)
+        return {"strong": measure_value_inference(truth, said.test).to_json()}
+    found = {}
+    for kind in ATTACKERS:
+        guessed = attack(
+            kind,
+            train,
+            learned,
+            validation,
+            checked,
+            test,
+            classes=len(attribute.classes),
+            seed=seed,
+            members=config.attackers,
+        )
+        found[kind] = measure_inference(truth, guessed.test, checked, guessed.validation).to_json()
+    return found
+
+
+def _attack_columns(
+    session: Session,
+    holding: Holding,
+    config: FairVFL,
+    audited: Audited,
+    columns: Sequence[str],
+    codes: Sequence[npt.NDArray[Any]],
+    seed: int,
+) -> dict[str, list[Inference]]:
+    """Return what is read of each own column: from the code, then from each protected code."""
+    found: dict[str, list[Inference]] = {}
+    for number, name in enumerate(columns):
+        session.show("attacking columns", number, len(columns))
+        classes = _classes_of(holding, audited, name)
+        if classes is None:
+            continue
+        read = []
+        for one in codes:
+            parts = []
+            for rows, own in zip((audited.train, audited.validation, audited.test), audited.divide(one), strict=True):
+                known = classes[rows] >= 0
+                parts.append((own[known][:_ROWS_BY_COLUMN], classes[rows][known][:_ROWS_BY_COLUMN]))
+            (train, learned), (validation, checked), (test, truth) = parts
+            members = attack(
+                "strong",
+                train,
+                learned,
+                validation,
+                checked,
+                test,
+                classes=int(classes.max()) + 1,
+                seed=seed,
+                members=min(config.attackers, 2),
+                average=True,
+            )
+            measured = [measure_inference(truth, own.test, checked, own.validation) for own in members]
+            read.append(average_inference(measured))
+        found[name] = read
+    return found
+
+
+def _classes_of(holding: Holding, audited: Audited, name: str) -> npt.NDArray[np.int64] | None:
+    """Return a column as classes: its categories, the rarest together, or quarters of its numbers; -1 unknown."""
+    values = holding.table.values(name)[holding.aligned.positions]
+    if values.dtype != object:
+        numbers = np.asarray(values, float)
+        known = np.isfinite(numbers)
+        learned = numbers[audited.train][known[audited.train]]
+        edges = np.unique(np.quantile(learned, np.linspace(0, 1, _CLASSES_OF_NUMBERS + 1)[1:-1]))
+        found = np.where(known, np.searchsorted(edges, numbers, side="right"), -1)
+    else:
+        there, counts = np.unique([one for one in values[audited.train] if one is not None], return_counts=True)
+        kept = there[np.argsort(-counts, kind="stable")][: _MOST_CLASSES - 1]
+        place = {one: number for number, one in enumerate(kept)}
+        found = np.array([-1 if one is None else place.get(one, len(kept)) for one in values])
+    # Classes without training rows would have nothing to be learned from.
+    present = np.unique(found[audited.train][found[audited.train] >= 0])
+    if len(present) < 2:
+        return None
+    renumbered = np.full(int(found.max()) + 2, -1)
+    renumbered[present] = np.arange(len(present))
+    return np.asarray(renumbered[found], np.int64)

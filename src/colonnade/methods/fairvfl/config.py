@@ -1,0 +1,274 @@
+"""Settings of FairVFL."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from colonnade.errors import ConfigError
+
+__all__ = ["AGGREGATOR", "FairVFL"]
+
+AGGREGATOR = "aggregator"
+
+_WIDEST = 2**14
+_LARGEST_EPSILON = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FairVFL:
+    """Settings of FairVFL, agreed by all parties.
+
+    Feature holders' codes become one code at the aggregator, from which the label holder predicts. For each attribute
+    a mapper at the aggregator makes a small protected code, and the party with the attribute tries to tell it from
+    that; what helps it is removed from the code. Defaults are those that stood up to strong attackers; `paper` gives
+    the paper's.
+    """
+
+    attributes: tuple[str, ...] = ()
+    """The sensitive columns, by name. They are never inputs; whoever has one of them helps to remove it. Without any
+    the model is a plain vertical one."""
+    removal: Literal["robust", "paper"] = "robust"
+    """How attributes are removed: from a narrow, normalised code with noise and by faster adversaries, or as in the
+    paper, where a strong attacker still reads them."""
+    removal_weight: float = 1.0
+    """How much removing an attribute counts against the task; the paper's lambda."""
+    removal_weights: Mapping[str, float] = field(default_factory=dict)
+    """Other weights for some attributes."""
+    warm_up: float = 1.0
+    """Over how many epochs the weights of removal grow from 0. All at once they would destroy the task."""
+    contrastive_weight: float = 0.25
+    """How much mappers hide which code a protected code was made of; the paper's gamma."""
+    mapper_step: Literal["joint", "sequential", "merged"] = "joint"
+    """How mappers learn from both sides: in one step, in two after each other, or in one with half of the messages."""
+    confusion: bool = False
+    """Whether mappers and codes aim at adversaries that cannot decide, instead of ones that are wrong."""
+    nearest: int = 5
+    """Among how many rows of the most similar protected codes the counterpart of a row is drawn."""
+    relevance: Literal["cosine", "dot"] = "cosine"
+    adversary_every: int = 1
+    """Attributes are removed in every so many-th step, with so many times the weight."""
+
+    code_width: int = 8
+    """The width of the code that leaves the aggregator, with removal = "robust"."""
+    code_noise: float = 0.5
+    """The standard deviation of the noise on that code, in training and in use, with removal = "robust"."""
+    discriminator_steps: int = 2
+    """How many steps an adversary takes for one of the model, with removal = "robust"."""
+    discriminator_rate: float = 5.0
+    """How many times the learning rate adversaries learn with, with removal = "robust"."""
+    protected_width: int = 4
+    """The width of protected codes: little more than evidence of the classes needs."""
+    protected_widths: Mapping[str, int] = field(default_factory=dict)
+    protected_noise: float = 1.0
+    """The standard deviation of the noise on protected codes that are sent."""
+
+    label_epsilon: float | None = 3.0
+    """The privacy loss of an attribute's values, which are answered at random with it before they give gradients; none
+    where the aggregator may read them from gradients."""
+    gradient_clip: float = 0.0
+    """The norm to which each row of an adversary's gradient is shortened before noise; 0 leaves it."""
+    gradient_noise: float = 0.0
+    """The noise on it, as a multiple of gradient_clip."""
+
+    local: Literal["mlp", "tabnet", "autoint", "naml", "lstur", "nrms"] = "mlp"
+    """What makes a party's code of its columns; the last three read texts."""
+    locals: Mapping[str, str] = field(default_factory=dict)
+    """Other models for some parties."""
+    embedding: int = 32
+    bins: int = 100
+    """Into how many parts of about equally many rows numbers are divided."""
+    text: str = "history"
+    """The column of texts, for models that read them: items separated by " | ", the latest last."""
+    reader: str = "user"
+    """The column that says whose texts they are, for lstur, where a party has it."""
+    candidates: str = "candidates"
+    """The label holder's column of candidates for ranking: texts separated by " | "."""
+    words: int = 12
+    """How many words of a text count."""
+    items: int = 30
+    """How many of the latest items of a row count."""
+
+    width: int = 128
+    """The width of each party's code; a multiple of heads."""
+    heads: int = 8
+    scale: bool = True
+    """Whether attention is divided by the root of the heads' width; the paper does not."""
+    aggregation: Literal["attention", "concat_mlp"] = "attention"
+    pooling_hidden: int = 200
+    task_cut: Literal["label_holder", "server"] = "label_holder"
+    """Where the task's model is: at the label holder, which then gets the code, or at the aggregator, which then sends
+    scores only, made of the code without noise."""
+    task_hidden: tuple[int, ...] = (256, 256)
+    mapper_hidden: tuple[int, ...] = (256, 128)
+    contrastive_hidden: tuple[int, ...] = (256, 256)
+    discriminator_hidden: tuple[int, ...] = (128,)
+
+    task: Literal["auto", "binary", "multiclass", "regression", "ranking"] = "auto"
+    optimiser: str = "Adam"
+    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    learning_rate: float = 5e-4
+    clip_gradient: float = 5.0
+    """The norm to which each party shortens the gradient of its own weights; 0 leaves it."""
+    dropout: float = 0.2
+    batch_size: int = 128
+    epochs: int = 8
+    checkpoint_every: int = 0
+    precision: Literal["float32", "float64"] = "float32"
+    secret_start: bool = True
+    """Whether first weights and noise are secret. From known ones others could work out columns."""
+
+    attackers: int = 5
+    """How many networks an attacker of the audit is made of."""
+    audit_rows: int = 20_000
+    """The most rows whose codes are given to attackers in the audit."""
+    key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    count_epsilon: float | None = None
+    """The privacy loss of the audit's counts by group; none adds no noise to them."""
+    smallest_group: int = 5
+    """How many rows a group needs to be counted in the audit."""
+
+    def __post_init__(self) -> None:
+        self._check_numbers()
+        if len(set(self.attributes)) < len(self.attributes):
+            raise ConfigError("config.attributes names a column twice.")
+        for name in ("removal_weights", "protected_widths"):
+            unknown = sorted(set(getattr(self, name)) - set(self.attributes))
+            if unknown:
+                raise ConfigError(f"config.{name} names {unknown[0]}, which config.attributes does not.")
+        if self.width % self.heads:
+            raise ConfigError(f"config.width = {self.width} must be a multiple of config.heads = {self.heads}.")
+        if self.gradient_noise and not self.gradient_clip:
+            raise ConfigError("config.gradient_noise needs config.gradient_clip: noise is in terms of that norm.")
+        models = ("mlp", "tabnet", "autoint", "naml", "lstur", "nrms")
+        if not set(self.locals.values()) <= set(models):
+            raise ConfigError(f"config.locals must name models among {', '.join(models)}.")
+        if self.task == "ranking" and self.task_cut == "server":
+            raise ConfigError(
+                "config.task = 'ranking' compares codes with candidates, which only the label holder has."
+            )
+
+    def _check_numbers(self) -> None:
+        for name in ("learning_rate", "discriminator_rate"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0.0):
+                raise ConfigError(f"config.{name} must be a number above 0. Got {value} instead.")
+        plain = (
+            "removal_weight",
+            "contrastive_weight",
+            "warm_up",
+            "code_noise",
+            "protected_noise",
+            "clip_gradient",
+            "gradient_clip",
+            "gradient_noise",
+        )
+        for name, value in [
+            *((name, getattr(self, name)) for name in plain),
+            *((f"removal_weights of '{name}'", one) for name, one in self.removal_weights.items()),
+        ]:
+            if not (math.isfinite(value) and value >= 0.0):
+                raise ConfigError(f"config.{name} must be at least 0. Got {value} instead.")
+        for name in ("batch_size", "epochs", "nearest", "adversary_every", "discriminator_steps", "attackers"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"config.{name} must be at least 1. Got {getattr(self, name)} instead.")
+        for name in ("checkpoint_every",):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"config.dropout must be at least 0 and below 1. Got {self.dropout} instead.")
+        if self.bins < 2 or self.words < 1 or self.items < 1 or self.audit_rows < 100 or self.smallest_group < 1:
+            raise ConfigError(
+                "config.bins must be at least 2, words, items and smallest_group at least 1, audit_rows at least 100."
+            )
+        for name in ("label_epsilon", "count_epsilon"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value <= _LARGEST_EPSILON:
+                raise ConfigError(
+                    f"config.{name} must be above 0 and at most {_LARGEST_EPSILON:g}. Got {value} instead."
+                )
+        widths = (
+            *(self.width, self.heads, self.embedding, self.code_width, self.protected_width, self.pooling_hidden),
+            *self.protected_widths.values(),
+            *(*self.task_hidden, *self.mapper_hidden, *self.contrastive_hidden, *self.discriminator_hidden),
+        )
+        if not all(1 <= one <= _WIDEST for one in widths):
+            raise ConfigError(f"config's widths must be whole numbers from 1 to {_WIDEST}.")
+
+    @property
+    def is_robust(self) -> bool:
+        """Tell whether codes are narrow, normalised and noised."""
+        return self.removal == "robust"
+
+    @property
+    def unified_width(self) -> int:
+        """Return the width of the code that the task's model reads."""
+        return self.code_width if self.is_robust else self.width
+
+    @property
+    def noise(self) -> float:
+        """Return the standard deviation of the noise on the code."""
+        return self.code_noise if self.is_robust else 0.0
+
+    @property
+    def adversary_steps(self) -> int:
+        """Return how many steps a discriminator takes for one of the model."""
+        return self.discriminator_steps if self.is_robust else 1
+
+    @property
+    def adversary_rate(self) -> float:
+        """Return the learning rate of bias discriminators."""
+        return self.learning_rate * (self.discriminator_rate if self.is_robust else 1.0)
+
+    @property
+    def patience(self) -> int:
+        """Return 0: all epochs are trained, so that no verdict tells anything about labels."""
+        return 0
+
+    @property
+    def key(self) -> str:
+        """Return the size of keys as the cryptography takes it."""
+        return str(self.key_size)
+
+    def weight_of(self, attribute: str) -> float:
+        """Return how much removing an attribute counts."""
+        return self.removal_weights.get(attribute, self.removal_weight)
+
+    def width_of(self, attribute: str) -> int:
+        """Return the width of an attribute's protected code."""
+        return self.protected_widths.get(attribute, self.protected_width)
+
+    @property
+    def removed(self) -> tuple[str, ...]:
+        """Return the attributes that are removed; those of weight 0 are only measured."""
+        return tuple(one for one in self.attributes if self.weight_of(one) > 0.0)
+
+    def local_of(self, party: str) -> str:
+        """Return which model a party's code comes from."""
+        return self.locals.get(party, self.local)
+
+    def without_removal(self) -> FairVFL:
+        """Return the same for a plain vertical model: nothing is removed, and no adversary learns."""
+        return replace(self, removal_weight=0.0, removal_weights={}, contrastive_weight=0.0)
+
+    @classmethod
+    def paper(cls, **others: Any) -> FairVFL:
+        """Return the paper's settings: wide codes, one step of the adversary, no noise, no randomised answers."""
+        settings: dict[str, Any] = {
+            "removal": "paper",
+            "removal_weight": 10.0,
+            "label_epsilon": None,
+            "protected_width": 64,
+            "protected_noise": 0.0,
+            "mapper_step": "sequential",
+            "relevance": "dot",
+            "scale": False,
+            "width": 400,
+            "heads": 20,
+            "learning_rate": 1e-4,
+            "batch_size": 32,
+            "epochs": 10,
+        }
+        return cls(**settings | others)

@@ -1,0 +1,234 @@
+"""What a run of FairVFL found out beside the model, in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from colonnade.methods.fairvfl.config import FairVFL
+from colonnade.metrics import (
+    GroupCounts,
+    Inference,
+    demographic_parity_gap,
+    equal_opportunity_gap,
+    equalised_odds_gap,
+    rank_impressions,
+)
+from colonnade.session import Finding, Session
+
+if TYPE_CHECKING:
+    from colonnade.methods.fairvfl.sides import Adversary, Attribute
+
+__all__ = [
+    "attack_finding",
+    "columns_finding",
+    "gaps_finding",
+    "privacy_finding",
+    "protection_finding",
+    "ranking_finding",
+    "verdict_finding",
+]
+
+# What an attacker's area under the curve is called in words. Chance is 0.5.
+_HARDLY, _SOMEWHAT = 0.6, 0.7
+_GAPS = {
+    "demographic parity": demographic_parity_gap,
+    "equalised odds": equalised_odds_gap,
+    "equal opportunity": equal_opportunity_gap,
+}
+
+
+def protection_finding(session: Session, config: FairVFL) -> Finding:
+    """Say first what the settings mean for who can read what."""
+    if config.removed:
+        removed = (
+            f"{', '.join(config.removed)} {'was' if len(config.removed) == 1 else 'were'} pushed out of the code that "
+            "the prediction is made of. What is left of it is measured by the stage audit; without one, nothing is "
+            "known about it."
+        )
+    else:
+        removed = "No attribute was removed: this is a plain vertical model."
+    if config.removal == "paper" and config.removed:
+        removed += (
+            " The paper's settings were used. On public data a strong attacker still read attributes from such a code, "
+            "although a weak one did not."
+        )
+    if config.task_cut == "server":
+        code = "The label holder gets scores only; the aggregator sees all codes."
+    elif config.noise:
+        code = (
+            f"The label holder gets a code of {config.unified_width} numbers behind noise of {config.noise:g} standard "
+            "deviations; the aggregator sees it without noise, and all parties' codes."
+        )
+    else:
+        code = "The label holder gets the whole code, without noise; the aggregator sees all parties' codes."
+    labels = "From the task's gradients the aggregator can read the labels."
+    if not config.removed:
+        attributes = ""
+    elif config.label_epsilon is not None:
+        attributes = (
+            f"From the attributes' gradients it can read answers that were drawn at random once, with a privacy loss "
+            f"of {config.label_epsilon:g} for each value."
+        )
+    elif config.gradient_noise:
+        attributes = "The attributes' gradients are behind noise."
+    else:
+        attributes = "From the attributes' gradients it can read their values, for every row."
+    text = " ".join(one for one in (removed, code, labels, attributes) if one)
+    values = {"removal": config.removal, "removed": list(config.removed), "task_cut": config.task_cut}
+    return Finding(name="protection", title="What was removed, and who can read what", text=text, values=values)
+
+
+def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Finding:
+    """Say what gradients cost the values of attributes."""
+    rows, texts, values = [], [], {}
+    for one in adversaries:
+        attribute = one.attribute
+        kind = "numbers" if attribute.is_numeric else f"{len(attribute.classes)} classes"
+        budget = None if one.response is None else one.response.budget(len(attribute.targets))
+        epsilon = config.label_epsilon if config.label_epsilon is not None else None
+        rows.append((attribute.name, kind, "none" if epsilon is None else f"{epsilon:g}"))
+        values[attribute.name] = {"epsilon": epsilon, "known": int(attribute.is_known.sum())}
+        if budget is not None:
+            texts.append(f"{attribute.name}: {budget.text()}")
+    if config.label_epsilon is None:
+        texts.append("No answer was randomised: the aggregator can tell every value from gradients.")
+    return Finding(
+        name="attribute_privacy",
+        title="What gradients give away of sensitive values",
+        text=" ".join(texts),
+        columns=("attribute", "kind", "epsilon of each value"),
+        rows=tuple(rows),
+        values=values,
+    )
+
+
+def ranking_finding(logits: torch.Tensor, clicks: torch.Tensor) -> Finding:
+    """Say how well candidates were ranked on held-out rows."""
+    is_there = (clicks >= 0).numpy()
+    rows = np.repeat(np.arange(len(clicks)), is_there.sum(axis=1))
+    found = rank_impressions(logits.double().numpy()[is_there], clicks.numpy()[is_there], rows).means()
+    return Finding(
+        name="ranking",
+        title="How well candidates are ranked",
+        text="On held-out rows with a chosen and another candidate; 0.5 is chance for the area under the curve.",
+        columns=tuple(found),
+        rows=(tuple(f"{value:.4f}" for value in found.values()),),
+        values=dict(found),
+    )
+
+
+def attack_finding(attribute: Attribute, read: Mapping[str, Mapping[str, Any]]) -> Finding:
+    """Say what each attacker reads of an attribute in the code as the label holder sees it."""
+    if attribute.is_numeric:
+        columns: tuple[str, ...] = ("attacker", "R²", "correlation")
+        rows: tuple[tuple[str, ...], ...] = tuple(
+            (kind, _shown(one["r2"]), _shown(one["correlation"])) for kind, one in read.items()
+        )
+    else:
+        columns = ("attacker", "macro F1", "macro F1, tuned", "AUC", "chance")
+        rows = tuple(
+            (
+                kind,
+                _shown(one["macro_f1"]),
+                _shown(one["tuned_macro_f1"]),
+                _shown(one["auc"]),
+                " to ".join(f"{end:.2f}" for end in one["chance"]),
+            )
+            for kind, one in read.items()
+        )
+    text = (
+        "Attackers were trained on the code of training rows and the attribute, and judged on held-out rows. The "
+        "strong one counts: weak ones overlook what lies in directions of little variance. Macro F1 without tuning is low "
+        "where an attacker names the larger group for all, and then says little."
+    )
+    return Finding(
+        name=f"attack_{attribute.name}",
+        title=f"What can be read of {attribute.name}",
+        text=text,
+        columns=columns,
+        rows=rows,
+        values={kind: dict(one) for kind, one in read.items()},
+    )
+
+
+def columns_finding(config: FairVFL, read: Mapping[str, Sequence[Inference]]) -> Finding:
+    """Say what is read of a party's columns, from the code and from protected codes."""
+    names = ("code", *(f"protected for {one}" for one in config.removed))
+    rows = tuple(
+        (column, *(_shown(one.macro_f1) for one in found), " to ".join(f"{end:.2f}" for end in found[0].chance))
+        for column, found in read.items()
+    )
+    return Finding(
+        name="attack_columns",
+        title="What can be read of this party's columns",
+        text="Macro F1 of strong attackers on held-out rows, the mean of several, beside the band of chance.",
+        columns=("column", *names, "chance"),
+        rows=rows,
+        values={
+            column: {name: one.macro_f1 for name, one in zip(names, found, strict=True)}
+            for column, found in read.items()
+        },
+    )
+
+
+def gaps_finding(counts: Mapping[str, Mapping[str, GroupCounts]]) -> Finding:
+    """Say by how much groups are decided for differently."""
+    rows, values = [], {}
+    for attribute, by_threshold in counts.items():
+        for threshold, one in by_threshold.items():
+            for name, measure in _GAPS.items():
+                gap = measure(one)
+                interval = f"{_shown(gap.low)} to {_shown(gap.high)}"
+                rows.append((attribute, threshold, name, _shown(gap.value), interval))
+                values[f"{attribute}, {name}, {threshold}"] = gap.value
+    return Finding(
+        name="gaps",
+        title="How groups are decided for",
+        text=(
+            "Differences between the groups of an attribute, on held-out rows: in how often the model says yes "
+            "(demographic parity), and in how often among those with the same true label (equalised odds; equal "
+            "opportunity looks at the positive ones). Counted under encryption; intervals are rough 95 % ones. A code "
+            "that hides an attribute does not make errors equal."
+        ),
+        columns=("attribute", "decided", "gap", "found", "interval"),
+        rows=tuple(rows),
+        values=values,
+    )
+
+
+def verdict_finding(
+    config: FairVFL,
+    read: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    counts: Mapping[str, Mapping[str, GroupCounts]],
+) -> Finding:
+    """Say in plain words what the audit found."""
+    said, values = [], {}
+    for attribute, by_kind in read.items():
+        strong = by_kind.get("strong", {})
+        if strong.get("auc") is not None:
+            area, weak = float(strong["auc"]), by_kind.get("weak", {}).get("auc")
+            word = "hardly" if area <= _HARDLY else "somewhat" if area <= _SOMEWHAT else "well"
+            said.append(f"{attribute} can {word} be read from the code: a strong attacker has an AUC of {area:.2f}.")
+            if isinstance(weak, float) and area - weak > 0.1:
+                said.append(f"A weak attacker would have called it hidden ({weak:.2f}).")
+            values[attribute] = {"auc": area, "verdict": word}
+        elif strong.get("r2") is not None:
+            said.append(f"A strong attacker explains {max(0.0, float(strong['r2'])):.0%} of {attribute}.")
+            values[attribute] = {"r2": strong["r2"]}
+        if attribute in counts:
+            gap = demographic_parity_gap(counts[attribute]["at 0.5"])
+            if gap.value is not None:
+                said.append(f"Its groups get a yes at rates up to {gap.value:.2f} apart.")
+    if not said:
+        said.append("There was no attribute to attack.")
+    if config.noise and config.task_cut != "server":
+        said.append("The aggregator sees the code without noise, and could read more than these attackers.")
+    return Finding(name="audit", title="The audit in plain words", text=" ".join(said), values=values)
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

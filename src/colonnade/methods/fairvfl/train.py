@@ -1,0 +1,295 @@
+"""Train FairVFL: all roles side by side.
+
+One step: holders send codes of their columns, the aggregator makes one code of them and sends it to the label holder,
+which returns the task's gradient. For each attribute the aggregator sends a protected code to its holder, whose
+discriminator learns from it and returns gradients: first for the mapper, then, after the mapper has learned, for the
+code. The aggregator goes back with the task's gradient less what the attributes' holders learned, and sends every
+holder the gradient at its codes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import secrets
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.data import batches
+from colonnade.errors import ConfigError, WrongContent, did_you_mean
+from colonnade.exchanges.epochs import Epochs, EpochVerdict
+from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
+from colonnade.methods.fairvfl.aggregator import AggregatorSide, Fusion
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
+from colonnade.methods.fairvfl.findings import privacy_finding, protection_finding, ranking_finding
+from colonnade.methods.fairvfl.maths import warmed_up
+from colonnade.methods.fairvfl.messages import Amounts, mark, offer
+from colonnade.methods.fairvfl.sides import (
+    Adversary,
+    CodeSide,
+    Learners,
+    Places,
+    TaskSide,
+    own_attributes,
+    own_columns,
+)
+from colonnade.methods.fairvfl.tasks import Ranking, Supervised, make_task
+from colonnade.nn.regression import scores_of
+from colonnade.privacy import SecretNoise
+from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
+
+__all__ = [
+    "aggregator",
+    "attribute_holder",
+    "coders_among",
+    "feature_holder",
+    "label_holder",
+    "noise_of",
+    "told_amounts",
+]
+
+_MOST_ROWS = 10**8
+_WIDEST = 2**16
+_MARK_BYTES = 8
+
+
+def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play a party that brings columns, and sensitive ones if it has any."""
+    holder = _Holder(session, holding, config)
+    if holder.code is None:
+        raise ConfigError(
+            f"'{session.party}' is a feature holder but has no column that its model could read. Check its table, or "
+            "leave it out."
+        )
+    holder.train()
+    return Result(holder.part(), findings=holder.findings())
+
+
+def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play a party that brings sensitive columns only."""
+    holder = _Holder(session, holding, config)
+    holder.train()
+    return Result(holder.part(), findings=holder.findings())
+
+
+def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play the party that brings the labels, and columns if it has any."""
+    for party in config.locals:
+        if party not in session.plan.parties:
+            raise ConfigError(
+                f"config.locals names '{party}', no party of this run. {did_you_mean(party, session.plan.parties)}"
+            )
+    seeds = first_seeds(session, config.secret_start)
+    task = make_task(session, holding, config, seeds)
+    split = holding.split
+    session.channel(AGGREGATOR).send(Amounts(len(split.train), len(split.validation), len(split.test), task.outputs))
+    holder = _Holder(session, holding, config, task)
+    test = holder.train()
+    truth = task.labels[split.test]
+    findings = (protection_finding(session, config), *holder.findings())
+    if isinstance(task, Ranking):
+        findings = (*findings, ranking_finding(test, task.clicks[torch.from_numpy(split.test)]))
+        scores = ranking_scores(test, split.test, task)
+    else:
+        values = scores_of(task.kind, test.double().numpy()) if len(test) else np.empty(0)
+        scores = scores_in_terms_of(task.encoder, values, split.test, truth)
+    return Result(holder.part(), scores, findings)
+
+
+def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
+    """Play the party without rows that makes one code of all codes."""
+    amounts = told_amounts(session)
+    offers = {channel.peer: channel.receive(offer(channel.peer_role)) for channel in session.all_channels}
+    coders = [channel for channel in session.all_channels if offers[channel.peer].has_columns]
+    seeds, noise = first_seeds(session, config.secret_start), noise_of(session, config)
+    serving_key = session.secret("serving noise") if config.secret_start else _derived(session, "serving noise")
+    fusion = Fusion(config, coders_among(session, coders), seeds("aggregator"), serving_key)
+    owners = _owners(session, config, offers)
+    side = AggregatorSide(session, config, fusion, owners, amounts.outputs, seeds, noise)
+    epochs = Epochs.begin(session, side.learners, amounts.train, config)
+    while not epochs.is_over:
+        for start in range(epochs.steps_done(session) * config.batch_size, amounts.train, config.batch_size):
+            session.next_step()
+            side.step(min(config.batch_size, amounts.train - start), _share(session, config, epochs))
+            epochs.keep_between_epochs(session, side.learners)
+        epochs.end_epoch(session, side.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
+    side.score(amounts.test)
+    name = secrets.token_hex(_MARK_BYTES)
+    for channel in session.all_channels:
+        channel.send(mark(channel.peer_role)(name))
+    tensors = {f"learned/{key}": value for key, value in side.learner.weights().items()}
+    for mapper in side.mappers:
+        tensors |= {f"mapper/{mapper.name}/{key}": value for key, value in mapper.learner.weights().items()}
+    document = document_of(session, config) | {
+        "model": name,
+        "coders": [channel.peer for channel in fusion.coders],
+        "attributes": {attribute: channel.peer for attribute, channel in owners},
+        "outputs": amounts.outputs,
+        "serving_key": serving_key.hex(),
+    }
+    return Result(ModelPart(tensors, document))
+
+
+class _Holder:
+    """A party with rows: its local model, its adversaries, and the task if the labels are its own."""
+
+    def __init__(
+        self, session: Session, holding: Holding, config: FairVFL, task: Supervised | Ranking | None = None
+    ) -> None:
+        self._session, self._holding, self._config = session, holding, config
+        seeds = first_seeds(session, config.secret_start)
+        attributes = own_attributes(session, holding, config)
+        coder = None if session.role == "attribute_holder" else own_columns(session, holding, config)
+        session.channel(AGGREGATOR).send(
+            offer(session.role)(coder is not None, tuple(one.name for one in attributes), "")
+        )
+        self.code = None
+        if coder is not None:
+            inputs = coder.transform(holding.table, holding.aligned.positions)
+            self.code = CodeSide(session, config, coder, inputs, seeds)
+        self.task = None if task is None else TaskSide(session, config, task)
+        self.adversaries = [
+            Adversary(session, config, one, seeds, noise_of(session, config, one.name))
+            for one in attributes
+            if one.name in config.removed
+        ]
+        self.learners = Learners(self._all_learners())
+        self._model = ""
+
+    def train(self) -> torch.Tensor:
+        """Play all steps, and score test rows; return the scores at the party that may know them."""
+        session, config, split = self._session, self._config, self._holding.split
+        epochs = Epochs.begin(session, self.learners, len(split.train), config)
+        while not epochs.is_over:
+            seed = session.seed("batches", epochs.epoch)
+            order = np.concatenate(list(batches(split.train, config.batch_size, seed)))
+            for start in range(epochs.steps_done(session) * config.batch_size, len(order), config.batch_size):
+                session.next_step()
+                self._step(order[start : start + config.batch_size], _share(session, config, epochs))
+                epochs.keep_between_epochs(session, self.learners)
+            if self.task is not None:
+                session.record(epoch=epochs.epoch + 1, training_loss=self.task.loss_so_far / len(order))
+                self.task.loss_so_far = 0.0
+            epochs.end_epoch(session, self.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
+        found = self._score(split.test)
+        self._model = session.channel(AGGREGATOR).receive(mark(session.role)).name
+        if len(self._model) != 2 * _MARK_BYTES:
+            raise WrongContent("The aggregator marks the model in a way that no version of colonnade does.")
+        return found
+
+    def part(self) -> ModelPart:
+        """Return what this party keeps."""
+        document = document_of(self._session, self._config) | {"model": self._model}
+        tensors: dict[str, torch.Tensor] = {}
+        if self.code is not None:
+            tensors |= self.code.learner.weights()
+            document["coder"] = self.code.coder.to_json()
+        if self.task is not None:
+            document |= self.task.task.document()  # type: ignore[attr-defined]
+            for learner in self.task.task.learners():
+                tensors |= learner.weights()
+        for one in self.adversaries:
+            tensors |= {f"{one.attribute.name}/{key}": value for key, value in one.learner.weights().items()}
+        return ModelPart(tensors, document)
+
+    def findings(self) -> tuple[Any, ...]:
+        """Say what the attributes' values cost."""
+        return () if not self.adversaries else (privacy_finding(self._config, self.adversaries),)
+
+    def _step(self, batch: Places, share: float) -> None:
+        if self.code is not None:
+            self.code.send(batch)
+        if self.task is not None:
+            self.task.answer(batch)
+        if share > 0.0:
+            for one in self.adversaries:
+                one.learn(batch)
+            if self._config.mapper_step != "merged":
+                for one in self.adversaries:
+                    one.answer(batch)
+        if self.code is not None:
+            self.code.learn()
+
+    def _score(self, rows: Places) -> torch.Tensor:
+        if self.code is not None:
+            self.code.send_all(rows)
+        return torch.empty(0) if self.task is None else self.task.receive_all(rows)[0]
+
+    def _all_learners(self) -> dict[str, Any]:
+        found: dict[str, Any] = {} if self.code is None else {"code": self.code.learner}
+        if self.task is not None:
+            found |= {f"task {number}": one for number, one in enumerate(self.task.task.learners())}
+        return found | {f"bias/{one.attribute.name}": one.learner for one in self.adversaries}
+
+
+def ranking_scores(logits: torch.Tensor, rows: Places, task: Ranking | None) -> Scores:
+    """Return how likely each candidate is to be chosen: classes are the candidates' places."""
+    values = torch.softmax(logits.double(), dim=1).numpy()
+    truth = None if task is None else task.clicks[torch.from_numpy(rows)].clamp(min=0).argmax(dim=1).numpy()
+    classes = tuple(f"candidate {place}" for place in range(1, logits.shape[1] + 1))
+    return Scores("multiclass", rows, values, truth, classes)
+
+
+def _share(session: Session, config: FairVFL, epochs: Epochs) -> float:
+    """Return how much of its weight removal has at this step; 0 where attributes are left alone."""
+    if not config.removed or session.step % config.adversary_every:
+        return 0.0
+    return config.adversary_every * warmed_up(session.step, epochs.steps_per_epoch, config.warm_up)
+
+
+def told_amounts(session: Session) -> Any:
+    """Receive what the label holder says, which may be anything."""
+    peer = session.channel("label_holder")
+    found = peer.receive(Amounts)
+    if not all(0 <= one <= _MOST_ROWS for one in (found.train, found.validation, found.test)):
+        raise WrongContent(f"'{peer.peer}' announces numbers of rows that no run has.")
+    if (session.stage == "train" and found.train < 1) or not 1 <= found.outputs <= _WIDEST:
+        raise WrongContent(f"'{peer.peer}' announces a training that nobody can do.")
+    return found
+
+
+def coders_among(session: Session, coders: list[Channel]) -> list[Channel]:
+    """Check that somebody brings columns."""
+    wrong = [channel for channel in coders if channel.peer_role == "attribute_holder"]
+    if wrong:
+        raise WrongContent(f"'{wrong[0].peer}' plays attribute_holder and offers columns.")
+    if not coders:
+        raise ConfigError("No party of this run has columns to learn from. Give one of them columns.")
+    return coders
+
+
+def _owners(session: Session, config: FairVFL, offers: dict[str, Any]) -> list[tuple[str, Channel]]:
+    """Return, for each attribute that is removed, the channel to the one party that has it."""
+    channels = {channel.peer: channel for channel in session.all_channels}
+    found = []
+    for attribute in config.attributes:
+        having = [party for party, one in offers.items() if attribute in one.attributes]
+        if len(having) != 1:
+            who = "no party" if not having else " and ".join(having)
+            raise ConfigError(
+                f"config.attributes names '{attribute}', which {who} of this run has. Exactly one party must have it."
+            )
+        if attribute in config.removed:
+            found.append((attribute, channels[having[0]]))
+    return found
+
+
+def noise_of(session: Session, config: FairVFL, about: str = "") -> SecretNoise:
+    """Return this party's noise: secret, or, for runs that must repeat, derived from the run's seed."""
+    purpose = f"noise/{about}"
+    return SecretNoise(session.secret(purpose) if config.secret_start else _derived(session, purpose))
+
+
+def _derived(session: Session, purpose: str) -> bytes:
+    return b"".join(session.own_seed(purpose, counter).to_bytes(8, "little") for counter in range(4))
+
+
+def document_of(session: Session, config: FairVFL) -> dict[str, Any]:
+    """Return what every part is kept with."""
+    return {
+        "method": "fairvfl",
+        "role": session.role,
+        "party": session.party,
+        "config": dataclasses.asdict(config),
+    }
