@@ -89,8 +89,8 @@ FULL = Sizes(
         "bank": dict.fromkeys(GAMMAS, 5),
         "cifar10": dict.fromkeys((0.05, 0.2, 0.8), 5),
     },
-    {"mnist": dict.fromkeys((0.05, 0.2), 5), "cifar10": {0.2: 5}},
-    {"breast": 8, "mnist": 2},
+    {"mnist": dict.fromkeys((0.05, 0.2), 5)},
+    {"breast": 8, "mnist": 1},
     5,
 )
 QUICK = Sizes({"breast": {0.1: 1}}, {}, {}, 0, graphs=())

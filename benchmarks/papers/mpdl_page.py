@@ -211,7 +211,7 @@ class Page:
                 sent to the holder of the weights (`completion = "ship"`) and shared rows augmented, no folds, hidden
                 width and learning rate of the sheet, 20 epochs. Scores of rows that only a knows are put together from
                 the trained parts; the encrypted query gives the same sums. MNIST: 10,000 training images and the
-                official test images; CIFAR-10: 4,000 and 2,000; Bank: 6,000 clients, of whom 600 to test on; Breast
+                official test images; CIFAR-10: 2,000 and 1,000; Bank: 6,000 clients, of whom 600 to test on; Breast
                 Cancer: all 569, of whom 57 to test on, so that one patient is 1.75."""
             ),
             "## Bars",

@@ -34,7 +34,7 @@ from colonnade.session import Holding, ModelPart, Result, RunPlan
 
 Rows = np.ndarray[Any, Any]
 
-MNIST_ROWS, CIFAR_ROWS, CIFAR_TESTS, BANK_ROWS = 10_000, 4_000, 2_000, 6_000
+MNIST_ROWS, CIFAR_ROWS, CIFAR_TESTS, BANK_ROWS = 10_000, 2_000, 1_000, 6_000
 NOTHING = AlignedRows(np.empty(0, np.int64), np.empty(0, np.int64), "no rows")
 
 

@@ -132,6 +132,30 @@ _PENALISED: dict[str, Any] = {
     "batch_size": 48,
 }
 
+# The attributes' holders have nothing but these two columns; see `sensitive_column`.
+_FAIRVFL: dict[str, Any] = {
+    "attributes": ("s0", "s1"),
+    "epochs": 16,
+    "batch_size": 64,
+    "learning_rate": 0.02,
+    "removal_weight": 0.05,
+    "code_noise": 0.1,
+    "embedding": 8,
+    "bins": 4,
+    "width": 16,
+    "heads": 2,
+    "pooling_hidden": 8,
+    "task_hidden": (16,),
+    "mapper_hidden": (8,),
+    "contrastive_hidden": (8,),
+    "discriminator_hidden": (8,),
+    "dropout": 0.0,
+    "checkpoint_every": 2,
+    "precision": "float64",
+    "secret_start": False,
+    "key_size": "insecure_test",
+}
+
 CASES = (
     Case(
         cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
@@ -254,6 +278,21 @@ CASES = (
         tells_scores=True,
         is_slow=True,
     ),
+    Case(
+        cn.FairVFL(**_FAIRVFL),
+        {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2},
+        rows=320,
+        learns=0.65,
+    ),
+    Case(
+        cn.FairVFL(**{**_FAIRVFL, "secret_start": True, "mapper_step": "merged", "task_cut": "server"}),
+        {"label_holder": 1, "feature_holder": 3, "aggregator": 1, "attribute_holder": 2},
+        rows=320,
+        learns=0.6,
+        draws_in_secret=True,
+        beats_alone=False,
+        is_slow=True,
+    ),
 )
 
 # Over real TLS the suite takes minutes, so `make test-slow` runs it.
@@ -272,7 +311,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     nothing could be transferred otherwise. Where rows that not all know are learned from, every party has some.
 
     Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
-    each party is text, one has missing values.
+    each party is text, one has missing values. Who holds an attribute has a single column, which explains nothing.
     """
     generator, rows = np.random.default_rng(3), case.rows
     without = {role.name for role in case.method.roles if not role.has_rows}
@@ -284,7 +323,8 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
         centred = {name: traits @ generator.normal(size=(4, 4)) + 0.3 * block for name, block in centred.items()}
         signal = traits @ np.array([1.0, -1.0, 0.5, 0.5])
     else:
-        signal = sum(block @ np.array([1.0, -1.0, 0.5, 0.5]) for block in centred.values())
+        explaining = [name for name in names if name not in with_rows.get("attribute_holder", ())]
+        signal = sum(centred[name] @ np.array([1.0, -1.0, 0.5, 0.5]) for name in explaining)
     blocks = {name: block * 7.3 + 101.7 for name, block in centred.items()}
     tables = {}
     holding = {role.name for role in case.method.roles if role.has_label}
@@ -294,6 +334,8 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")
             frame.loc[::9, "c3"] = np.nan
             frame = frame.drop(columns=list(case.without))
+            if role == "attribute_holder":
+                frame = sensitive_column(blocks[name], parties.index(name))
             frame["id"] = [f"row-{number}" for number in range(rows)]
             labelled = role in holding and with_label
             if labelled:
@@ -304,6 +346,15 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
             tables[name] = cn.PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
     return tables
+
+
+def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
+    """Return the one column of an attribute's holder: two classes, of which some are unknown, or numbers."""
+    if place % 2:
+        return pd.DataFrame({f"s{place}": block[:, 1]})
+    classes = np.where(block[:, 0] > block[:, 0].mean(), "canary-old", "canary-young").astype(object)
+    classes[::9] = None
+    return pd.DataFrame({f"s{place}": classes})
 
 
 def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:

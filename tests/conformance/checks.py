@@ -96,7 +96,8 @@ def check_raw_columns_never_cross(case: Case, transport: str) -> None:
             if other == party:
                 continue
             encoder = run.parts[other].document.get("table_encoder")
-            raw = np.concatenate([table.values(name) for name in ("c0", "c1", "c2")])
+            numbers = [name for name in ("c0", "c1", "c2", "s1") if name in table.feature_names]
+            raw = np.concatenate([np.empty(0), *(table.values(name) for name in numbers)])
             coded = (
                 [] if encoder is None else [TableEncoder.from_json(encoder).transform(table, dtype=np.float64)[:, 0]]
             )
@@ -176,7 +177,11 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
         if run.method.is_pairwise:
             holding = {role.name for role in run.method.roles if role.has_label}
             scored = [party for party in bringing if run.plan.role_of(party) in holding]
-        assert len(scores) == sum(run.tables[party]["shared_rows"] for party in scored)
+        if set(bringing) < set(run.method.parties_with_rows(run.plan)) and not run.method.is_pairwise:
+            # Rows that only a party lacks that is not asked for are scored as well.
+            assert len(scores) == len(set.intersection(*(set(tables[party].ids) for party in bringing)))
+        else:
+            assert len(scores) == sum(run.tables[party]["shared_rows"] for party in scored)
     else:
         assert "score" not in scores
         assert len(scores) == sum(table.rows for table in tables.values())

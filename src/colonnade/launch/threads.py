@@ -85,7 +85,7 @@ def _network(transport: str, parties: tuple[str, ...], tap: Tap | None) -> Netwo
 
 @contextmanager
 def fair_share_of_cores(parties: int) -> Iterator[int]:
-    """Let each party's arithmetic use its share of the cores, which is given back: every party's thread must ask for it.
+    """Let each party's arithmetic use its share of the cores; give the share, which every party's thread must ask for.
 
     torch would give every thread a pool as large as the machine, and the pools would then wait for one another.
     """
@@ -101,7 +101,7 @@ def fair_share_of_cores(parties: int) -> Iterator[int]:
 
 
 def use_cores(count: int) -> None:
-    """Let this thread's arithmetic use so many cores. OpenMP keeps that number by thread, and a new one has them all."""
+    """Let this thread's arithmetic use so many cores: OpenMP keeps that number by thread, and a new one has all."""
     import torch
 
     torch.set_num_threads(count)

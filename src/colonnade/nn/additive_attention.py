@@ -23,10 +23,8 @@ def masked_softmax(logits: torch.Tensor, is_there: torch.Tensor | None) -> torch
     """
     if is_there is None:
         return logits.softmax(dim=-1)
-    # The softmax of minus infinities alone is no number, and neither is its gradient. So where nothing is there, we
-    # take it over everything and empty it afterwards.
-    is_looked_at = is_there | ~is_there.any(dim=-1, keepdim=True)
-    weights = logits.masked_fill(~is_looked_at, -math.inf).softmax(dim=-1)
+    # The least number, not minus infinity: where nothing is there, the softmax of infinities alone would be no number.
+    weights = logits.masked_fill(~is_there, torch.finfo(logits.dtype).min).softmax(dim=-1)
     return weights.masked_fill(~is_there, 0.0)
 
 

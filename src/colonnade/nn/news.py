@@ -22,18 +22,17 @@ __all__ = ["ConvolvedText", "UserEncoder", "WordEmbeddings", "index_texts"]
 def index_texts(words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the different texts among behaviours, and each behaviour's place among them.
 
-    Words (rows, behaviours, words) become texts (unique, words) and places (rows, behaviours). Places count from 1; an
-    absent behaviour, which is all padding, gets place 0. They are what ``UserEncoder.forward_indexed`` takes.
+    Words (rows, behaviours, words) become texts (unique, words) and places (rows, behaviours), which
+    ``UserEncoder.forward_indexed`` takes. Text 0 is padding only: that of absent behaviours.
 
     >>> texts, places = index_texts(torch.tensor([[[5, 2], [3, 0]], [[0, 0], [5, 2]]]))
     >>> texts.tolist(), places.tolist()
-    ([[3, 0], [5, 2]], [[2, 1], [0, 2]])
+    ([[0, 0], [3, 0], [5, 2]], [[2, 1], [0, 2]])
     """
-    is_there = (words != 0).any(dim=-1)
-    texts, found = torch.unique(words[is_there], dim=0, return_inverse=True)
-    places = torch.zeros_like(is_there, dtype=torch.long)
-    places[is_there] = found + 1
-    return texts, places
+    # Ids are never negative, so the text of padding comes first; it is added in case no behaviour is absent.
+    padding = words.new_zeros(1, words.shape[-1])
+    texts, found = torch.unique(torch.cat([padding, words.flatten(0, 1)]), dim=0, return_inverse=True)
+    return texts, found[1:].view(words.shape[:-1])
 
 
 class UserEncoder(nn.Module, ABC):
@@ -55,36 +54,38 @@ class UserEncoder(nn.Module, ABC):
         A behaviour that is all padding is absent. Only an encoder that knows its users looks at ``users`` (rows).
         """
         is_there = (words != 0).any(dim=-1)
-        texts = words[is_there]
-        places = torch.zeros_like(is_there, dtype=torch.long)
-        places[is_there] = torch.arange(1, len(texts) + 1, device=words.device)
-        return self._read(texts, places, users)
+        numbers = torch.where(is_there, is_there.flatten().cumsum(0).view_as(is_there), 0)
+        return self._read(words[is_there], numbers, users)
 
     def forward_indexed(
         self, texts: torch.Tensor, places: torch.Tensor, users: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return the same as ``forward``, but encode every text only once, however many behaviours repeat it.
 
-        ``places`` (rows, behaviours) says which of the texts (unique, words) each behaviour is, counted from 1; 0 is an
-        absent behaviour. Texts that no behaviour uses are not encoded, so a whole catalogue may be given. In training,
-        behaviours of one text share its dropout.
+        ``places`` (rows, behaviours) says which of the texts (unique, words) each behaviour is. Text 0 is padding only
+        and stands for absent behaviours. Texts that no behaviour uses are not encoded, so a whole catalogue may be
+        given. In training, behaviours of one text share its dropout.
         """
-        if places.numel() and (int(places.min()) < 0 or int(places.max()) > len(texts)):
+        # Texts numbered from 1 without a text 0 would otherwise all be taken for their neighbours.
+        if not len(texts) or bool(texts[0].any()):
             raise TableError(
-                f"A behaviour points to a text outside the {len(texts)} that were given. Number texts from 1; 0 stands "
-                "for no behaviour."
+                "The first of the texts must be padding only. It stands for absent behaviours; put it first."
             )
-        # A text of padding only is an absent behaviour too, as in `forward`.
-        is_there = functional.pad((texts != 0).any(dim=1), (1, 0))[places]
-        used, found = torch.unique(places[is_there], return_inverse=True)
-        among_used = torch.zeros_like(places)
-        among_used[is_there] = found + 1
-        return self._read(texts[used - 1], among_used, users)
+        used, found = torch.unique(places, return_inverse=True)
+        if bool(((used < 0) | (used >= len(texts))).any()):
+            raise TableError(
+                f"A behaviour points to a text outside the {len(texts)} that were given. Number behaviours by the "
+                "places of their texts, and absent ones by 0."
+            )
+        own = texts[used]
+        is_text = (own != 0).any(dim=1)
+        numbers = torch.where(is_text, is_text.cumsum(0), 0)
+        return self._read(own[is_text], numbers[found], users)
 
-    def _read(self, texts: torch.Tensor, places: torch.Tensor, users: torch.Tensor | None) -> torch.Tensor:
-        """Encode texts that all have words, put them at their places, and read the users."""
+    def _read(self, texts: torch.Tensor, numbers: torch.Tensor, users: torch.Tensor | None) -> torch.Tensor:
+        """Encode texts that all have words, give them to the behaviours that number them from 1, and read the users."""
         vectors = functional.pad(self.encode_text(texts), (0, 0, 1, 0))
-        return self.encode_behaviours(functional.embedding(places, vectors), places > 0, users)
+        return self.encode_behaviours(functional.embedding(numbers, vectors), numbers > 0, users)
 
 
 class WordEmbeddings(nn.Module):

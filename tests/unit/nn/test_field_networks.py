@@ -128,16 +128,13 @@ def test_the_embedding_mlp_is_its_layers_in_a_row() -> None:
 
 def test_tabnet_looks_at_few_fields_and_its_decisions_follow_the_paper() -> None:
     made, taken = TabNet(SIZES, 4, seed=0, embedding_width=4, width=5, dtype=torch.float64), codes(50)
-    with torch.no_grad():
-        for attention in made.attentions:
-            attention[1].weight *= 6.0
     masks = made.masks(taken)
     assert masks.shape == (3, 50, 3)
     torch.testing.assert_close(masks.sum(dim=2), torch.ones(3, 50, dtype=torch.float64))
     assert (masks >= 0).all()
-    assert 0.2 < float((masks == 0).double().mean()) < 0.67, "sparse"
+    assert 0.2 < float((masks == 0).double().mean()) < 0.6, "sparse"
 
-    # Section 3.2 to 3.4 of the paper, row by row and field by field.
+    # The paper's steps, row by row and field by field.
     def transform(step: int, values: torch.Tensor) -> torch.Tensor:
         transformer = made.transformers[step]
         for place, layer in enumerate([*made.shared, *transformer.own]):

@@ -78,7 +78,7 @@ def test_a_seed_gives_the_same_encoder_in_either_precision_and_spares_the_global
 def test_texts_encoded_once_give_the_same_users_and_gradients(make: Make) -> None:
     direct, indexed = make(dtype=torch.float64), make(dtype=torch.float64)
     texts, places = index_texts(WORDS)
-    assert len(texts) == 5
+    assert len(texts) == 6, "five, and padding"
     one, other = direct(WORDS, USERS), indexed.forward_indexed(texts, places, USERS)
     torch.testing.assert_close(one, other, rtol=0, atol=1e-13)
     one.square().sum().backward()
@@ -93,10 +93,10 @@ def test_a_whole_catalogue_may_be_given_and_only_used_texts_are_encoded_once(
 ) -> None:
     made = make(dtype=torch.float64)
     texts, places = index_texts(WORDS)
-    unused = torch.tensor([[7, 7, 0, 0], [0, 0, 0, 0]])
-    catalogue = torch.cat([unused, texts])
-    shifted = torch.where(places > 0, places + 2, places)
-    shifted[4, 1] = 2  # a text of padding only is no behaviour
+    unused = torch.tensor([[7, 7, 0, 0]])
+    catalogue = torch.cat([texts[:1], unused, texts[1:], texts[:1]])
+    shifted = torch.where(places > 0, places + 1, places)
+    shifted[4, 1] = len(catalogue) - 1  # a text of padding only is no behaviour, wherever it stands
     expected = made(WORDS, USERS)
     counts, encode = [], made.encode_text
 
@@ -125,7 +125,7 @@ def test_a_user_without_behaviours_is_finite_and_a_batch_of_such_users_works(mak
     made = make(dtype=torch.float64)
     found = made(WORDS[4:], torch.tensor([0]))
     assert torch.equal(found, torch.zeros(1, OUTPUTS, dtype=torch.float64))
-    assert torch.equal(made.forward_indexed(WORDS[0, :0], torch.zeros(1, 4, dtype=torch.long)), found)
+    assert torch.equal(made.forward_indexed(WORDS[4, :1], torch.zeros(1, 4, dtype=torch.long)), found)
     made(WORDS, USERS).square().sum().backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in made.parameters())
     assert made(WORDS[:0], USERS[:0]).shape == (0, OUTPUTS)
@@ -155,8 +155,22 @@ def test_dropout_repeats_by_seed_and_is_silent_in_evaluation(make: Make) -> None
 def test_a_place_outside_the_texts_is_refused(make: Make) -> None:
     texts, places = index_texts(WORDS)
     for wrong in (places + 1, places - 1):
-        with pytest.raises(TableError, match="outside the 5 that were given"):
+        with pytest.raises(TableError, match="outside the 6 that were given"):
             make().forward_indexed(texts, wrong)
+
+
+@each_encoder
+def test_texts_that_do_not_begin_with_padding_are_refused(make: Make) -> None:
+    texts, places = index_texts(WORDS)
+    for wrong in (texts[1:], texts[:0]):
+        with pytest.raises(TableError, match="first of the texts must be padding"):
+            make().forward_indexed(wrong, torch.zeros_like(places))
+
+
+def test_texts_are_indexed_from_padding_even_if_no_behaviour_is_absent() -> None:
+    texts, places = index_texts(torch.tensor([[[4, 1], [2, 0]], [[2, 0], [2, 0]]]))
+    assert texts.tolist() == [[0, 0], [2, 0], [4, 1]]
+    assert places.tolist() == [[2, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("make", [naml, nrms])
@@ -219,6 +233,9 @@ def test_lstur_begins_with_the_user_and_an_unknown_one_begins_with_zero() -> Non
     assert torch.equal(known[4], made.users[3]), "without behaviours the user stays as they began"
     fresh = LSTUR(VOCABULARY, OUTPUTS, seed=3, users=4, embedding_width=4)
     assert torch.equal(fresh(WORDS, USERS), fresh(WORDS)), "a user whom training never met is an unknown one"
+    known.square().sum().backward()
+    learns = [bool(one.any()) for one in made.users.grad]
+    assert learns == [False, True, True, True, True], "an unknown user stays at zero"
 
 
 def test_every_parameter_learns() -> None:

@@ -51,13 +51,12 @@ from colonnade.metrics import (
     measure_inference,
     measure_value_inference,
 )
-from colonnade.nn import attack, attack_value, tensors_under
+from colonnade.nn import ATTACKS, attack, attack_value, tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, Result, Session
 
 __all__ = ["aggregator", "attribute_holder", "feature_holder", "label_holder"]
 
-ATTACKERS = ("strong", "weak", "linear", "boosting")
 # Columns are attacked with fewer rows: there are many of them, and the comparison with chance needs no more.
 _ROWS_BY_COLUMN = 4000
 _CLASSES_OF_NUMBERS = 4
@@ -222,22 +221,24 @@ def _count(
     found: dict[str, dict[str, GroupCounts]] = {}
     having: dict[str, tuple[str, ...]] = {}
     peers = [channel for channel in session.all_channels if channel.peer_role in COUNTED]
-    key = None
+    key, sealed = None, None
     for peer in peers:
         told = _told_countable(peer, config)
         having[peer.peer] = told.attributes
         peer.send(count_request(peer.peer_role)(True))
         if not told.attributes:
             continue
-        if key is None:
+        if key is None or sealed is None:
             key = make_key(session, config.key)
-        send_key(peer, key)
-        format = _format(config, len(truth), key.bits)
-        for attribute in told.attributes:
+            format = _format(config, len(truth), key.bits)
             sealed = seal_indicators(key, format, columns)
+        send_key(peer, key)
+        for attribute in told.attributes:
             send_indicators(peer, sealed)
             counts = receive_counts(peer, key, format, sealed)
-            found[attribute] = _by_threshold(list(decided), counts.values, config.count_epsilon is not None)
+            # Groups that were too small are left out; with fewer than two there is nothing to compare.
+            if len(counts.given) > 1:
+                found[attribute] = _by_threshold(list(decided), counts.values, config.count_epsilon is not None)
     for one in (_groups(one, audited) for one in own_attributes(session, holding, config)):
         own = np.stack([columns[one.places == group].sum(axis=0) for group in range(one.count)])
         found[one.name] = _by_threshold(list(decided), own, False)
@@ -339,7 +340,7 @@ def _attack_attribute(
         said = attack_value(train, learned, validation, checked, test, seed=seed, members=config.attackers)
         return {"strong": measure_value_inference(truth, said.test).to_json()}
     found = {}
-    for kind in ATTACKERS:
+    for kind in ATTACKS:
         guessed = attack(
             kind,
             train,

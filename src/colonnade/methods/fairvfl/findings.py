@@ -34,6 +34,7 @@ __all__ = [
 
 # What an attacker's area under the curve is called in words. Chance is 0.5.
 _HARDLY, _SOMEWHAT = 0.6, 0.7
+_DELTA = 1e-5
 _GAPS = {
     "demographic parity": demographic_parity_gap,
     "equalised odds": equalised_odds_gap,
@@ -88,19 +89,24 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
     for one in adversaries:
         attribute = one.attribute
         kind = "numbers" if attribute.is_numeric else f"{len(attribute.classes)} classes"
-        budget = None if one.response is None else one.response.budget(len(attribute.targets))
-        epsilon = config.label_epsilon if config.label_epsilon is not None else None
-        rows.append((attribute.name, kind, "none" if epsilon is None else f"{epsilon:g}"))
-        values[attribute.name] = {"epsilon": epsilon, "known": int(attribute.is_known.sum())}
-        if budget is not None:
-            texts.append(f"{attribute.name}: {budget.text()}")
-    if config.label_epsilon is None:
+        # Noise that follows from the run's seed, which everybody knows, hides nothing.
+        epsilon = config.label_epsilon if config.secret_start else None
+        released = one.budget.epsilon(_DELTA) if one.budget is not None and config.secret_start else None
+        rows.append((attribute.name, kind, _told(epsilon), _told(released)))
+        values[attribute.name] = {"epsilon": epsilon, "gradient_epsilon": released}
+        if one.response is not None and config.secret_start:
+            texts.append(f"{attribute.name}: {one.response.budget(len(attribute.targets)).text()}")
+    if config.label_epsilon is None and not config.gradient_noise:
         texts.append("No answer was randomised: the aggregator can tell every value from gradients.")
+    if not config.secret_start:
+        texts.append("With secret_start = false all draws follow from the run's seed and protect nothing.")
+    if config.gradient_noise:
+        texts.append(f"The noise on gradients is counted for the row that was sent most often, at delta {_DELTA:g}.")
     return Finding(
         name="attribute_privacy",
         title="What gradients give away of sensitive values",
         text=" ".join(texts),
-        columns=("attribute", "kind", "epsilon of each value"),
+        columns=("attribute", "kind", "epsilon of each answer", "epsilon of gradients"),
         rows=tuple(rows),
         values=values,
     )
@@ -142,7 +148,7 @@ def attack_finding(attribute: Attribute, read: Mapping[str, Mapping[str, Any]]) 
         )
     text = (
         "Attackers were trained on the code of training rows and the attribute, and judged on held-out rows. The "
-        "strong one counts: weak ones overlook what lies in directions of little variance. Macro F1 without tuning is low "
+        "best of them counts: weak ones overlook what lies in directions of little variance. Macro F1 without tuning is low "
         "where an attacker names the larger group for all, and then says little."
     )
     return Finding(
@@ -209,10 +215,11 @@ def verdict_finding(
     said, values = [], {}
     for attribute, by_kind in read.items():
         strong = by_kind.get("strong", {})
-        if strong.get("auc") is not None:
-            area, weak = float(strong["auc"]), by_kind.get("weak", {}).get("auc")
+        areas = [(float(one["auc"]), kind) for kind, one in by_kind.items() if one.get("auc") is not None]
+        if areas:
+            (area, best), weak = max(areas), by_kind.get("weak", {}).get("auc")
             word = "hardly" if area <= _HARDLY else "somewhat" if area <= _SOMEWHAT else "well"
-            said.append(f"{attribute} can {word} be read from the code: a strong attacker has an AUC of {area:.2f}.")
+            said.append(f"{attribute} can {word} be read from the code: the best attacker ({best}) has AUC {area:.2f}.")
             if isinstance(weak, float) and area - weak > 0.1:
                 said.append(f"A weak attacker would have called it hidden ({weak:.2f}).")
             values[attribute] = {"auc": area, "verdict": word}
@@ -228,6 +235,10 @@ def verdict_finding(
     if config.noise and config.task_cut != "server":
         said.append("The aggregator sees the code without noise, and could read more than these attackers.")
     return Finding(name="audit", title="The audit in plain words", text=" ".join(said), values=values)
+
+
+def _told(epsilon: float | None) -> str:
+    return "none" if epsilon is None else f"{epsilon:.3g}"
 
 
 def _shown(value: float | None) -> str:

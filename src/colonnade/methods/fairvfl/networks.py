@@ -76,7 +76,7 @@ def build_reader(config: FairVFL, name: str, coder: TextCoder, seed: int) -> Use
     further: dict[str, Any] = {"users": len(coder.readers or ())} if name == "lstur" else {}
     further |= {"embedding_width": config.embedding, "dropout": config.dropout, "dtype": dtype_of(config)}
     if name == "nrms":
-        further |= {"heads": config.heads, "head_width": config.width // config.heads}
+        further["heads"] = config.heads
     return TEXTUAL[name](len(coder.words) + 1, config.width, seed=seed, **further)
 
 

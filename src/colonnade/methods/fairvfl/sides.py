@@ -29,7 +29,7 @@ from colonnade.methods.fairvfl.messages import (
 )
 from colonnade.methods.fairvfl.networks import build_discriminator, build_local, dtype_of
 from colonnade.nn import Learner, backpropagate, find_dropouts, reseed_dropout, tensors_under
-from colonnade.privacy import LabelResponse, SecretNoise, clip_rows
+from colonnade.privacy import LabelResponse, RowBudget, SecretNoise, clip_rows
 from colonnade.session import Channel, Holding, Session
 
 __all__ = [
@@ -64,10 +64,10 @@ def chunks(rows: int) -> list[slice]:
 
 
 class Learners:
-    """All of a party's learners as one thing to make checkpoints of."""
+    """All of a party's learners, and what was released, as one thing to make checkpoints of."""
 
-    def __init__(self, learners: Mapping[str, Learner]) -> None:
-        self._learners = dict(learners)
+    def __init__(self, learners: Mapping[str, Learner], budgets: Mapping[str, RowBudget] | None = None) -> None:
+        self._learners, self._budgets = dict(learners), dict(budgets or {})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything a checkpoint needs."""
@@ -76,12 +76,16 @@ class Learners:
         for name, learner in self._learners.items():
             own, documents[name] = learner.state()
             tensors |= {f"{name}/{key}": value for key, value in own.items()}
+        for name, budget in self._budgets.items():
+            tensors |= {f"budget/{name}/{key}": value for key, value in budget.state().items()}
         return tensors, {"learners": documents}
 
     def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         for name, learner in self._learners.items():
             learner.load_state(tensors_under(f"{name}/", tensors), document["learners"][name])
+        for name, budget in self._budgets.items():
+            budget.load_state(tensors_under(f"budget/{name}/", tensors))
 
     def keep_best(self) -> None:
         """All epochs are trained, and the last weights count."""
@@ -222,6 +226,9 @@ class Adversary:
         self._first, self._again = protected_code(role, is_noised), protected_code_again(role, is_noised)
         self._learned, self._removed = discriminator_gradient(role, hides), adversarial_gradient(role, hides)
         self.response: LabelResponse | None = None
+        self.budget = None
+        if config.gradient_noise:
+            self.budget = RowBudget(config.gradient_clip, config.gradient_noise * config.gradient_clip)
         self._answers = attribute.targets.to(dtype_of(config)) if attribute.is_numeric else attribute.targets
         if config.label_epsilon is not None:
             self._answer_at_random(config.label_epsilon)
@@ -253,14 +260,16 @@ class Adversary:
             loss.backward()  # type: ignore[no-untyped-call]
             learn(self.learner, self._config)
         self._reseed("gradient")
-        self._send(self._learned, self._gradient(codes, lambda values: self._loss(values, batch)), "learned")
+        gradient = self._gradient(codes, lambda values: self._loss(values, batch))
+        self._send(self._learned, gradient, batch, "learned")
 
     def answer(self, batch: Places) -> None:
         """Return what the code is to forget, at the protected codes of the mapper that has learned."""
         shape = (len(batch), self._config.width_of(self.attribute.name))
         codes = self._channel.receive(self._again, values=shape).values.to(dtype_of(self._config))
         self.learner.train(False)
-        self._send(self._removed, self._gradient(codes, lambda values: self._removal(values, batch)), "removed")
+        gradient = self._gradient(codes, lambda values: self._removal(values, batch))
+        self._send(self._removed, gradient, batch, "removed")
 
     def _gradient(self, codes: torch.Tensor, loss_of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         values = codes.detach().requires_grad_()
@@ -269,7 +278,7 @@ class Adversary:
         self.learner.zero_gradients()
         return torch.zeros_like(values) if values.grad is None else values.grad
 
-    def _send(self, message: type[Any], gradient: torch.Tensor, purpose: str) -> None:
+    def _send(self, message: type[Any], gradient: torch.Tensor, batch: Places, purpose: str) -> None:
         config = self._config
         if config.gradient_clip:
             gradient = torch.from_numpy(clip_rows(gradient.numpy(), config.gradient_clip)).to(gradient.dtype)
@@ -278,6 +287,8 @@ class Adversary:
             gradient = gradient + torch.from_numpy(drawn).to(gradient.dtype) * (
                 config.gradient_noise * config.gradient_clip
             )
+        if self.budget is not None:
+            self.budget.released(batch)
         self._channel.send(message(gradient))
 
     def _loss(self, codes: torch.Tensor, batch: Places) -> torch.Tensor:

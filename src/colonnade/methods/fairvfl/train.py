@@ -43,9 +43,11 @@ __all__ = [
     "aggregator",
     "attribute_holder",
     "coders_among",
+    "document_of",
     "feature_holder",
     "label_holder",
     "noise_of",
+    "ranking_scores",
     "told_amounts",
 ]
 
@@ -154,7 +156,8 @@ class _Holder:
             for one in attributes
             if one.name in config.removed
         ]
-        self.learners = Learners(self._all_learners())
+        budgets = {one.attribute.name: one.budget for one in self.adversaries if one.budget is not None}
+        self.learners = Learners(self._all_learners(), budgets)
         self._model = ""
 
     def train(self) -> torch.Tensor:
