@@ -176,7 +176,7 @@ def task_loss(task: str, scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def attribute_loss(attribute: Attribute, scores: Tensor, rows: Tensor) -> Tensor:
-    """Return the mean loss of rows whose value is known; of responses, corrected by the inverse of their transitions."""
+    """Return the mean loss of known rows; of responses, corrected by the inverse of their transitions."""
     values, known = attribute.values[rows], attribute.is_known[rows]
     if not attribute.classes:
         losses = (scores[:, 0] - values) ** 2
@@ -410,6 +410,4 @@ def train_plain(central: Central) -> None:
 
 
 def weights_of(central: Central) -> dict[str, dict[str, Any]]:
-    return {
-        party: {name: one.detach() for name, one in several.items()} for party, several in central.weights.items()
-    }
+    return {party: {name: one.detach() for name, one in several.items()} for party, several in central.weights.items()}

@@ -157,7 +157,7 @@ class Assembled:
             clear = self._fusion.network(known, mask)
         if not self._config.noise:
             return clear, clear
-        drawn = noise_by_row(self._key, known * mask[..., None], clear.shape[1])
+        drawn = noise_by_row(self._key, clear, clear.shape[1])
         return clear, clear + drawn.to(clear.dtype) * self._config.noise
 
     def logits(self, clear: torch.Tensor, noised: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ randomised responses, and the seeds of dropout and of draws.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 from tests import fairvfl_reference as central
-from tests.unit.methods.fairvfl.worlds import CODERS, SEED, Watched, frames, run_of, settings, watched
+from tests.unit.methods.fairvfl.parity_worlds import CODERS, SEED, Watched, frames, run_of, settings, watched
 
 import colonnade as cn
 from colonnade.privacy import LabelResponse, SecretNoise
@@ -39,7 +39,8 @@ def columns_of(frame: pd.DataFrame, holding: Any, bins: int) -> tuple[torch.Tens
     for name, values in aligned.items():
         known = learned[name].dropna()
         if values.dtype == float:
-            edges = sorted(set(np.quantile(known, [place / bins for place in range(1, bins)])))
+            # An edge may be a value itself, so that the shares must be rounded alike.
+            edges = sorted(set(np.quantile(known, np.linspace(0, 1, bins + 1))[1:-1]))
             codes = [0 if np.isnan(one) else 1 + sum(edge <= one for edge in edges) for one in values]
             size = len(edges) + 2
         else:
@@ -48,7 +49,7 @@ def columns_of(frame: pd.DataFrame, holding: Any, bins: int) -> tuple[torch.Tens
             size = len(categories) + 1
         places.append(torch.tensor(codes) + first)
         first += size
-    return torch.stack(places, dim=1), torch.from_numpy(aligned.notna().any(axis=1).to_numpy())
+    return torch.stack(places, dim=1), torch.tensor(aligned.notna().any(axis=1).tolist())
 
 
 def labels_of(frame: pd.DataFrame, holding: Any, task: str) -> torch.Tensor:
@@ -61,10 +62,10 @@ def labels_of(frame: pd.DataFrame, holding: Any, task: str) -> torch.Tensor:
 
 def attribute_of(frame: pd.DataFrame, holding: Any, name: str, epsilon: float | None) -> central.Attribute:
     values = frame[name].iloc[holding.aligned.positions]
-    is_known, learned = torch.from_numpy(values.notna().to_numpy()), values.iloc[holding.split.train].dropna()
+    is_known, learned = torch.tensor(values.notna().tolist()), values.iloc[holding.split.train].dropna()
     if values.dtype == float:
         scaled = ((values - learned.mean()) / learned.std(ddof=0)).fillna(0.0)
-        return central.Attribute(torch.from_numpy(scaled.to_numpy()), is_known, OWNERS[name], epsilon)
+        return central.Attribute(torch.tensor(scaled.tolist(), dtype=torch.float64), is_known, OWNERS[name], epsilon)
     classes = sorted(set(learned))
     codes = np.array([classes.index(one) if one in classes else -1 for one in values])
     if epsilon is not None:
@@ -126,6 +127,10 @@ def trained(found: Frames, config: cn.FairVFL) -> Watched:
     return seen
 
 
+def only(found: Mapping[str, Any], *left_out: str) -> dict[str, Any]:
+    return {party: one for party, one in found.items() if party not in left_out}
+
+
 def centrally(found: Frames, seen: Watched, config: cn.FairVFL, task: str) -> central.Central:
     return central.Central(seen.begun, facts_of(found, seen, config, task), reference_settings(config, task))
 
@@ -147,13 +152,27 @@ def check(config: cn.FairVFL, task: str = "binary", limit: float = 1e-9, **kinds
     seen = trained(found, config)
     expected = centrally(found, seen, config, task)
     expected.train()
-    # Equality of weights that stayed where they were would say nothing. The last offset of what compares two codes
-    # cancels out.
+    # Equality of weights that stayed where they were would say nothing. Offsets of what compares two codes cancel out.
     moved = differences(seen.begun, seen.ended)
     still = {name for name, one in moved.items() if one < 1e-3}
-    assert all("contrastive" in name and name.endswith(".4.bias") for name in still), still
+    assert all("contrastive" in name and name.endswith(".bias") for name in still), still
     wrong = differences(central.weights_of(expected), seen.ended)
+    for name in [one for one in wrong if is_idle(one, wrong)]:
+        # The gradient of the last of them is nothing but rounding, which Adam divides by its own size.
+        assert moved[name] < 1e-6
+        assert wrong.pop(name) < 1e-6
     assert max(wrong.values()) < limit, {name: one for name, one in wrong.items() if one >= limit}
+
+
+def is_idle(name: str, names: Collection[str]) -> bool:
+    """Tell whether a tensor is the last offset of a contrastive discriminator."""
+    kind, _, place = name.removesuffix(".bias").rpartition(".")
+    return (
+        "/contrastive/" in name
+        and name.endswith(".bias")
+        and f"{kind}.{int(place) + 2}.weight" not in names
+        and f"{kind}.{int(place) + 3}.weight" not in names
+    )
 
 
 PAPER: dict[str, Any] = {"removal": "paper", "scale": False, "relevance": "dot", "removal_weight": 3.0}
@@ -198,9 +217,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 LATER = {"paper, merged", "confusion, sequential", "no warm-up", "randomised answers, sequential, confusion"}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(one, marks=pytest.mark.slow) if one in LATER else one for one in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(one, marks=pytest.mark.slow) if one in LATER else one for one in CASES])
 def test_all_weights_of_all_parties_are_those_of_one_process(case: str) -> None:
     task, changes, kinds = CASES[case]
     check(settings(**changes), task, **kinds)
@@ -216,20 +233,23 @@ def test_all_weights_of_all_parties_are_those_of_one_process(case: str) -> None:
     ],
 )
 def test_with_the_same_masks_of_dropout_weights_are_those_of_one_process(changes: dict[str, Any]) -> None:
-    check(settings(dropout=0.3, **changes), limit=1e-6)
+    # With few units some rows lose all of them. Their protected codes are the same then, and any one may be nearest.
+    check(settings(dropout=0.3, mapper_hidden=(24, 16), **changes), limit=1e-6)
 
 
 # Nothing to remove
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_without_weight_of_removal_the_model_is_a_plain_vertical_one(dropout: float) -> None:
+@pytest.mark.parametrize("task_cut", ["label_holder", pytest.param("server", marks=pytest.mark.slow)])
+def test_without_weight_of_removal_the_model_is_a_plain_vertical_one(dropout: float, task_cut: str) -> None:
     found = frames()
-    config = settings(removal_weight=0.0, dropout=dropout)
+    config = settings(removal_weight=0.0, dropout=dropout, task_cut=task_cut)
     seen = trained(found, config)
-    bare = trained(found, settings(attributes=(), dropout=dropout))
+    bare = trained(only(found, "registry", "census"), settings(attributes=(), dropout=dropout, task_cut=task_cut))
     assert seen.ended["registry"] == seen.ended["census"] == {}
-    assert max(differences(seen.ended, bare.ended).values()) == 0.0
+    # To the bit: nothing of the attributes has touched anything.
+    assert max(differences(only(seen.ended, "registry", "census"), bare.ended).values()) == 0.0
     expected = centrally(found, seen, config, "binary")
     central.train_plain(expected)
     assert min(differences(seen.begun, seen.ended).values()) > 1e-3
@@ -240,14 +260,34 @@ def test_an_attribute_of_weight_0_leaves_no_trace() -> None:
     """Removal of one attribute is the same whether another is only measured or nobody speaks of it."""
     found = frames()
     both = trained(found, settings(removal_weights={"age": 0.0}))
-    without_census = {party: frame for party, frame in found.items() if party != "census"}
-    roles = {
-        "label_holder": "bank",
-        "feature_holder": CODERS,
-        "aggregator": "helper",
-        "attribute_holder": ("registry",),
-    }
-    with watched() as one:
-        run_of(without_census, settings(attributes=("gender",)), roles=roles)
-    assert both.ended.pop("census") == {}
-    assert max(differences({k: v for k, v in both.ended.items() if k != "census"}, one.ended).values()) == 0.0
+    one = trained(only(found, "census"), settings(attributes=("gender",)))
+    assert both.ended["census"] == {}
+    assert max(differences(only(both.ended, "census"), one.ended).values()) == 0.0
+
+
+# Who may have what
+
+
+def test_it_does_not_matter_to_the_model_who_has_an_attribute() -> None:
+    """Label holder and a feature holder have the attributes; only seeds differ, which follow the party's name."""
+    found = frames()
+    moved = only(found, "registry", "census")
+    moved["bank"] = found["bank"].merge(found["registry"], on="id")
+    moved["shop"] = found["shop"].merge(found["census"], on="id")
+    config = settings()
+    seen = trained(moved, config)
+    owners = {"gender": "bank", "age": "shop"}
+    weights = {party: dict(several) for party, several in seen.begun.items()}
+    ended = {party: dict(several) for party, several in seen.ended.items()}
+    for name, party in owners.items():
+        # The reference keeps the discriminators apart, as if others had them.
+        for several in (weights, ended):
+            own = {key: one for key, one in several[party].items() if key.startswith("bias/")}
+            several[OWNERS[name]] = own
+            several[party] = {key: one for key, one in several[party].items() if key not in own}
+    holdings = seen.holdings | {OWNERS[name]: seen.holdings[party] for name, party in owners.items()}
+    tables = dict(found) | {OWNERS[name]: moved[party][["id", name]] for name, party in owners.items()}
+    facts = facts_of(tables, Watched(weights, holdings), config, "binary")
+    expected = central.Central(weights, facts, reference_settings(config, "binary"))
+    expected.train()
+    assert max(differences(central.weights_of(expected), ended).values()) < 1e-9

@@ -93,6 +93,8 @@ class Learner:
         parameters = [parameter for module in self.modules.values() for parameter in module.parameters()]
         self._parameters = parameters
         self._optimiser = make_optimiser(optimiser, parameters, learning_rate, options) if parameters else None
+        # What optimiser.step does, without its bookkeeping for profilers and compilers.
+        self._apply = None if self._optimiser is None else inspect.unwrap(type(self._optimiser).step)
         self._best: dict[str, torch.Tensor] | None = None
 
     def zero_gradients(self) -> None:
@@ -112,10 +114,9 @@ class Learner:
 
     def step(self) -> None:
         """Apply the gradients."""
-        # What optimiser.step does, without its bookkeeping for profilers and compilers.
-        if self._optimiser is not None:
+        if self._apply is not None:
             with torch.no_grad():
-                inspect.unwrap(type(self._optimiser).step)(self._optimiser)
+                self._apply(self._optimiser)
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""

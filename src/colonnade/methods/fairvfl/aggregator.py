@@ -66,8 +66,9 @@ class Fusion:
             clear: torch.Tensor = self.network(torch.stack(values, dim=1), there)
             if not self._config.noise:
                 return clear, clear
-            known = torch.stack(values, dim=1) * there[..., None]
-            drawn = noise_by_row(self._serving_key, known, clear.shape[1])
+            # By the code, which is normalised: parties' codes are many numbers of any size, and in batches of another
+            # size one of them is too often rounded to another side.
+            drawn = noise_by_row(self._serving_key, clear, clear.shape[1])
             return clear, clear + drawn.to(clear.dtype) * self._config.noise
 
 
@@ -98,7 +99,7 @@ class MapperSide:
             self.learners[f"ascent/{name}"] = self._ascent
         self._dropouts = find_dropouts([self.mapper])
         role, is_noised = holder.peer_role, config.protected_noise > 0
-        hides = config.label_epsilon is not None or config.gradient_noise > 0
+        hides = config.hides_attributes
         self._first, self._again = protected_code(role, is_noised), protected_code_again(role, is_noised)
         self._learned, self._removed = discriminator_gradient(role, hides), adversarial_gradient(role, hides)
         self._codes = torch.empty(0)

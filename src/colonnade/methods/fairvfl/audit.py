@@ -8,6 +8,7 @@ model decides is counted by group under encryption: neither side sees the other'
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import WrongContent
+from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.group_counts import (
     CountFormat,
     count_by_group,
@@ -62,6 +63,7 @@ _ROWS_BY_COLUMN = 4000
 _CLASSES_OF_NUMBERS = 4
 _MOST_CLASSES = 20
 _LONGEST_RESULT = 20_000
+_SHARE_KEPT = 5
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,14 @@ class Audited:
     def of(cls, holding: Holding, config: FairVFL) -> Audited:
         """Return the rows that all parties take alike."""
         split = holding.split
-        return cls(split.train[: config.audit_rows], split.validation, split.test)
+        if not len(split.test):
+            raise ConfigError("An audit judges attackers on held-out rows. Train with evaluate.test_fraction above 0.")
+        train, validation = split.train[: config.audit_rows], split.validation
+        if not len(validation):
+            # Attackers stop by rows that they do not learn from, also where the model had no use for such rows.
+            kept = max(1, len(train) // _SHARE_KEPT)
+            train, validation = train[:-kept], train[-kept:]
+        return cls(train, validation, split.test)
 
     @property
     def rows(self) -> Places:
@@ -206,7 +215,7 @@ def _format(config: FairVFL, rows: int, key_bits: int) -> CountFormat:
         columns=8,
         key_bits=key_bits,
         smallest_group=config.smallest_group,
-        epsilon=config.count_epsilon,
+        epsilon=config.count_epsilon or None,
         most_ones=2,
     )
 
@@ -223,7 +232,7 @@ def _count(
     peers = [channel for channel in session.all_channels if channel.peer_role in COUNTED]
     key, sealed = None, None
     for peer in peers:
-        told = _told_countable(peer, config)
+        told = _told_countable(peer, config, having)
         having[peer.peer] = told.attributes
         peer.send(count_request(peer.peer_role)(True))
         if not told.attributes:
@@ -238,16 +247,18 @@ def _count(
             counts = receive_counts(peer, key, format, sealed)
             # Groups that were too small are left out; with fewer than two there is nothing to compare.
             if len(counts.given) > 1:
-                found[attribute] = _by_threshold(list(decided), counts.values, config.count_epsilon is not None)
+                found[attribute] = _by_threshold(list(decided), counts.values, bool(config.count_epsilon))
     for one in (_groups(one, audited) for one in own_attributes(session, holding, config)):
         own = np.stack([columns[one.places == group].sum(axis=0) for group in range(one.count)])
         found[one.name] = _by_threshold(list(decided), own, False)
     return having, found
 
 
-def _told_countable(peer: Channel, config: FairVFL) -> Any:
+def _told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Any:
     told = peer.receive(countable(peer.peer_role))
-    fits = len(told.attributes) == len(told.groups) and set(told.attributes) <= set(config.attributes)
+    # Everybody has attributes of its own: one that another has already offered would replace what that one counted.
+    left = set(config.attributes).difference(*having.values())
+    fits = len(told.attributes) == len(told.groups) == len(set(told.attributes)) and set(told.attributes) <= left
     if not fits or not all(1 <= one <= 256 for one in told.groups):
         raise WrongContent(f"'{peer.peer}' offers to count by what is no attribute of this run.")
     return told
@@ -264,10 +275,10 @@ def _by_threshold(names: Sequence[str], values: npt.NDArray[Any], is_noised: boo
 
 def _decline(session: Session, config: FairVFL) -> dict[str, tuple[str, ...]]:
     """Say that there is nothing to count; return who has which attributes."""
-    having = {}
+    having: dict[str, tuple[str, ...]] = {}
     for peer in session.all_channels:
         if peer.peer_role in COUNTED:
-            having[peer.peer] = _told_countable(peer, config).attributes
+            having[peer.peer] = _told_countable(peer, config, having).attributes
             peer.send(count_request(peer.peer_role)(False))
     return having
 
@@ -276,27 +287,26 @@ def _told_results(session: Session, config: FairVFL, expected: dict[str, tuple[s
     """Receive what attackers read at the holders of attributes."""
     found: dict[str, Any] = {}
     for peer in session.all_channels:
-        for _ in expected.get(peer.peer, ()):
+        for attribute in expected.get(peer.peer, ()):
             told = peer.receive(attack_result(peer.peer_role))
-            if told.attribute not in config.attributes or len(told.found) > _LONGEST_RESULT:
+            if told.attribute != attribute or len(told.found) > _LONGEST_RESULT:
                 raise WrongContent(f"'{peer.peer}' tells of an attack on what is no attribute of this run.")
             found[told.attribute] = _read(peer, told.found)
     return found
 
 
 def _read(peer: Channel, text: str) -> dict[str, dict[str, Any]]:
+    """Return what the verdict needs of each attacker: areas under the curve, or shares that were explained."""
     try:
         content = json.loads(text)
-        return {
-            str(kind): {str(name): value for name, value in numbers.items() if _is_number(value)}
-            for kind, numbers in content.items()
-        }
-    except (AttributeError, ValueError):
-        raise WrongContent(f"'{peer.peer}' tells of an attack in a way that no version of colonnade does.") from None
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or isinstance(value, int | float) or (isinstance(value, list) and len(value) <= 256)
+        found = {kind: {name: numbers.get(name) for name in ("auc", "r2")} for kind, numbers in content.items()}
+        told = [value for one in found.values() for value in one.values() if value is not None]
+        fits = set(found) <= set(ATTACKS) and all(math.isfinite(value) and value <= 1.0 for value in told)
+    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
+        fits, found = False, {}
+    if not fits:
+        raise WrongContent(f"'{peer.peer}' tells of an attack in a way that no version of colonnade does.")
+    return found
 
 
 def _attack(
@@ -307,6 +317,8 @@ def _attack(
     received = session.channel(AGGREGATOR).receive(attack_codes(session.role))
     codes = _checked(session, received.unified, rows)
     protected = [_checked(session, one, rows) for one in received.protected]
+    if len(protected) != (0 if session.role == "attribute_holder" else len(config.removed)):
+        raise WrongContent(f"'{session.party}' got {len(protected)} protected codes to attack, not those of this run.")
     findings: list[Finding] = []
     attacked: dict[str, Any] = {}
     seed = session.own_seed("attackers")
@@ -322,9 +334,10 @@ def _attack(
 
 
 def _checked(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
-    if values.ndim != 2 or len(values) != rows or not bool(values.isfinite().all()):
+    found = values.float()
+    if found.ndim != 2 or len(found) != rows or not found.shape[1] or not bool(found.isfinite().all()):
         raise WrongContent(f"The codes to attack that '{session.party}' got are not those of {rows} rows.")
-    return values.float().numpy()
+    return found.numpy()
 
 
 def _attack_attribute(
@@ -336,6 +349,8 @@ def _attack_attribute(
         known = attribute.is_known[rows]
         parts.append((own[known], attribute.targets.numpy()[rows][known]))
     (train, learned), (validation, checked), (test, truth) = parts
+    if not (len(learned) and len(checked) and len(truth)):
+        return {}
     if attribute.is_numeric:
         said = attack_value(train, learned, validation, checked, test, seed=seed, members=config.attackers)
         return {"strong": measure_value_inference(truth, said.test).to_json()}
@@ -379,6 +394,8 @@ def _attack_columns(
                 known = classes[rows] >= 0
                 parts.append((own[known][:_ROWS_BY_COLUMN], classes[rows][known][:_ROWS_BY_COLUMN]))
             (train, learned), (validation, checked), (test, truth) = parts
+            if not (len(learned) and len(checked) and len(truth)):
+                break
             members = attack(
                 "strong",
                 train,
@@ -393,7 +410,8 @@ def _attack_columns(
             )
             measured = [measure_inference(truth, own.test, checked, own.validation) for own in members]
             read.append(average_inference(measured))
-        found[name] = read
+        if read:
+            found[name] = read
     return found
 
 

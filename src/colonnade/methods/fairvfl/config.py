@@ -67,7 +67,7 @@ class FairVFL:
 
     label_epsilon: float | None = 3.0
     """The privacy loss of an attribute's values, which are answered at random with it before they give gradients; none
-    where the aggregator may read them from gradients."""
+    or 0 where the aggregator may read them from gradients."""
     gradient_clip: float = 0.0
     """The norm to which each row of an adversary's gradient is shortened before noise; 0 leaves it."""
     gradient_noise: float = 0.0
@@ -126,7 +126,7 @@ class FairVFL:
     """The most rows whose codes are given to attackers in the audit."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
     count_epsilon: float | None = None
-    """The privacy loss of the audit's counts by group; none adds no noise to them."""
+    """The privacy loss of the audit's counts by group; none or 0 adds no noise to them."""
     smallest_group: int = 5
     """How many rows a group needs to be counted in the audit."""
 
@@ -185,9 +185,9 @@ class FairVFL:
             )
         for name in ("label_epsilon", "count_epsilon"):
             value = getattr(self, name)
-            if value is not None and not 0.0 < value <= _LARGEST_EPSILON:
+            if value is not None and not 0.0 <= value <= _LARGEST_EPSILON:
                 raise ConfigError(
-                    f"config.{name} must be above 0 and at most {_LARGEST_EPSILON:g}. Got {value} instead."
+                    f"config.{name} must be at least 0 and at most {_LARGEST_EPSILON:g}. Got {value} instead."
                 )
         widths = (
             *(self.width, self.heads, self.embedding, self.code_width, self.protected_width, self.pooling_hidden),
@@ -221,6 +221,11 @@ class FairVFL:
     def adversary_rate(self) -> float:
         """Return the learning rate of bias discriminators."""
         return self.learning_rate * (self.discriminator_rate if self.is_robust else 1.0)
+
+    @property
+    def hides_attributes(self) -> bool:
+        """Tell whether adversaries' gradients are of randomised answers, or behind noise."""
+        return bool(self.label_epsilon) or self.gradient_noise > 0
 
     @property
     def patience(self) -> int:

@@ -46,16 +46,15 @@ def protection_finding(session: Session, config: FairVFL) -> Finding:
     """Say first what the settings mean for who can read what."""
     if config.removed:
         removed = (
-            f"{', '.join(config.removed)} {'was' if len(config.removed) == 1 else 'were'} pushed out of the code that "
-            "the prediction is made of. What is left of it is measured by the stage audit; without one, nothing is "
-            "known about it."
+            f"The run pushed {' and '.join(config.removed)} out of the code that the prediction is made of. What the "
+            "code still carries of that is measured by the stage audit; without one, nothing is known about it."
         )
     else:
         removed = "No attribute was removed: this is a plain vertical model."
     if config.removal == "paper" and config.removed:
         removed += (
-            " The paper's settings were used. On public data a strong attacker still read attributes from such a code, "
-            "although a weak one did not."
+            " The paper's way of removal was used. On public data a strong attacker still read attributes from such a "
+            "code."
         )
     if config.task_cut == "server":
         code = "The label holder gets scores only; the aggregator sees all codes."
@@ -69,7 +68,7 @@ def protection_finding(session: Session, config: FairVFL) -> Finding:
     labels = "From the task's gradients the aggregator can read the labels."
     if not config.removed:
         attributes = ""
-    elif config.label_epsilon is not None:
+    elif config.label_epsilon:
         attributes = (
             f"From the attributes' gradients it can read answers that were drawn at random once, with a privacy loss "
             f"of {config.label_epsilon:g} for each value."
@@ -90,13 +89,13 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
         attribute = one.attribute
         kind = "numbers" if attribute.is_numeric else f"{len(attribute.classes)} classes"
         # Noise that follows from the run's seed, which everybody knows, hides nothing.
-        epsilon = config.label_epsilon if config.secret_start else None
+        epsilon = (config.label_epsilon or None) if config.secret_start else None
         released = one.budget.epsilon(_DELTA) if one.budget is not None and config.secret_start else None
         rows.append((attribute.name, kind, _told(epsilon), _told(released)))
         values[attribute.name] = {"epsilon": epsilon, "gradient_epsilon": released}
         if one.response is not None and config.secret_start:
             texts.append(f"{attribute.name}: {one.response.budget(len(attribute.targets)).text()}")
-    if config.label_epsilon is None and not config.gradient_noise:
+    if not config.hides_attributes:
         texts.append("No answer was randomised: the aggregator can tell every value from gradients.")
     if not config.secret_start:
         texts.append("With secret_start = false all draws follow from the run's seed and protect nothing.")
@@ -148,8 +147,8 @@ def attack_finding(attribute: Attribute, read: Mapping[str, Mapping[str, Any]]) 
         )
     text = (
         "Attackers were trained on the code of training rows and the attribute, and judged on held-out rows. The "
-        "best of them counts: weak ones overlook what lies in directions of little variance. Macro F1 without tuning is low "
-        "where an attacker names the larger group for all, and then says little."
+        "best of them counts: weak ones overlook what lies in directions of little variance. Macro F1 without tuning "
+        "is low where an attacker names the larger group for all, and then says little."
     )
     return Finding(
         name=f"attack_{attribute.name}",
@@ -220,7 +219,7 @@ def verdict_finding(
             (area, best), weak = max(areas), by_kind.get("weak", {}).get("auc")
             word = "hardly" if area <= _HARDLY else "somewhat" if area <= _SOMEWHAT else "well"
             said.append(f"{attribute} can {word} be read from the code: the best attacker ({best}) has AUC {area:.2f}.")
-            if isinstance(weak, float) and area - weak > 0.1:
+            if isinstance(weak, float) and weak <= _HARDLY and area > _SOMEWHAT:
                 said.append(f"A weak attacker would have called it hidden ({weak:.2f}).")
             values[attribute] = {"auc": area, "verdict": word}
         elif strong.get("r2") is not None:
@@ -238,7 +237,7 @@ def verdict_finding(
 
 
 def _told(epsilon: float | None) -> str:
-    return "none" if epsilon is None else f"{epsilon:.3g}"
+    return "not protected" if epsilon is None else f"{epsilon:.3g}"
 
 
 def _shown(value: float | None) -> str:

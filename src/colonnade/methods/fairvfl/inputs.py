@@ -65,6 +65,11 @@ class FieldCoder:
         return cls(tuple(columns), CodeEncoder.fit(table, positions, categorical), edges)
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns it reads."""
+        return self.fields
+
+    @property
     def sizes(self) -> tuple[int, ...]:
         """Return how many codes each field has."""
         categories = {one.column: len(self.encoder.tables[one.table]) for one in self.encoder.coded}
@@ -129,6 +134,11 @@ class TextCoder:
             return cls(column, words, longest, items)
         known = sorted({str(one) for one in table.values(reader)[positions] if one is not None})[:_MOST_READERS]
         return cls(column, words, longest, items, {one: place for place, one in enumerate(known, start=1)}, reader)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns it reads."""
+        return (self.column,) if self.reader is None else (self.column, self.reader)
 
     def transform(self, table: PartyTable, positions: Places) -> Inputs:
         """Return the words of rows, every different text once."""

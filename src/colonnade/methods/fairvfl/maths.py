@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 # Codes that differ less than this count as the same: sums may be rounded differently in batches of another size.
-_SAME = 1e3
+_SAME = 1e2
 
 
 def counterparts(

@@ -379,7 +379,7 @@ MESSAGES: tuple[type[Any], ...] = (
 
 def hides_labels(config: Mapping[str, Any]) -> bool:
     """Tell whether gradients of discriminators are of randomised answers, or behind noise."""
-    return config["label_epsilon"] is not None or config["gradient_noise"] > 0
+    return bool(config["label_epsilon"]) or config["gradient_noise"] > 0
 
 
 def removes(config: Mapping[str, Any]) -> bool:
@@ -399,7 +399,7 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
         found += map(attack_codes, roles)
         for role in COUNTED:
             if plan.roles.get(role):
-                found += counting_messages(role, config["count_epsilon"] is not None)
+                found += counting_messages(role, bool(config["count_epsilon"]))
     if plan.stage == "train":
         found += [TaskScoreGradient if config["task_cut"] == "server" else TaskGradient]
         found += [*map(mark, roles), *map(local_gradient, coders)]

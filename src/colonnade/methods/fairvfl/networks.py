@@ -99,6 +99,8 @@ class Aggregator(nn.Module):
             self.pooling = AdditiveAttention(width, config.pooling_hidden, generator=generator, dtype=dtype)
         else:
             self.dense = mlp((width * parties, width, width), seed=seed, dropout=config.dropout, dtype=dtype)
+            # These layers drew from the same seed, and the narrow end would begin with their numbers.
+            generator.manual_seed(seed + 1)
         self.narrow = None
         if config.is_robust:
             self.narrow = nn.Sequential(

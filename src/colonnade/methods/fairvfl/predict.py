@@ -16,7 +16,7 @@ from colonnade.methods.fairvfl.inputs import TextCoder, coder_from_json
 from colonnade.methods.fairvfl.messages import Amounts, TaskScores, offer, unified_code
 from colonnade.methods.fairvfl.networks import build_local, build_task, dtype_of
 from colonnade.methods.fairvfl.sides import Places, chunks, send_codes
-from colonnade.methods.fairvfl.tasks import CandidateReader, label_encoder_of, ranked
+from colonnade.methods.fairvfl.tasks import CandidateReader, check_places, label_encoder_of, ranked
 from colonnade.methods.fairvfl.train import ranking_scores, told_amounts
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
@@ -98,6 +98,7 @@ def receive_scores(
         coder = TextCoder.from_json(part.document["candidates"])
         inputs = coder.transform(holding.table, holding.aligned.positions)
         places, texts = inputs.by_row[0], inputs.texts
+        check_places(holding.table, coder, holding.aligned.positions, places)
         network = CandidateReader(config, part.document["reader"], coder, 0)
     elif not is_elsewhere:
         network = build_task(config, outputs, 0)

@@ -75,7 +75,11 @@ class Learners:
         documents = {}
         for name, learner in self._learners.items():
             own, documents[name] = learner.state()
-            tensors |= {f"{name}/{key}": value for key, value in own.items()}
+            # Two learners may train one module, and a file refuses the same memory twice.
+            taken = {value.data_ptr() for value in tensors.values()}
+            tensors |= {
+                f"{name}/{key}": value.clone() if value.data_ptr() in taken else value for key, value in own.items()
+            }
         for name, budget in self._budgets.items():
             tensors |= {f"budget/{name}/{key}": value for key, value in budget.state().items()}
         return tensors, {"learners": documents}
@@ -222,7 +226,7 @@ class Adversary:
         self._dropouts = find_dropouts([self.network])
         self._known = torch.from_numpy(attribute.is_known)
         self._channel, role = session.channel(AGGREGATOR), session.role
-        is_noised, hides = config.protected_noise > 0, config.label_epsilon is not None or config.gradient_noise > 0
+        is_noised, hides = config.protected_noise > 0, config.hides_attributes
         self._first, self._again = protected_code(role, is_noised), protected_code_again(role, is_noised)
         self._learned, self._removed = discriminator_gradient(role, hides), adversarial_gradient(role, hides)
         self.response: LabelResponse | None = None
@@ -230,8 +234,15 @@ class Adversary:
         if config.gradient_noise:
             self.budget = RowBudget(config.gradient_clip, config.gradient_noise * config.gradient_clip)
         self._answers = attribute.targets.to(dtype_of(config)) if attribute.is_numeric else attribute.targets
-        if config.label_epsilon is not None:
+        if config.label_epsilon:
             self._answer_at_random(config.label_epsilon)
+            session.ledger.mark(
+                "randomised answers",
+                attribute=attribute.name,
+                rows=len(attribute.targets),
+                classes=len(attribute.classes),
+                epsilon=config.label_epsilon if config.secret_start else None,
+            )
 
     def _answer_at_random(self, epsilon: float) -> None:
         """Replace values by randomised ones, drawn once for the run from a secret that survives a crash."""
@@ -241,9 +252,10 @@ class Adversary:
             kept = attribute.targets.clamp(-_FARTHEST, _FARTHEST)
             noised = kept + torch.from_numpy(drawn) * (2 * _FARTHEST / epsilon)
             self._answers = noised.to(dtype_of(self._config))
-            return
-        self.response = LabelResponse(epsilon, len(attribute.classes))
-        self._answers = torch.from_numpy(self.response.respond(attribute.targets.numpy(), attribute.ids, self._noise))
+        else:
+            self.response = LabelResponse(epsilon, len(attribute.classes))
+            drawn = self.response.respond(attribute.targets.numpy(), attribute.ids, self._noise)
+            self._answers = torch.from_numpy(drawn)
         # Unknown values have answers as well, so that nobody sees which they are.
         self._known = torch.ones_like(self._known)
 

@@ -12,17 +12,26 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from colonnade.data import LabelEncoder
+from colonnade.data import LabelEncoder, PartyTable
 from colonnade.errors import TableError
 from colonnade.exchanges.holdings import encoded_labels
 from colonnade.methods.fairvfl.config import FairVFL
-from colonnade.methods.fairvfl.inputs import TextCoder
+from colonnade.methods.fairvfl.inputs import TextCoder, split_texts
 from colonnade.methods.fairvfl.networks import build_reader, build_task, dtype_of
 from colonnade.methods.fairvfl.sides import Seeds
 from colonnade.nn import Learner, find_dropouts, reseed_dropout, seeded_linear, supervised_loss
 from colonnade.session import Holding, Session
 
-__all__ = ["CandidateReader", "Ranking", "Supervised", "clicks_of", "label_encoder_of", "make_task", "ranked"]
+__all__ = [
+    "CandidateReader",
+    "Ranking",
+    "Supervised",
+    "check_places",
+    "clicks_of",
+    "label_encoder_of",
+    "make_task",
+    "ranked",
+]
 
 Places = npt.NDArray[np.int64]
 
@@ -59,6 +68,11 @@ class Supervised:
         """Return the scores of rows."""
         scores: torch.Tensor = code if self.network is None else self.network(code)
         return scores
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that the task's model reads."""
+        return ()
 
     def document(self) -> dict[str, Any]:
         """Return what is kept with the weights."""
@@ -133,6 +147,11 @@ class Ranking:
             raise TableError("Candidates have no texts.")
         return ranked(self.network, code, texts, self._inputs.by_row[0][torch.from_numpy(rows)])
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that the task's model reads."""
+        return self.coder.columns
+
     def document(self) -> dict[str, Any]:
         """Return what is kept with the weights."""
         return {"candidates": self.coder.to_json(), "reader": self.name, "outputs": self.outputs}
@@ -168,6 +187,16 @@ def check_candidates(places: torch.Tensor, clicks: torch.Tensor) -> None:
         raise TableError(
             "Some rows have another number of candidates than of clicks, or candidates without a known word. Give each "
             "candidate a text and each a 0 or 1, in the same order."
+        )
+
+
+def check_places(table: PartyTable, coder: TextCoder, positions: Places, places: torch.Tensor) -> None:
+    """Refuse new rows without candidates, and those in which one would lose its place to the next."""
+    counts = [len(split_texts(text)) for text in table.values(coder.column)[positions]]
+    if 0 in counts or (places > 0).sum(dim=1).tolist() != counts:
+        raise TableError(
+            f"Some rows have no candidates, candidates without a known word, or more candidates than the "
+            f"{places.shape[1]} that rows had in training. Leave these out, or train again with such rows."
         )
 
 

@@ -164,12 +164,15 @@ class _Holder:
         """Play all steps, and score test rows; return the scores at the party that may know them."""
         session, config, split = self._session, self._config, self._holding.split
         epochs = Epochs.begin(session, self.learners, len(split.train), config)
+        if self.task is not None:
+            self.task.loss_so_far = epochs.loss_so_far
         while not epochs.is_over:
             seed = session.seed("batches", epochs.epoch)
             order = np.concatenate(list(batches(split.train, config.batch_size, seed)))
             for start in range(epochs.steps_done(session) * config.batch_size, len(order), config.batch_size):
                 session.next_step()
                 self._step(order[start : start + config.batch_size], _share(session, config, epochs))
+                epochs.loss_so_far = 0.0 if self.task is None else self.task.loss_so_far
                 epochs.keep_between_epochs(session, self.learners)
             if self.task is not None:
                 session.record(epoch=epochs.epoch + 1, training_loss=self.task.loss_so_far / len(order))
@@ -177,7 +180,7 @@ class _Holder:
             epochs.end_epoch(session, self.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
         found = self._score(split.test)
         self._model = session.channel(AGGREGATOR).receive(mark(session.role)).name
-        if len(self._model) != 2 * _MARK_BYTES:
+        if len(self._model) != 2 * _MARK_BYTES or set(self._model) - set("0123456789abcdef"):
             raise WrongContent("The aggregator marks the model in a way that no version of colonnade does.")
         return found
 
@@ -185,15 +188,20 @@ class _Holder:
         """Return what this party keeps."""
         document = document_of(self._session, self._config) | {"model": self._model}
         tensors: dict[str, torch.Tensor] = {}
+        read: list[str] = []
         if self.code is not None:
             tensors |= self.code.learner.weights()
             document["coder"] = self.code.coder.to_json()
+            read += self.code.coder.columns
         if self.task is not None:
             document |= self.task.task.document()  # type: ignore[attr-defined]
+            read += self.task.task.columns  # type: ignore[attr-defined]
             for learner in self.task.task.learners():
                 tensors |= learner.weights()
         for one in self.adversaries:
             tensors |= {f"{one.attribute.name}/{key}": value for key, value in one.learner.weights().items()}
+        # In a table of a few new rows a category may look like a number.
+        document["types"] = {one.name: one.kind for one in self._holding.table.columns if one.name in read}
         return ModelPart(tensors, document)
 
     def findings(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""A bank with labels, three parties with columns, two with a sensitive one each, a helper, and what they began with."""
+"""A bank with labels, two shops with columns, a state and a bureau with sensitive ones, a server without a table."""
 
 from __future__ import annotations
 
@@ -13,82 +13,110 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.exchanges.epochs import Epochs
-from colonnade.methods.fairvfl import train
+from colonnade.messages import declaration_of
+from colonnade.methods.fairvfl import METHOD
+from colonnade.methods.fairvfl.messages import MESSAGES
+from colonnade.session import Channel, Scores
 
 SEED = 11
-CODERS = ("cinema", "shop", "telco")
 ROLES: dict[str, Any] = {
     "label_holder": "bank",
-    "feature_holder": CODERS,
-    "aggregator": "helper",
-    "attribute_holder": ("registry", "census"),
+    "feature_holder": ("one", "two"),
+    "aggregator": "server",
+    "attribute_holder": ("state", "bureau"),
 }
 SMALL: dict[str, Any] = {
     "attributes": ("gender", "age"),
-    "label_epsilon": None,
-    "code_noise": 0.0,
-    "protected_noise": 0.0,
-    "embedding": 3,
+    "epochs": 2,
+    "batch_size": 16,
+    "learning_rate": 0.01,
+    "embedding": 4,
     "bins": 5,
     "width": 8,
     "heads": 2,
-    "pooling_hidden": 5,
     "code_width": 4,
+    "pooling_hidden": 4,
+    "task_hidden": (6,),
+    "mapper_hidden": (6,),
+    "contrastive_hidden": (6,),
+    "discriminator_hidden": (6,),
     "protected_width": 3,
-    "task_hidden": (6, 5),
-    "mapper_hidden": (7, 6),
-    "contrastive_hidden": (6, 5),
-    "discriminator_hidden": (5,),
-    "nearest": 4,
-    "learning_rate": 5e-3,
-    "dropout": 0.0,
-    "batch_size": 16,
-    "epochs": 5,
-    "precision": "float64",
+    "dropout": 0.1,
+    "attackers": 1,
     "secret_start": False,
     "key_size": "insecure_test",
 }
-TESTED = cn.Evaluate(validation_fraction=0.0, test_fraction=0.2)
+TESTED = cn.Evaluate(validation_fraction=0.15, test_fraction=0.25)
+WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa")
 
 
 def settings(**changes: Any) -> cn.FairVFL:
-    """Return settings of small networks, without any noise."""
+    """Return settings with which a run takes a second."""
     return cn.FairVFL(**{**SMALL, **changes})
 
 
-def frames(task: str = "binary", *, rows: int = 74, age: str = "classes", seed: int = 5) -> dict[str, pd.DataFrame]:
-    """Return everybody's table, each in an order of its own; some cells and some whole rows of a party are missing."""
+def frames(task: str = "binary", rows: int = 80, seed: int = 5) -> dict[str, pd.DataFrame]:
+    """Return tables of one set of customers; gender can be told from a column, age from none."""
     torch.set_num_threads(1)
     generator = np.random.default_rng(seed)
-    traits = generator.normal(size=(rows, 4))
-    signal = traits @ [1.2, -1.0, 0.8, 0.6] + 0.3 * generator.normal(size=rows)
+    gender = generator.integers(0, 2, rows)
+    values = generator.normal(size=(rows, 5))
+    values[:, 0] += 1.5 * gender
+    signal = values[:, 0] - 0.7 + values[:, 1] - values[:, 3] + 0.2 * generator.normal(size=rows)
     labels = {
-        "binary": (signal > 0).astype(int),
-        "multiclass": np.digitize(signal, [-0.8, 0.8]),
+        "binary": np.where(signal > 0, "canary-yes", "canary-no"),
+        "multiclass": np.array(["canary-low", "canary-middle", "canary-high"])[np.digitize(signal, [-0.8, 0.8])],
         "regression": signal * 4 + 2,
     }[task]
-    gender = np.where(traits[:, 0] + 0.4 * generator.normal(size=rows) > 0, "f", "m").astype(object)
-    years = 40 + 12 * traits[:, 1] + 3 * generator.normal(size=rows)
-    ages = np.array(["young", "middle", "old"], object)[np.digitize(years, [33, 47])] if age == "classes" else years
-    gender[3] = gender[50] = None
-    ages[7] = None if age == "classes" else np.nan
-    found = {"bank": pd.DataFrame({"y": labels})}
-    for place, party in enumerate(CODERS):
-        mixed = traits @ generator.normal(size=(4, 3)) + 0.3 * generator.normal(size=(rows, 3))
-        words = np.array(["low", "mean", "high"], object)[np.digitize(mixed[:, 2], [-0.7, 0.7])]
-        frame = pd.DataFrame({f"{party}0": mixed[:, 0], f"{party}1": mixed[:, 1], f"{party}2": words})
-        frame.iloc[place::9, 0] = np.nan
-        frame.iloc[place::11, 2] = None
-        # This party knows nothing at all of some rows, and of one row nobody does.
-        frame.iloc[place::13] = None
-        frame.iloc[20] = None
-        found[party] = frame.astype({f"{party}0": float, f"{party}1": float})
-    found["registry"] = pd.DataFrame({"gender": gender})
-    found["census"] = pd.DataFrame({"age": ages})
-    for place, (party, frame) in enumerate(found.items()):
-        found[party] = frame.assign(id=np.arange(rows)).sample(frac=1, random_state=place).reset_index(drop=True)
-    return found
+    found = {
+        "bank": pd.DataFrame({"y": labels}),
+        "one": pd.DataFrame({"a": values[:, 0] * 3 + 7, "b": values[:, 1] * 3 + 7}),
+        "two": pd.DataFrame({"c": values[:, 2] * 3 + 7, "d": values[:, 3] * 3 + 7}),
+        "state": pd.DataFrame({"gender": np.where(gender == 1, "canary-f", "canary-m")}),
+        "bureau": pd.DataFrame({"age": generator.normal(size=rows) * 12.3 + 41.7}),
+    }
+    found["two"]["kind"] = np.where(values[:, 4] > 0, "canary-red", "canary-blue")
+    return {
+        name: frame.assign(id=[f"row-{number}" for number in range(rows)]).sample(frac=1, random_state=place)
+        for place, (name, frame) in enumerate(found.items())
+    }
+
+
+def texts(rows: int = 48, seed: int = 3) -> dict[str, pd.DataFrame]:
+    """Return what people read at two shops, and which of a few candidates they chose: one with a word they know."""
+    torch.set_num_threads(1)
+    generator = np.random.default_rng(seed)
+    gender = generator.integers(0, 2, rows)
+    taste = generator.integers(0, len(WORDS), rows)
+    found: dict[str, list[Any]] = {"one": [], "two": [], "candidates": [], "clicks": []}
+    for row in range(rows):
+        for shop in ("one", "two"):
+            items = [
+                " ".join([WORDS[taste[row]], *generator.choice(WORDS, 2)]) for _ in range(generator.integers(1, 5))
+            ]
+            found[shop].append(" | ".join(items))
+        count = int(generator.integers(2, 5))
+        right = int(generator.integers(count))
+        shown = [" ".join(generator.choice(WORDS, 2)) for _ in range(count)]
+        shown[right] = f"{WORDS[taste[row]]} {shown[right]}"
+        found["candidates"].append(" | ".join(shown))
+        found["clicks"].append(" ".join("1" if place == right else "0" for place in range(count)))
+    frames = {
+        "bank": pd.DataFrame({"candidates": found["candidates"], "y": found["clicks"]}),
+        "one": pd.DataFrame({"history": found["one"], "user": [f"user-{number % 9}" for number in range(rows)]}),
+        "two": pd.DataFrame({"history": found["two"]}),
+        "state": pd.DataFrame({"gender": np.where(gender == 1, "canary-f", "canary-m")}),
+        "bureau": pd.DataFrame({"age": generator.normal(size=rows) * 12.3 + 41.7}),
+    }
+    return {
+        name: frame.assign(id=[f"row-{number}" for number in range(rows)]).sample(frac=1, random_state=place)
+        for place, (name, frame) in enumerate(frames.items())
+    }
+
+
+def by_id(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in the order of its ids' numbers."""
+    return frame.assign(id=frame["id"].str.removeprefix("row-").astype(int)).set_index("id").sort_index()
 
 
 def tables_of(found: Mapping[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
@@ -100,51 +128,76 @@ def tables_of(found: Mapping[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
 
 
 def run_of(found: Mapping[str, pd.DataFrame], config: cn.FairVFL, **options: Any) -> cn.Run:
-    """Carry out a training."""
-    options = {"seed": SEED, "evaluate": TESTED, "roles": ROLES, **options}
+    """Carry out a run of the method by those parties that have a table, and the server."""
+    own: dict[str, Any] = {
+        role: tuple(party for party in ((named,) if isinstance(named, str) else named) if party in (*found, "server"))
+        for role, named in ROLES.items()
+    }
+    options = {"seed": SEED, "evaluate": TESTED, "roles": {role: who for role, who in own.items() if who}, **options}
     return cn.simulate(config, tables_of(found), **options)
 
 
-@dataclass
-class Watched:
-    """What a training began and ended with; facts only, nothing that was computed on the way."""
-
-    begun: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
-    """By party: all weights as they were drawn."""
-    holdings: dict[str, Any] = field(default_factory=dict)
-    _learners: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ended(self) -> dict[str, dict[str, torch.Tensor]]:
-        """Return by party all weights as they are now."""
-        return {party: _weights(one) for party, one in self._learners.items()}
+def scored(run: cn.Run, found: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Score rows without their labels, and without the holders of attributes."""
+    kept = {name: frame.drop(columns="y", errors="ignore") for name, frame in found.items()}
+    return run.predict(tables_of({name: kept[name] for name in ("bank", "one", "two") if name in kept}))
 
 
-def _weights(trainee: Any) -> dict[str, torch.Tensor]:
-    return {
-        f"{name}/{key}": value.detach().clone()
-        for name, learner in trainee._learners.items()
-        if not name.startswith("ascent/")  # the mapper's weights once more
-        for key, value in learner.weights().items()
-    }
+Heard = list[tuple[str, str, Any]]
+"""Receiver, sender and message."""
 
 
 @contextmanager
-def watched() -> Iterator[Watched]:
-    """Watch a training."""
-    found = Watched()
-    begin, own_attributes = Epochs.begin, train.own_attributes
+def overheard() -> Iterator[Heard]:
+    """Note every message of the method that anybody receives."""
+    found: Heard = []
+    receive = Channel.receive
+    known = [declaration_of(one) for one in MESSAGES]
 
-    def begun(session: Any, trainee: Any, *rest: Any) -> Epochs:
-        found.begun[session.party] = _weights(trainee)
-        found._learners[session.party] = trainee
-        return begin(session, trainee, *rest)
-
-    def attributes(session: Any, holding: Any, config: Any) -> Any:
-        found.holdings[session.party] = holding
-        return own_attributes(session, holding, config)
+    def heard(channel: Channel, kind: Any, **shapes: Any) -> Any:
+        message = receive(channel, kind, **shapes)
+        if declaration_of(kind) in known:
+            found.append((channel.party, channel.peer, message))
+        return message
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Epochs, "begin", begun)
-        patch.setattr(train, "own_attributes", attributes)
+        patch.setattr(Channel, "receive", heard)
+        yield found
+
+
+@dataclass
+class Ended:
+    """What the bank ended with: the ids of its shared rows in the agreed order, and scores of held-out ones."""
+
+    ids: list[str] = field(default_factory=list)
+    train: list[str] = field(default_factory=list)
+    test: list[str] = field(default_factory=list)
+    scores: Scores | None = None
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Return the scores of held-out rows, by id."""
+        assert self.scores is not None
+        return {self.ids[row]: np.atleast_1d(value) for row, value in zip(*self._both(), strict=True)}
+
+    def _both(self) -> tuple[np.ndarray, np.ndarray]:
+        assert self.scores is not None
+        return self.scores.rows, self.scores.values
+
+
+@contextmanager
+def watched(stage: str = "train") -> Iterator[Ended]:
+    """Watch what the label holder of a stage ends with."""
+    found = Ended()
+    original = METHOD.stages[stage]["label_holder"]
+
+    def label_holder(session: Any, holding: Any, config: Any) -> Any:
+        result = original(session, holding, config)
+        found.ids = [str(one) for one in holding.table.ids[holding.aligned.positions]]
+        found.train = [found.ids[row] for row in holding.split.train]
+        found.test = [found.ids[row] for row in holding.split.test]
+        found.scores = result.scores
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METHOD.stages[stage], "label_holder", label_holder)
         yield found
