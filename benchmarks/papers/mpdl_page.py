@@ -87,7 +87,7 @@ class Page:
 
     def shown(self, row: str, data: str, gamma: float, where: str, what: str = "accuracy") -> str:
         values = 100 * self.values(self.found, row, data, gamma, where, what)
-        if not len(values):
+        if not len(values) or np.isnan(values).all():
             return ""
         return f"{values.mean():.1f} ± {values.std():.1f}" if len(values) > 1 else f"{values[0]:.1f}"
 
@@ -153,12 +153,13 @@ class Page:
         names = dict.fromkeys(name.split("|")[0] for name in self.found if f"|{data}|0.1|" in name)
         rows = []
         for row in ["ship", *(name for name in names if "epsilon" in name)]:
-            errors = [one["errors"]["a"] for name, one in self.found.items() if name.startswith(f"{row}|{data}|0.1|")]
-            if not errors:
+            own = [one for name, one in self.found.items() if name.startswith(f"{row}|{data}|0.1|")]
+            if not own:
                 continue
             cells = [self.shown(row, data, 0.1, where) for where in ("joint both", "completed both", "completed a")]
-            inferred, mean = np.mean(errors, axis=0)
-            rows.append(["no noise" if row == "ship" else row, *cells, f"{inferred:.3f}", f"{mean:.3f}"])
+            errors = [one["errors"]["a"] for one in own if one["errors"] is not None]
+            shown = [f"{one:.3f}" for one in np.mean(errors, axis=0)] if errors else ["", ""]
+            rows.append(["no noise" if row == "ship" else row, *cells, *shown])
         head = ["noise", "joint", "dual", "MPDL, a's rows", "error of b's columns as a generates them", "their mean"]
         return table(head, rows)
 
@@ -226,7 +227,8 @@ class Page:
             "## What noise costs",
             paragraph(
                 """At γ = 0.1, with noise of the cell's epsilon on what the other side learns from (`targets`) or on
-                everything a network is given (`all`, as in the paper). *lemma* is the paper's noise, drawn for every
+                everything a network is given (`all`, as in the paper; test rows too, so that only the product's own
+                scores of shared rows are shown). *lemma* is the paper's noise, drawn for every
                 cell; *lemma_shared* one draw per column, which centring takes away: it costs nothing because it hides
                 nothing. The errors are mean absolute ones of columns from 0 to 1."""
             ),
@@ -247,6 +249,7 @@ class Page:
             ),
             self.graphs,
             "## What of the paper does not appear",
+            paragraph("Convolutions on CIFAR-10, and CIFAR-10 at other shares than these, were not run."),
             paragraph(
                 """The paper's gains of 8 to 10 points of dual over joint on MNIST and Bank are not here: its joint
                 models are far weaker than ours on the same shares, and most of what dual gains over joint comes from

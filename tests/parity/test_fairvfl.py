@@ -63,13 +63,16 @@ def labels_of(frame: pd.DataFrame, holding: Any, task: str) -> torch.Tensor:
 def attribute_of(frame: pd.DataFrame, holding: Any, name: str, epsilon: float | None) -> central.Attribute:
     values = frame[name].iloc[holding.aligned.positions]
     is_known, learned = torch.tensor(values.notna().tolist()), values.iloc[holding.split.train].dropna()
+    key = b"".join(own_seed(OWNERS[name], f"noise/{name}", one).to_bytes(8, "little") for one in range(4))
     if values.dtype == float:
-        scaled = ((values - learned.mean()) / learned.std(ddof=0)).fillna(0.0)
-        return central.Attribute(torch.tensor(scaled.tolist(), dtype=torch.float64), is_known, OWNERS[name], epsilon)
+        scaled = ((values - learned.mean()) / learned.std(ddof=0)).fillna(0.0).to_numpy()
+        if epsilon is not None:
+            # Numbers are kept within 3 deviations, so that one row's can differ by 6.
+            scaled = scaled.clip(-3, 3) + 6 / epsilon * SecretNoise(key).laplace("answers", 0, scaled.shape)
+        return central.Attribute(torch.from_numpy(scaled.copy()), is_known, OWNERS[name], epsilon)
     classes = sorted(set(learned))
     codes = np.array([classes.index(one) if one in classes else -1 for one in values])
     if epsilon is not None:
-        key = b"".join(own_seed(OWNERS[name], f"noise/{name}", one).to_bytes(8, "little") for one in range(4))
         ids = [str(one) for one in frame["id"].iloc[holding.aligned.positions]]
         codes = LabelResponse(epsilon, len(classes)).respond(codes, ids, SecretNoise(key))
     return central.Attribute(torch.from_numpy(codes), is_known, OWNERS[name], epsilon, len(classes))
@@ -207,6 +210,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "without contrastive term": ("binary", {"contrastive_weight": 0.0}, {}),
     "batches of two rows at the end": ("binary", {"mapper_step": "sequential"}, {"rows": 62}),
     "randomised answers": ("binary", {"label_epsilon": 1.5}, {}),
+    "randomised answers, a sensitive number": ("binary", {"label_epsilon": 2.0}, {"age": "numbers"}),
     "randomised answers, sequential, confusion": (
         "binary",
         {"label_epsilon": 1.0, "mapper_step": "sequential", "confusion": True},

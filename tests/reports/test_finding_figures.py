@@ -30,7 +30,18 @@ PICTURES: dict[str, Any] = {
         {"name": "after", "pictures": [[0, 255, 9, 9], [10, 20, 9, 9]]},
     ],
 }
-KINDS: dict[str, dict[str, Any]] = {"scatter": SCATTER, "bars": BARS, "beeswarm": BEESWARM, "pictures": PICTURES}
+TRADE_OFF = {
+    "series": [{"name": "gender", "x": [0.9, 0.6], "y": [0.91, 0.88], "marks": ["0", "1"]}],
+    "across": "what is read",
+    "up": "task, auc",
+}
+KINDS: dict[str, dict[str, Any]] = {
+    "scatter": SCATTER,
+    "trade_off": TRADE_OFF,
+    "bars": BARS,
+    "beeswarm": BEESWARM,
+    "pictures": PICTURES,
+}
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +137,8 @@ def test_names_from_people_we_do_not_know_are_text(plain: RunRecord, kind: str) 
     hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]}
     if kind == "scatter":
         hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1]}]}
+    if kind == "trade_off":
+        hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1], "marks": [HOSTILE]}], "across": HOSTILE}
     if kind == "pictures":
         hostile = {"captions": [HOSTILE], "rows": [{"name": HOSTILE, "pictures": [[0, 1, 2, 3]]}]}
     page = Page(render(replace(plain, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
@@ -147,6 +160,8 @@ def test_nothing_to_draw_is_drawn_without_a_fault(plain: RunRecord) -> None:
     [
         ("pie", {}),
         ("bars", {"names": ["a"], "lengths": []}),
+        ("trade_off", {"series": [{"name": "a", "x": [1], "y": [1], "marks": []}], "across": "a", "up": "b"}),
+        ("trade_off", {"series": [{"name": "a", "x": [1], "y": [1], "marks": ["1"]}], "across": "a"}),
         ("bars", {"names": ["a"], "lengths": [float("nan")]}),
         ("bars", {"names": ["a"], "lengths": ["1"]}),
         ("bars", {}),

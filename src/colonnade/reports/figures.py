@@ -385,6 +385,7 @@ def finding_figure(key: str, note: FigureNote) -> Html:
     """Draw what a method gave with one of its findings."""
     draw = {
         "scatter": _scatter_figure,
+        "trade_off": _trade_off_figure,
         "bars": _bar_figure,
         "beeswarm": _beeswarm_figure,
         "pictures": _picture_figure,
@@ -412,6 +413,30 @@ def _scatter_figure(key: str, note: FigureNote) -> Html:
 
     counts = ", ".join(f"{len(one['x'])} rows of {one['name']}" for one in series)
     return _figure(key, note.title, f"{counts[:1].upper()}{counts[1:]}.", draw, (3.1, 2.9))
+
+
+def _trade_off_figure(key: str, note: FigureNote) -> Html:
+    """Draw what one number costs another: a line through the points of each series, each with its mark."""
+    series, across, up = note.values["series"], str(note.values["across"]), str(note.values["up"])
+
+    def draw(axes: Any) -> None:
+        for one, (colour, marker, _) in zip(series, _SERIES, strict=False):
+            name = _short(str(one["name"]), 24)
+            axes.plot(one["x"], one["y"], color=colour, marker=marker, markersize=4, linewidth=1, label=name, zorder=3)
+            for x, y, mark in zip(one["x"], one["y"], one["marks"], strict=True):
+                text = _short(str(mark), 8)
+                axes.annotate(text, (x, y), textcoords="offset points", xytext=(4, 4), fontsize=7, parse_math=False)
+        axes.set(xlabel=_short(across, 60), ylabel=_short(up, 40))
+        axes.legend(loc="lower right")
+
+    points = "; ".join(
+        f"{one['name']}: "
+        + ", ".join(
+            f"{x:.3f} and {y:.3f} at {mark}" for x, y, mark in zip(one["x"], one["y"], one["marks"], strict=True)
+        )
+        for one in series
+    )
+    return _figure(key, note.title, f"Across: {across}. Up: {up}. {points}.", draw, (5.2, 3.4))
 
 
 def _bar_figure(key: str, note: FigureNote) -> Html:

@@ -101,14 +101,20 @@ class LedgerNote:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureNote:
-    """Something to draw beside a finding: a scatter, bars, a beeswarm or pictures, by values that fit its kind."""
+    """Something to draw beside a finding: a scatter, a trade-off, bars, a beeswarm or pictures, by values that fit its kind."""
 
     kind: str
     title: str
     values: dict[str, Any]
 
     def __post_init__(self) -> None:
-        checks = {"scatter": _is_scatter, "bars": _is_bars, "beeswarm": _is_beeswarm, "pictures": _are_pictures}
+        checks = {
+            "scatter": _is_scatter,
+            "trade_off": _is_trade_off,
+            "bars": _is_bars,
+            "beeswarm": _is_beeswarm,
+            "pictures": _are_pictures,
+        }
         if self.kind not in checks:
             raise RunFolderError(
                 f"A report cannot draw a figure of the kind '{self.kind}'. Known: {', '.join(checks)}."
@@ -133,6 +139,11 @@ def _is_scatter(values: Mapping[str, Any]) -> bool:
         _are_numbers(one["x"]) and _are_numbers(one["y"]) and len(one["x"]) == len(one["y"]) and "name" in one
         for one in series
     )
+
+
+def _is_trade_off(values: Mapping[str, Any]) -> bool:
+    marks = [len(one["marks"]) == len(one["x"]) for one in values["series"]]
+    return _is_scatter(values) and all(marks) and isinstance(values["across"], str) and isinstance(values["up"], str)
 
 
 def _is_bars(values: Mapping[str, Any]) -> bool:

@@ -97,13 +97,14 @@ class Scores:
 class Figure:
     """Something to draw in the report: points, bars, a beeswarm, or pictures, as JSON values by which it is drawn.
 
-    ``scatter`` has ``series``: a name and lists x and y each. ``bars`` has ``names`` and ``lengths``. ``beeswarm`` has
+    ``scatter`` has ``series``: a name and lists x and y each; ``trade_off`` also their ``marks``, and says what is
+    ``across`` and what ``up``. ``bars`` has ``names`` and ``lengths``. ``beeswarm`` has
     ``names`` and, for each, ``values`` and ``levels`` from 0 to 4, which become colours. ``pictures`` has ``shape``
     (channels, 1 or 3, then height and width), ``captions``, one for each picture, and ``rows``: a name and as many
     ``pictures`` each, flattened, of whole numbers from 0 to 255, or None where nothing is known.
     """
 
-    kind: Literal["scatter", "bars", "beeswarm", "pictures"]
+    kind: Literal["scatter", "trade_off", "bars", "beeswarm", "pictures"]
     title: str
     values: Mapping[str, Any]
 

@@ -19,7 +19,7 @@ noise and lets adversaries learn faster. Protected codes are narrow and noised; 
 to protect them.
 """
 
-from colonnade.methods.fairvfl import audit, predict, train
+from colonnade.methods.fairvfl import audit, predict, sweep, train
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
@@ -53,6 +53,12 @@ METHOD = Method(
             "feature_holder": audit.feature_holder,
             AGGREGATOR: audit.aggregator,
             "attribute_holder": audit.attribute_holder,
+        },
+        "sweep": {
+            "label_holder": sweep.label_holder,
+            "feature_holder": sweep.feature_holder,
+            AGGREGATOR: sweep.aggregator,
+            "attribute_holder": sweep.attribute_holder,
         },
         "predict": {
             "label_holder": predict.label_holder,

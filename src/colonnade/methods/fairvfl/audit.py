@@ -56,7 +56,17 @@ from colonnade.nn import ATTACKS, attack, attack_value, tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, Result, Session
 
-__all__ = ["aggregator", "attribute_holder", "feature_holder", "label_holder"]
+__all__ = [
+    "Audited",
+    "aggregator",
+    "attack_attribute",
+    "attribute_holder",
+    "checked_codes",
+    "feature_holder",
+    "label_holder",
+    "told_countable",
+    "told_results",
+]
 
 # Columns are attacked with fewer rows: there are many of them, and the comparison with chance needs no more.
 _ROWS_BY_COLUMN = 4000
@@ -121,7 +131,7 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
             expected, counts = _count(session, holding, config, audited, values, answers)
         else:
             expected = _decline(session, config)
-    told = _told_results(session, config, expected)
+    told = told_results(session, config, expected)
     verdict = verdict_finding(config, told | attacked, counts)
     return Result(scores=scores, findings=(verdict, *([gaps_finding(counts)] if counts else []), *findings))
 
@@ -232,7 +242,7 @@ def _count(
     peers = [channel for channel in session.all_channels if channel.peer_role in COUNTED]
     key, sealed = None, None
     for peer in peers:
-        told = _told_countable(peer, config, having)
+        told = told_countable(peer, config, having)
         having[peer.peer] = told.attributes
         peer.send(count_request(peer.peer_role)(True))
         if not told.attributes:
@@ -254,7 +264,8 @@ def _count(
     return having, found
 
 
-def _told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Any:
+def told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Any:
+    """Receive by which attributes a holder can count."""
     told = peer.receive(countable(peer.peer_role))
     # Everybody has attributes of its own: one that another has already offered would replace what that one counted.
     left = set(config.attributes).difference(*having.values())
@@ -278,12 +289,12 @@ def _decline(session: Session, config: FairVFL) -> dict[str, tuple[str, ...]]:
     having: dict[str, tuple[str, ...]] = {}
     for peer in session.all_channels:
         if peer.peer_role in COUNTED:
-            having[peer.peer] = _told_countable(peer, config, having).attributes
+            having[peer.peer] = told_countable(peer, config, having).attributes
             peer.send(count_request(peer.peer_role)(False))
     return having
 
 
-def _told_results(session: Session, config: FairVFL, expected: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+def told_results(session: Session, config: FairVFL, expected: dict[str, tuple[str, ...]]) -> dict[str, Any]:
     """Receive what attackers read at the holders of attributes."""
     found: dict[str, Any] = {}
     for peer in session.all_channels:
@@ -315,8 +326,8 @@ def _attack(
     """Attack the code for one's own attributes, and all codes for one's own columns."""
     rows = len(audited.rows)
     received = session.channel(AGGREGATOR).receive(attack_codes(session.role))
-    codes = _checked(session, received.unified, rows)
-    protected = [_checked(session, one, rows) for one in received.protected]
+    codes = checked_codes(session, received.unified, rows)
+    protected = [checked_codes(session, one, rows) for one in received.protected]
     if len(protected) != (0 if session.role == "attribute_holder" else len(config.removed)):
         raise WrongContent(f"'{session.party}' got {len(protected)} protected codes to attack, not those of this run.")
     findings: list[Finding] = []
@@ -324,7 +335,7 @@ def _attack(
     seed = session.own_seed("attackers")
     for attribute in own_attributes(session, holding, config):
         session.show(f"attacking {attribute.name}", 0, 1)
-        attacked[attribute.name] = _attack_attribute(config, attribute, codes, audited, seed)
+        attacked[attribute.name] = attack_attribute(attribute, codes, audited, seed, members=config.attackers)
         findings.append(attack_finding(attribute, attacked[attribute.name]))
     columns = [name for name in holding.table.feature_names if name not in config.attributes]
     if protected and columns and session.role != "attribute_holder":
@@ -333,15 +344,22 @@ def _attack(
     return tuple(findings), attacked
 
 
-def _checked(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
+def checked_codes(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
+    """Return codes to attack as attackers take them, or refuse what cannot be those of so many rows."""
     found = values.float()
     if found.ndim != 2 or len(found) != rows or not found.shape[1] or not bool(found.isfinite().all()):
         raise WrongContent(f"The codes to attack that '{session.party}' got are not those of {rows} rows.")
     return found.numpy()
 
 
-def _attack_attribute(
-    config: FairVFL, attribute: Attribute, codes: npt.NDArray[Any], audited: Audited, seed: int
+def attack_attribute(
+    attribute: Attribute,
+    codes: npt.NDArray[Any],
+    audited: Audited,
+    seed: int,
+    *,
+    kinds: Sequence[str] = ATTACKS,
+    members: int,
 ) -> dict[str, Any]:
     """Return what each kind of attacker reads, by kind."""
     parts = []
@@ -352,10 +370,10 @@ def _attack_attribute(
     if not (len(learned) and len(checked) and len(truth)):
         return {}
     if attribute.is_numeric:
-        said = attack_value(train, learned, validation, checked, test, seed=seed, members=config.attackers)
+        said = attack_value(train, learned, validation, checked, test, seed=seed, members=members)
         return {"strong": measure_value_inference(truth, said.test).to_json()}
     found = {}
-    for kind in ATTACKS:
+    for kind in kinds:
         guessed = attack(
             kind,
             train,
@@ -365,7 +383,7 @@ def _attack_attribute(
             test,
             classes=len(attribute.classes),
             seed=seed,
-            members=config.attackers,
+            members=members,
         )
         found[kind] = measure_inference(truth, guessed.test, checked, guessed.validation).to_json()
     return found

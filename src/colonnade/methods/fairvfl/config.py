@@ -120,6 +120,8 @@ class FairVFL:
     secret_start: bool = True
     """Whether first weights and noise are secret. From known ones others could work out columns."""
 
+    sweep: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
+    """For the stage sweep: how many times the weights of removal to train with."""
     attackers: int = 5
     """How many networks an attacker of the audit is made of."""
     audit_rows: int = 20_000
@@ -142,9 +144,16 @@ class FairVFL:
             raise ConfigError(f"config.width = {self.width} must be a multiple of config.heads = {self.heads}.")
         if self.gradient_noise and not self.gradient_clip:
             raise ConfigError("config.gradient_noise needs config.gradient_clip: noise is in terms of that norm.")
+        if not self.sweep or not all(math.isfinite(one) and one >= 0.0 for one in self.sweep):
+            raise ConfigError("config.sweep must be numbers of at least 0.")
         models = ("mlp", "tabnet", "autoint", "naml", "lstur", "nrms")
         if not set(self.locals.values()) <= set(models):
             raise ConfigError(f"config.locals must name models among {', '.join(models)}.")
+        if self.confusion and self.mapper_step == "merged":
+            raise ConfigError(
+                "config.confusion needs a gradient of its own for the code, which config.mapper_step = 'merged' saves. "
+                "Use 'joint' or 'sequential'."
+            )
         if self.task == "ranking" and self.task_cut == "server":
             raise ConfigError(
                 "config.task = 'ranking' compares codes with candidates, which only the label holder has."
@@ -254,9 +263,10 @@ class FairVFL:
         """Return which model a party's code comes from."""
         return self.locals.get(party, self.local)
 
-    def without_removal(self) -> FairVFL:
-        """Return the same for a plain vertical model: nothing is removed, and no adversary learns."""
-        return replace(self, removal_weight=0.0, removal_weights={}, contrastive_weight=0.0)
+    def scaled(self, factor: float) -> FairVFL:
+        """Return the same with so many times the weights of removal."""
+        weights = {one: factor * self.weight_of(one) for one in self.attributes}
+        return replace(self, removal_weight=factor * self.removal_weight, removal_weights=weights)
 
     @classmethod
     def paper(cls, **others: Any) -> FairVFL:

@@ -17,7 +17,7 @@ from colonnade.metrics import (
     equalised_odds_gap,
     rank_impressions,
 )
-from colonnade.session import Finding, Session
+from colonnade.session import Figure, Finding, Session
 
 if TYPE_CHECKING:
     from colonnade.methods.fairvfl.sides import Adversary, Attribute
@@ -29,6 +29,7 @@ __all__ = [
     "privacy_finding",
     "protection_finding",
     "ranking_finding",
+    "trade_off_finding",
     "verdict_finding",
 ]
 
@@ -234,6 +235,45 @@ def verdict_finding(
     if config.noise and config.task_cut != "server":
         said.append("The aggregator sees the code without noise, and could read more than these attackers.")
     return Finding(name="audit", title="The audit in plain words", text=" ".join(said), values=values)
+
+
+def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> Finding:
+    """Show what removing attributes costs the task: how well each is read against how good the task is."""
+    measure, rows, series = str(points[0]["measure"]), [], []
+    for point in points:
+        read = [_reading(point["read"].get(one, {})) for one in config.attributes]
+        rows.append((f"{point['factor']:g}", _shown(point["quality"]), *map(_shown, read)))
+    for attribute in config.attributes:
+        found = [(_reading(point["read"].get(attribute, {})), point["quality"]) for point in points]
+        known = [(x, y) for x, y in found if x is not None]
+        marks = [f"{point['factor']:g}" for point, (x, _) in zip(points, found, strict=True) if x is not None]
+        series.append({"name": attribute, "x": [x for x, _ in known], "y": [y for _, y in known], "marks": marks})
+    return Finding(
+        name="trade_off",
+        title="What removing attributes costs",
+        text=(
+            f"One model was trained for each weight of removal, in multiples of the run's own, with the same first "
+            f"weights. The task is measured by {measure} on held-out rows; an attribute by what a strong attacker "
+            "reads of it there: the area under its curve, where 0.5 is chance, or the share of a number's variance "
+            "that it explains. Of one model each, so differences of a hundredth mean little."
+        ),
+        columns=("times the weights", f"task, {measure}", *(f"{one}, as read" for one in config.attributes)),
+        rows=tuple(rows),
+        values={"points": [dict(point) for point in points]},
+        figures=(
+            Figure(
+                kind="trade_off",
+                title="What is read of an attribute, and what is left of the task",
+                values={"series": series[:3], "across": "what a strong attacker reads", "up": f"task, {measure}"},
+            ),
+        ),
+    )
+
+
+def _reading(read: Mapping[str, Mapping[str, Any]]) -> float | None:
+    strong = read.get("strong", {})
+    value = strong.get("auc") if strong.get("auc") is not None else strong.get("r2")
+    return None if value is None else float(value)
 
 
 def _told(epsilon: float | None) -> str:

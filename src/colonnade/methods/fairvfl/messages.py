@@ -400,7 +400,10 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
         for role in COUNTED:
             if plan.roles.get(role):
                 found += counting_messages(role, bool(config["count_epsilon"]))
-    if plan.stage == "train":
+    if plan.stage == "sweep":
+        found += [*map(attack_codes, set(roles) & set(COUNTED))]
+        found += [one(role) for role in COUNTED if plan.roles.get(role) for one in (countable, attack_result)]
+    if plan.stage in ("train", "sweep"):
         found += [TaskScoreGradient if config["task_cut"] == "server" else TaskGradient]
         found += [*map(mark, roles), *map(local_gradient, coders)]
         if removes(config):

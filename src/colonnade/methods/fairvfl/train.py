@@ -10,6 +10,7 @@ holder the gradient at its codes.
 from __future__ import annotations
 
 import dataclasses
+import math
 import secrets
 from typing import Any
 
@@ -35,18 +36,23 @@ from colonnade.methods.fairvfl.sides import (
     own_columns,
 )
 from colonnade.methods.fairvfl.tasks import Ranking, Supervised, make_task
+from colonnade.metrics import evaluate, headline
 from colonnade.nn.regression import scores_of
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
 
 __all__ = [
+    "AggregatorTraining",
+    "HolderTraining",
     "aggregator",
     "attribute_holder",
     "coders_among",
     "document_of",
     "feature_holder",
     "label_holder",
+    "label_side",
     "noise_of",
+    "quality_of",
     "ranking_scores",
     "told_amounts",
 ]
@@ -58,7 +64,7 @@ _MARK_BYTES = 8
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party that brings columns, and sensitive ones if it has any."""
-    holder = _Holder(session, holding, config)
+    holder = HolderTraining(session, holding, config)
     if holder.code is None:
         raise ConfigError(
             f"'{session.party}' is a feature holder but has no column that its model could read. Check its table, or "
@@ -70,23 +76,15 @@ def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Resul
 
 def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party that brings sensitive columns only."""
-    holder = _Holder(session, holding, config)
+    holder = HolderTraining(session, holding, config)
     holder.train()
     return Result(holder.part(), findings=holder.findings())
 
 
 def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play the party that brings the labels, and columns if it has any."""
-    for party in config.locals:
-        if party not in session.plan.parties:
-            raise ConfigError(
-                f"config.locals names '{party}', no party of this run. {did_you_mean(party, session.plan.parties)}"
-            )
-    seeds = first_seeds(session, config.secret_start)
-    task = make_task(session, holding, config, seeds)
+    holder, task = label_side(session, holding, config)
     split = holding.split
-    session.channel(AGGREGATOR).send(Amounts(len(split.train), len(split.validation), len(split.test), task.outputs))
-    holder = _Holder(session, holding, config, task)
     test = holder.train()
     truth = task.labels[split.test]
     findings = (protection_finding(session, config), *holder.findings())
@@ -101,39 +99,81 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play the party without rows that makes one code of all codes."""
-    amounts = told_amounts(session)
-    offers = {channel.peer: channel.receive(offer(channel.peer_role)) for channel in session.all_channels}
-    coders = [channel for channel in session.all_channels if offers[channel.peer].has_columns]
-    seeds, noise = first_seeds(session, config.secret_start), noise_of(session, config)
-    serving_key = session.secret("serving noise") if config.secret_start else _derived(session, "serving noise")
-    fusion = Fusion(config, coders_among(session, coders), seeds("aggregator"), serving_key)
-    owners = _owners(session, config, offers)
-    side = AggregatorSide(session, config, fusion, owners, amounts.outputs, seeds, noise)
-    epochs = Epochs.begin(session, side.learners, amounts.train, config)
-    while not epochs.is_over:
-        for start in range(epochs.steps_done(session) * config.batch_size, amounts.train, config.batch_size):
-            session.next_step()
-            side.step(min(config.batch_size, amounts.train - start), _share(session, config, epochs))
-            epochs.keep_between_epochs(session, side.learners)
-        epochs.end_epoch(session, side.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
-    side.score(amounts.test)
-    name = secrets.token_hex(_MARK_BYTES)
-    for channel in session.all_channels:
-        channel.send(mark(channel.peer_role)(name))
-    tensors = {f"learned/{key}": value for key, value in side.learner.weights().items()}
-    for mapper in side.mappers:
-        tensors |= {f"mapper/{mapper.name}/{key}": value for key, value in mapper.learner.weights().items()}
-    document = document_of(session, config) | {
-        "model": name,
-        "coders": [channel.peer for channel in fusion.coders],
-        "attributes": {attribute: channel.peer for attribute, channel in owners},
-        "outputs": amounts.outputs,
-        "serving_key": serving_key.hex(),
-    }
-    return Result(ModelPart(tensors, document))
+    training = AggregatorTraining(session, config)
+    training.play()
+    return Result(training.part())
 
 
-class _Holder:
+def label_side(session: Session, holding: Holding, config: FairVFL) -> tuple[HolderTraining, Supervised | Ranking]:
+    """Say how much there is to do, and return the label holder's side of a training."""
+    for party in config.locals:
+        if party not in session.plan.parties:
+            raise ConfigError(
+                f"config.locals names '{party}', no party of this run. {did_you_mean(party, session.plan.parties)}"
+            )
+    task = make_task(session, holding, config, first_seeds(session, config.secret_start))
+    split = holding.split
+    session.channel(AGGREGATOR).send(Amounts(len(split.train), len(split.validation), len(split.test), task.outputs))
+    return HolderTraining(session, holding, config, task), task
+
+
+def quality_of(task: Supervised | Ranking, logits: torch.Tensor, rows: Places) -> tuple[str, float]:
+    """Return the name and value of the number by which models of a task are compared."""
+    if isinstance(task, Ranking):
+        found = ranking_finding(logits, task.clicks[torch.from_numpy(rows)]).values
+        return "auc", float(found.get("auc", math.nan))
+    values = scores_of(task.kind, logits.double().numpy())
+    truth = task.encoder.encode(task.labels[rows])
+    measured = evaluate(task.kind, truth, values, tuple(range(len(task.encoder.classes)))).metrics
+    name = headline(task.kind)
+    return name, float(measured[name])
+
+
+class AggregatorTraining:
+    """The aggregator through a whole training."""
+
+    def __init__(self, session: Session, config: FairVFL) -> None:
+        self._session, self._config = session, config
+        self.amounts = told_amounts(session)
+        self.offers = {channel.peer: channel.receive(offer(channel.peer_role)) for channel in session.all_channels}
+        coders = [channel for channel in session.all_channels if self.offers[channel.peer].has_columns]
+        seeds, noise = first_seeds(session, config.secret_start), noise_of(session, config)
+        secret = session.secret("serving noise") if config.secret_start else _derived(session, "serving noise")
+        fusion = Fusion(config, coders_among(session, coders), seeds("aggregator"), secret)
+        self._owners, self._serving_key = _owners(session, config, self.offers), secret
+        self.side = AggregatorSide(session, config, fusion, self._owners, self.amounts.outputs, seeds, noise)
+        self._model = secrets.token_hex(_MARK_BYTES)
+
+    def play(self) -> None:
+        """Play all steps, score test rows, and give the model its name."""
+        session, config, side, rows = self._session, self._config, self.side, self.amounts.train
+        epochs = Epochs.begin(session, side.learners, rows, config)
+        while not epochs.is_over:
+            for start in range(epochs.steps_done(session) * config.batch_size, rows, config.batch_size):
+                session.next_step()
+                side.step(min(config.batch_size, rows - start), _share(session, config, epochs))
+                epochs.keep_between_epochs(session, side.learners)
+            epochs.end_epoch(session, side.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
+        side.score(self.amounts.test)
+        for channel in session.all_channels:
+            channel.send(mark(channel.peer_role)(self._model))
+
+    def part(self) -> ModelPart:
+        """Return what the aggregator keeps."""
+        tensors = {f"learned/{key}": value for key, value in self.side.learner.weights().items()}
+        for mapper in self.side.mappers:
+            tensors |= {f"mapper/{mapper.name}/{key}": value for key, value in mapper.learner.weights().items()}
+        document = document_of(self._session, self._config) | {
+            "model": self._model,
+            "coders": [channel.peer for channel in self.side.fusion.coders],
+            "attributes": {attribute: channel.peer for attribute, channel in self._owners},
+            "outputs": self.amounts.outputs,
+            "serving_key": self._serving_key.hex(),
+        }
+        return ModelPart(tensors, document)
+
+
+class HolderTraining:
     """A party with rows: its local model, its adversaries, and the task if the labels are its own."""
 
     def __init__(
@@ -222,10 +262,14 @@ class _Holder:
         if self.code is not None:
             self.code.learn()
 
+    def received(self, rows: Places) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the scores of rows that are only scored, and what came of them, at the party that may know them."""
+        return (torch.empty(0), torch.empty(0)) if self.task is None else self.task.receive_all(rows)
+
     def _score(self, rows: Places) -> torch.Tensor:
         if self.code is not None:
             self.code.send_all(rows)
-        return torch.empty(0) if self.task is None else self.task.receive_all(rows)[0]
+        return self.received(rows)[0]
 
     def _all_learners(self) -> dict[str, Any]:
         found: dict[str, Any] = {} if self.code is None else {"code": self.code.learner}
@@ -244,9 +288,10 @@ def ranking_scores(logits: torch.Tensor, rows: Places, task: Ranking | None) -> 
 
 def _share(session: Session, config: FairVFL, epochs: Epochs) -> float:
     """Return how much of its weight removal has at this step; 0 where attributes are left alone."""
-    if not config.removed or session.step % config.adversary_every:
+    step = session.step - epochs.first_step
+    if not config.removed or step % config.adversary_every:
         return 0.0
-    return config.adversary_every * warmed_up(session.step, epochs.steps_per_epoch, config.warm_up)
+    return config.adversary_every * warmed_up(step, epochs.steps_per_epoch, config.warm_up)
 
 
 def told_amounts(session: Session) -> Any:

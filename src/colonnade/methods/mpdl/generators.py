@@ -60,8 +60,9 @@ class _Fitted(ABC):
 class Mean(_Fitted):
     """Gives every row the columns' mean: what a generator must beat."""
 
-    def __init__(self, outputs: int) -> None:
+    def __init__(self, outputs: int, *, is_bounded: bool = True) -> None:
         self._mean = torch.zeros(outputs, dtype=torch.float64)
+        self._is_bounded = is_bounded
 
     def fit(self, targets: torch.Tensor) -> None:
         """Take the mean of what is there."""
@@ -69,7 +70,7 @@ class Mean(_Fitted):
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return the mean for every row."""
-        return self._mean.clamp(0.0, 1.0).expand(len(inputs), -1).to(inputs.dtype)
+        return _within(self._mean, self._is_bounded).expand(len(inputs), -1).to(inputs.dtype)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the mean."""
@@ -83,7 +84,8 @@ class Mean(_Fitted):
 class Ridge(_Fitted):
     """A linear map with a penalty that is picked on a fifth of the rows."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    def __init__(self, inputs: int, outputs: int, *, is_bounded: bool = True) -> None:
+        self._is_bounded = is_bounded
         self._weights = torch.zeros(inputs, outputs, dtype=torch.float64)
         self._offset = torch.zeros(outputs, dtype=torch.float64)
 
@@ -101,7 +103,7 @@ class Ridge(_Fitted):
 
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return what the map gives, clipped."""
-        return (inputs.double() @ self._weights + self._offset).clamp(0.0, 1.0).to(inputs.dtype)
+        return _within(inputs.double() @ self._weights + self._offset, self._is_bounded).to(inputs.dtype)
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the map."""
@@ -122,6 +124,7 @@ class Perceptron:
             {"network": self.network}, config.generator_optimiser, config.generator_rate, config.generator_options
         )
         self._clip = config.clip_gradient
+        self._is_bounded = _is_bounded(config)
 
     def outputs(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return what the network gives, to go on backwards from."""
@@ -139,7 +142,7 @@ class Perceptron:
     def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
         """Return what the network gives, clipped."""
         with torch.no_grad():
-            return self.outputs(inputs).clamp(0.0, 1.0).to(inputs.dtype)
+            return _within(self.outputs(inputs), self._is_bounded).to(inputs.dtype)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything that learning goes on from."""
@@ -161,8 +164,19 @@ class Perceptron:
 def empty_generator(config: MPDL, inputs: int, outputs: int, seed: int = 0) -> Generator:
     """Return a generator that has learned nothing yet."""
     if config.generator == "ridge":
-        return Ridge(inputs, outputs)
-    return Mean(outputs) if config.generator == "mean" else Perceptron(config, inputs, outputs, seed)
+        return Ridge(inputs, outputs, is_bounded=_is_bounded(config))
+    if config.generator == "mean":
+        return Mean(outputs, is_bounded=_is_bounded(config))
+    return Perceptron(config, inputs, outputs, seed)
+
+
+def _is_bounded(config: MPDL) -> bool:
+    """Tell whether columns lie between 0 and 1: a draw that all rows share moves a whole column out of there."""
+    return config.mechanism != "lemma_shared"
+
+
+def _within(values: torch.Tensor, is_bounded: bool) -> torch.Tensor:
+    return values.clamp(0.0, 1.0) if is_bounded else values
 
 
 def r_squared(predicted: torch.Tensor, targets: torch.Tensor) -> float:

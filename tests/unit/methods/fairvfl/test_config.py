@@ -44,11 +44,7 @@ BOTH = ("gender", "age")
         ({"items": 0}, "items"),
         ({"audit_rows": 99}, "audit_rows"),
         ({"smallest_group": 0}, "smallest_group"),
-        *(
-            ({name: value}, name)
-            for name in ("label_epsilon", "count_epsilon")
-            for value in (0.0, -1.0, 51.0, math.nan)
-        ),
+        *(({name: value}, name) for name in ("label_epsilon", "count_epsilon") for value in (-1.0, 51.0, math.nan)),
         *(
             ({name: 0}, "widths")
             for name in ("width", "heads", "embedding", "code_width", "protected_width", "pooling_hidden")
@@ -67,6 +63,9 @@ BOTH = ("gender", "age")
         ({"gradient_noise": 1.0}, "gradient_clip"),
         ({"locals": {"shop": "forest"}}, "locals"),
         ({"task": "ranking", "task_cut": "server"}, "ranking"),
+        ({"sweep": ()}, "sweep"),
+        ({"sweep": (1.0, -1.0)}, "sweep"),
+        ({"confusion": True, "mapper_step": "merged"}, "confusion"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(changes: dict[str, Any], said: str) -> None:
@@ -106,9 +105,21 @@ def test_attributes_have_weights_and_widths_of_their_own() -> None:
 
 def test_attributes_without_weight_are_only_measured() -> None:
     assert cn.FairVFL(attributes=BOTH, removal_weights={"age": 0.0}).removed == ("gender",)
-    plain = cn.FairVFL(attributes=BOTH, removal_weights={"age": 5.0}).without_removal()
+    plain = cn.FairVFL(attributes=BOTH, removal_weights={"age": 5.0}).scaled(0.0)
     assert plain.removed == ()
     assert plain.attributes == BOTH
+
+
+def test_weights_of_removal_can_be_scaled_together() -> None:
+    config = cn.FairVFL(attributes=BOTH, removal_weight=2.0, removal_weights={"age": 0.1}).scaled(3.0)
+    assert [config.weight_of(one) for one in BOTH] == pytest.approx([6.0, 0.3])
+
+
+def test_attributes_are_hidden_by_randomised_answers_or_by_noise() -> None:
+    assert cn.FairVFL().hides_attributes
+    assert not cn.FairVFL(label_epsilon=None).hides_attributes
+    assert not cn.FairVFL(label_epsilon=0.0).hides_attributes
+    assert cn.FairVFL(label_epsilon=None, gradient_clip=1.0, gradient_noise=0.5).hides_attributes
 
 
 def test_parties_may_have_models_of_their_own() -> None:

@@ -162,11 +162,13 @@ def test_every_different_text_is_there_once_and_the_first_is_none() -> None:
 
 
 def test_words_that_no_training_row_has_are_left_out() -> None:
-    table = table_of(history=["rain again", "hail rain | hail | again", "hail | hail"])
-    coder = TextCoder.fit(table, "history", rows(1), longest=4, items=3)
+    table = table_of(history=["rain again", "hail hail rain | hail | again", "hail | hail"])
+    coder = TextCoder.fit(table, "history", rows(1), longest=2, items=3)
     assert set(coder.words) == {"rain", "again"}
     found = coder.transform(table, rows(3))
-    # An item of which no word is known is no item.
+    # They take no place from words that are known, and an item of which no word is known is no item.
+    assert found.texts is not None
+    assert found.texts.tolist() == [[0, 0], [2, 1], [2, 0], [1, 0]]
     assert words_of(coder, found, 1) == [["rain"], ["again"]]
     assert found.is_there.tolist() == [True, True, False]
 

@@ -77,7 +77,7 @@ def test_a_row_is_not_its_own_counterpart_even_if_it_is_the_only_near_one() -> N
 
 @pytest.mark.parametrize(("known_as_same", "choices"), [(0, 5), (7, 4)])
 def test_counterparts_are_uniform_among_those_allowed(known_as_same: int, choices: int) -> None:
-    rows, times = 12, 4000
+    rows, times = 12, 2000
     codes, same = codes_of(rows), nobody(rows)
     same[0, 1 : 1 + known_as_same] = True
     generator = drawn(7)

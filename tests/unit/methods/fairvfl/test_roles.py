@@ -32,6 +32,7 @@ import colonnade as cn
 from colonnade.errors import ConfigError, OutOfStep, TableError, WrongContent
 from colonnade.messages import HEADER_BYTES
 from colonnade.methods.fairvfl import audit
+from colonnade.methods.fairvfl.aggregator import Fusion
 from colonnade.methods.splitnn.messages import CutActivations
 from colonnade.metrics import GroupCounts
 from colonnade.session import Channel
@@ -526,13 +527,30 @@ def test_a_party_may_have_another_local_model() -> None:
         run_of(frames(), settings(locals={"tow": "tabnet"}))
 
 
-def test_a_row_has_the_same_score_alone_as_among_others() -> None:
-    """Noise belongs to a row's code: who asks many times, in other company, cannot average it away."""
+def test_a_row_has_the_same_score_in_other_company() -> None:
+    """Noise belongs to a row's code: who asks many times, for ever other rows beside it, cannot average it away."""
     run, _ = trained()
     among = scored(run, frames()).set_index("id")["score"]
-    for row in among.index[:12]:
-        alone = scored(run, {name: frame[frame["id"] == row] for name, frame in frames().items()})
-        assert alone["score"].iloc[0] == pytest.approx(among[row], abs=1e-5)
+    for size in (1, 1, 7):
+        some = set(among.index[:size])
+        again = scored(run, {name: frame[frame["id"].isin(some)] for name, frame in frames().items()})
+        np.testing.assert_allclose(again.set_index("id")["score"], among.loc[again["id"]], atol=1e-5)
+
+
+def test_noise_on_a_code_survives_sums_that_are_rounded_differently() -> None:
+    """In batches of another size the last bits of codes differ; of many numbers some are then on another side."""
+    generator = torch.Generator().manual_seed(3)
+    codes = torch.randn(400, 3, 128, generator=generator)
+    fusion = Fusion(settings(width=128, heads=8, code_width=8), [None] * 3, 1, bytes(32))  # type: ignore[list-item]
+    found = []
+    with pytest.MonkeyPatch.context() as patch:
+        for _ in range(2):
+            shaken = codes * (1 + 1e-7 * torch.randn(codes.shape, generator=generator))
+            patch.setattr(fusion, "receive", lambda rows, own=shaken: (list(own.unbind(1)), torch.ones(400, 3).bool()))
+            clear, noised = fusion.codes_in_use(400)
+            assert (noised - clear).std() == pytest.approx(0.5, rel=0.05)
+            found.append(noised)
+    assert ((found[0] - found[1]).abs().amax(dim=1) > 1e-3).sum() <= 2, "of 400 rows"
 
 
 def test_few_new_rows_are_read_as_the_many_were() -> None:
