@@ -101,7 +101,7 @@ class LedgerNote:
 
 @dataclass(frozen=True, kw_only=True)
 class FigureNote:
-    """Something to draw beside a finding: a scatter, a trade-off, bars, a beeswarm or pictures, by values that fit its kind."""
+    """Something to draw beside a finding: points, a trade-off, bars, a beeswarm or pictures, by values that fit."""
 
     kind: str
     title: str
