@@ -1,7 +1,8 @@
 """MPDL's classifier against plain PyTorch, and its sealed query against python-paillier.
 
 An epoch of the classifier: batches of 64, float32, three parties as threads of one process (simulate) with masks,
-messages and ledgers, against the same network trained centrally with the machine to itself.
+messages and ledgers, against the same network trained centrally with the machine to itself: in plain PyTorch with its
+own loader of batches, which the bar is about, and, beside it, with batches that are slices, as ours are.
 
 The query:
 

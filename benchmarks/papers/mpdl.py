@@ -86,7 +86,7 @@ class Sizes:
 FULL = Sizes(
     {
         "mnist": dict.fromkeys(GAMMAS, 5),
-        "breast": dict.fromkeys(GAMMAS, 8),
+        "breast": dict.fromkeys(GAMMAS, 24),
         "breast swapped": dict.fromkeys(GAMMAS[:2], 8),
         "bank": dict.fromkeys(GAMMAS, 5),
         "cifar10": dict.fromkeys((0.05, 0.2), 5),
