@@ -122,9 +122,7 @@ class Collector:
 
     def __init__(self, session: Session, *, fraction_bits: int = FRACTION_BITS) -> None:
         holders = [party for party in session.plan.parties if party != session.party]
-        # The first of them is the label holder, which mostly has the most to do: while it does, the others' parts are
-        # read.
-        self._channels = _channels_to(session, holders[::-1])
+        self._channels = _channels_to(session, holders)
         self._messages = [masked_values(channel.peer_role, channel.role) for channel in self._channels]
         self.ring = Ring(len(holders), fraction_bits)
 
