@@ -130,7 +130,7 @@ class MapperSide:
             pulled = (self._protected * gradient).sum()
             (at_codes,) = torch.autograd.grad(pulled, self._codes, retain_graph=True)
         if self._others is not None and self._config.mapper_step != "sequential":
-            gradient = gradient - self._contrastive_gradient()
+            gradient = gradient - self._config.contrastive_weight * self._contrastive_gradient()
         self.learner.zero_gradients()
         if self._config.mapper_step == "merged":
             parameters = list(self.mapper.parameters())
@@ -177,23 +177,19 @@ class MapperSide:
         return loss
 
     def _contrastive_gradient(self) -> torch.Tensor:
-        """Return the weighted gradient at the protected codes, along which the mapper ascends."""
+        """Return the gradient at the protected codes along which the mapper ascends."""
         values = self._protected.detach().requires_grad_()
         loss = self._pair_loss(values, "hide")
         if self._config.confusion:
             loss = -((loss - math.log(2.0)) ** 2)
         (found,) = torch.autograd.grad(loss, values)
-        return self._config.contrastive_weight * found
+        return found
 
     def _hide_preimage(self) -> None:
         """Ascend the contrastive loss, and map the codes anew."""
-        values = self._protected.detach().requires_grad_()
-        loss = self._pair_loss(values, "hide")
-        if self._config.confusion:
-            loss = -((loss - math.log(2.0)) ** 2)
-        (found,) = torch.autograd.grad(loss, values)
+        gradient = self._contrastive_gradient()
         self._ascent.zero_gradients()
-        backpropagate(self._protected, -found)
+        backpropagate(self._protected, -gradient)
         learn(self._ascent, self._config)
         self._protected = self._map("mapper again")
 

@@ -64,6 +64,7 @@ __all__ = [
     "checked_codes",
     "feature_holder",
     "label_holder",
+    "send_result",
     "told_countable",
     "told_results",
 ]
@@ -74,6 +75,7 @@ _CLASSES_OF_NUMBERS = 4
 _MOST_CLASSES = 20
 _LONGEST_RESULT = 20_000
 _SHARE_KEPT = 5
+_TOLD = ("auc", "r2")
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ def _audited_holder(session: Session, holding: Holding, config: FairVFL, audited
         for number, one in enumerate(groups):
             count_by_group(session, peer, key, format, one.places, one.count, counter=number)
     for name, found in attacked.items():
-        peer.send(attack_result(role)(name, json.dumps(found)))
+        send_result(peer, name, found)
     return Result(findings=findings)
 
 
@@ -306,11 +308,17 @@ def told_results(session: Session, config: FairVFL, expected: dict[str, tuple[st
     return found
 
 
+def send_result(peer: Channel, attribute: str, found: dict[str, Any]) -> None:
+    """Tell the label holder what the verdict needs, and not how many rows each class has."""
+    told = {kind: {name: one.get(name) for name in _TOLD} for kind, one in found.items()}
+    peer.send(attack_result(peer.role)(attribute, json.dumps(told)))
+
+
 def _read(peer: Channel, text: str) -> dict[str, dict[str, Any]]:
     """Return what the verdict needs of each attacker: areas under the curve, or shares that were explained."""
     try:
         content = json.loads(text)
-        found = {kind: {name: numbers.get(name) for name in ("auc", "r2")} for kind, numbers in content.items()}
+        found = {kind: {name: numbers.get(name) for name in _TOLD} for kind, numbers in content.items()}
         told = [value for one in found.values() for value in one.values() if value is not None]
         fits = set(found) <= set(ATTACKS) and all(math.isfinite(value) and value <= 1.0 for value in told)
     except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):

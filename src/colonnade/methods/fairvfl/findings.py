@@ -17,7 +17,7 @@ from colonnade.metrics import (
     equalised_odds_gap,
     rank_impressions,
 )
-from colonnade.session import Figure, Finding, Session
+from colonnade.session import Figure, Finding
 
 if TYPE_CHECKING:
     from colonnade.methods.fairvfl.sides import Adversary, Attribute
@@ -43,7 +43,7 @@ _GAPS = {
 }
 
 
-def protection_finding(session: Session, config: FairVFL) -> Finding:
+def protection_finding(config: FairVFL) -> Finding:
     """Say first what the settings mean for who can read what."""
     if config.removed:
         removed = (

@@ -308,7 +308,7 @@ def attack_result(sender: str) -> type[Any]:
 
     @message(sender=sender, receiver="label_holder", protection=PLAIN, step="audit")
     class AttackResult:
-        """What attackers read of one attribute, as JSON. Reveals: how well it can be read, and its classes' shares."""
+        """What attackers read of one attribute, as JSON. Reveals: how well each of them can read it."""
 
         attribute: str
         found: str

@@ -331,6 +331,13 @@ class Task(Protocol):
     outputs: int
     constant_loss: float
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns that the task's model reads."""
+
+    def document(self) -> dict[str, Any]:
+        """Return what is kept with the weights."""
+
     def loss(self, code: torch.Tensor, batch: Places) -> torch.Tensor:
         """Return the loss of a batch from its codes or, where the task's model is elsewhere, its scores."""
 

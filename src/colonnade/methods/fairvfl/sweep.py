@@ -7,7 +7,6 @@ same rows tell more about rows than those of one.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
@@ -18,12 +17,13 @@ from colonnade.methods.fairvfl.audit import (
     Audited,
     attack_attribute,
     checked_codes,
+    send_result,
     told_countable,
     told_results,
 )
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.findings import trade_off_finding
-from colonnade.methods.fairvfl.messages import COUNTED, attack_codes, attack_result, countable
+from colonnade.methods.fairvfl.messages import COUNTED, attack_codes, countable
 from colonnade.methods.fairvfl.sides import chunks, own_attributes
 from colonnade.methods.fairvfl.train import AggregatorTraining, HolderTraining, label_side, quality_of
 from colonnade.session import Holding, Result, Session
@@ -110,7 +110,7 @@ def _holder(session: Session, holding: Holding, config: FairVFL) -> Result:
             continue
         received = session.channel(AGGREGATOR).receive(attack_codes(session.role)).unified
         for name, found in _attack(session, holding, variant, audited, received).items():
-            peer.send(attack_result(session.role)(name, json.dumps(found)))
+            send_result(peer, name, found)
     return Result()
 
 

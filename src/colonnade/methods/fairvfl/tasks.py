@@ -118,7 +118,7 @@ class Ranking:
         self.clicks = clicks_of(self.labels)
         self.outputs = self.clicks.shape[1]
         self.coder = TextCoder.fit(holding.table, config.candidates, train, longest=config.words, items=self.outputs)
-        self._inputs = candidates_of(self.coder, holding)
+        self._inputs = self.coder.transform(holding.table, positions)
         check_candidates(self._inputs.by_row[0], self.clicks)
         self.name = config.local if config.local in ("naml", "lstur", "nrms") else "naml"
         self.network = CandidateReader(config, self.name, self.coder, seeds("task"))
@@ -162,11 +162,6 @@ def ranked(network: nn.Module, code: torch.Tensor, texts: torch.Tensor, places: 
     vectors: torch.Tensor = network(texts, places)
     scores = (vectors * code[:, None, :]).sum(dim=2)
     return scores.masked_fill(places == 0, -math.inf)
-
-
-def candidates_of(coder: TextCoder, holding: Holding) -> Any:
-    """Return the candidates of all shared rows."""
-    return coder.transform(holding.table, holding.aligned.positions)
 
 
 def clicks_of(labels: npt.NDArray[Any]) -> torch.Tensor:

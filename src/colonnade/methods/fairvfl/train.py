@@ -87,7 +87,7 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     split = holding.split
     test = holder.train()
     truth = task.labels[split.test]
-    findings = (protection_finding(session, config), *holder.findings())
+    findings = (protection_finding(config), *holder.findings())
     if isinstance(task, Ranking):
         findings = (*findings, ranking_finding(test, task.clicks[torch.from_numpy(split.test)]))
         scores = ranking_scores(test, split.test, task)
@@ -234,8 +234,8 @@ class HolderTraining:
             document["coder"] = self.code.coder.to_json()
             read += self.code.coder.columns
         if self.task is not None:
-            document |= self.task.task.document()  # type: ignore[attr-defined]
-            read += self.task.task.columns  # type: ignore[attr-defined]
+            document |= self.task.task.document()
+            read += self.task.task.columns
             for learner in self.task.task.learners():
                 tensors |= learner.weights()
         for one in self.adversaries:
