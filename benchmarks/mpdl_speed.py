@@ -198,6 +198,7 @@ class Epoch:
             mechanism="none",
             generator="mean",
             folds=0,
+            completion="ship",  # with copies of weights, a holder's block would be larger than its part of the network
             augment=False,
             hidden=self.hidden,
             epochs=epochs,

@@ -225,6 +225,7 @@ SETTINGS = {
         "removal_weight": "How much removing an attribute counts: the paper's lambda. With 0 it is only measured.",
         "removal_weights": "Other weights for some attributes.",
         "warm_up": "Over how many epochs these weights grow from 0.",
+        "cool_down": "Over which last share of the steps the model's rate falls to nothing; adversaries keep theirs.",
         "contrastive_weight": "How much mappers hide of which code a protected code was made: the paper's gamma.",
         "mapper_step": "How mappers learn from both losses: in one step, in two, or in one with half of the messages.",
         "confusion": "Aim at adversaries that cannot decide, instead of ones that are wrong.",

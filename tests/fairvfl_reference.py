@@ -33,6 +33,7 @@ class Settings:
     relevance: str = "cosine"
     every: int = 1
     warm_up: float = 1.0  # in epochs
+    cool_down: float = 0.0  # the last share of the steps
     rate: float = 5e-3
     bias_rate: float = 5e-3
     bias_steps: int = 1
@@ -235,7 +236,7 @@ class Central:
         self.mappers, self.ascents, self.contrasts, self.biases = {}, {}, {}, {}
         for name in settings.lambdas:
             mapper = [one for key, one in helper.items() if key.startswith(f"mapper/{name}/")]
-            self.mappers[name] = Adam(mapper, rate, clip)
+            self.mappers[name] = Adam(mapper, settings.bias_rate, clip)
             self.ascents[name] = Adam(mapper, settings.gamma * rate, clip)
             contrast = [one for key, one in helper.items() if key.startswith(f"contrastive/{name}/")]
             self.contrasts[name] = Adam(contrast, rate, clip)
@@ -320,6 +321,7 @@ class Central:
 
     def step(self, rows: Tensor, step: int) -> None:
         settings = self.settings
+        self.cool(step)
         unified = self.unified(rows, step)
         code = unified.detach().requires_grad_()
         loss = self.task(code, rows, step)
@@ -341,6 +343,13 @@ class Central:
         self.fusion.apply([own[id(one)] for one in self.fusion.tensors])
         for learner in learners:
             learner.apply([found.pop(0) for _ in learner.tensors])
+
+    def cool(self, step: int) -> None:
+        steps, share = len(self.facts.steps), self.settings.cool_down
+        left = (steps + 1 - step) / (share * steps) if share else 1.0
+        for learner in (*self.locals.values(), self.fusion, self.task_learner):
+            if learner is not None:
+                learner.rate = self.settings.rate * min(1.0, left)
 
     def _task_tensors(self) -> list[Tensor]:
         if self.task_learner is not None:
@@ -403,6 +412,7 @@ def train_plain(central: Central) -> None:
     if central.task_learner is not None:
         groups.append(central.task_learner)
     for number, rows in enumerate(central.facts.steps, start=1):
+        central.cool(number)
         loss = central.task(central.unified(rows, number), rows, number)
         found = list(torch.autograd.grad(loss, [one for group in groups for one in group.tensors]))
         for group in groups:

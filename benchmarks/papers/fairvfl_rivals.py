@@ -24,6 +24,7 @@ from torch.nn import functional
 from benchmarks.papers.fairvfl_world import World, applied
 from colonnade import FairVFL
 from colonnade.methods.fairvfl.inputs import FieldCoder, Inputs
+from colonnade.methods.fairvfl.maths import cooled_down
 from colonnade.methods.fairvfl.networks import build_aggregator, build_local, build_task
 from colonnade.nn import find_dropouts, mlp, reseed_dropout
 
@@ -106,10 +107,14 @@ class Rival:
         """Train all epochs."""
         draw, step = np.random.default_rng(self.seed), 0
         steps = -(-len(self.world.split.train) // self.config.batch_size)
+        every = steps * self.config.epochs
         for _ in range(self.config.epochs):
             order = draw.permutation(self.world.split.train)
             for start in range(0, len(order), self.config.batch_size):
                 step += 1
+                self.main.param_groups[0]["lr"] = self.config.learning_rate * cooled_down(
+                    step, every, self.config.cool_down
+                )
                 rows = torch.from_numpy(order[start : start + self.config.batch_size])
                 self._step(rows, min(1.0, step / max(self.config.warm_up * steps, 1)), step)
         codes = self._filtered(self.encoder.all(self.inputs))

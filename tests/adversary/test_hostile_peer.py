@@ -423,7 +423,7 @@ def test_last_words_are_found_when_a_send_fails() -> None:
     words = Failed("shop", 2, "the loss is no longer a number.", False)
     link._frames.append(ScriptedLink.frame(words, context=channel._incoming, sequence=1))
 
-    def gone(parts: Any) -> None:
+    def gone(parts: Any, body_digest: bytes) -> None:
         raise PeerLost("'shop' has already left the run.")
 
     link.send = gone  # type: ignore[method-assign]

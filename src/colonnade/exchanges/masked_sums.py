@@ -132,7 +132,7 @@ class Collector:
 
     def receive_words(self, shape: tuple[int, ...]) -> Words:
         """Return the next sum over all holders, as words of the ring."""
-        total = np.zeros(shape, np.uint64)
+        total: Words | None = None
         for channel, message_class in zip(self._channels, self._messages, strict=True):
             part = channel.receive(message_class, values=shape).values
             if part.dtype != np.uint64:
@@ -140,8 +140,8 @@ class Collector:
                     f"'{channel.peer}' sent an array of type {part.dtype} where words of 64 bits were expected. "
                     "Compare 'colonnade --version' at both parties."
                 )
-            np.add(total, part, out=total)
-        return total
+            total = part if total is None else total + part
+        return np.zeros(shape, np.uint64) if total is None else total
 
 
 def _agree(session: Session, collaborator: str) -> list[MaskPair]:

@@ -25,7 +25,7 @@ from colonnade.messages import (
 )
 from colonnade.session.control import CONTROL, Failed, shown
 from colonnade.session.policy import Policy
-from colonnade.transport import Link
+from colonnade.transport import BodyDigest, Link
 
 __all__ = ["Channel"]
 
@@ -96,7 +96,7 @@ class Channel:
         self.bytes_sent += header.body_bytes
         self._sent_digest.update(header.payload)
         try:
-            self._link.send(parts)
+            self._link.send(parts, header.payload)
         except PeerLost as lost:
             raise self._explain(lost) from None
         except BaseException:
@@ -129,7 +129,7 @@ class Channel:
 
     def _take(self, expected: Declaration) -> tuple[Declaration, object]:
         # Made while the bytes arrive: afterwards the line would be idle meanwhile.
-        digest = hashlib.sha256()
+        digest = BodyDigest()
         frame = self._link.receive(digest)
         header, body = open_frame(frame, body_digest=digest.digest())
         where = f"{self.role} '{self.party}' at step {self._step()}"

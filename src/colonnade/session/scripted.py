@@ -8,7 +8,7 @@ from typing import Any
 
 from colonnade.errors import PeerLost
 from colonnade.messages import HEADER_BYTES, Part, declaration_of, open_frame, seal
-from colonnade.transport import Digest
+from colonnade.transport import BodyDigest
 
 __all__ = ["ScriptedLink"]
 
@@ -29,12 +29,12 @@ class ScriptedLink:
         """Return the frame an honest peer would send for a message."""
         return b"".join(seal(declaration_of(message), message, context=context, sequence=sequence, step=step)[1])
 
-    def send(self, parts: Sequence[Part]) -> None:
+    def send(self, parts: Sequence[Part], body_digest: bytes | None = None) -> None:
         """Keep a frame."""
         self.sent.append(b"".join(parts))
         open_frame(self.sent[-1])
 
-    def receive(self, digest: Digest | None = None) -> bytearray:
+    def receive(self, digest: BodyDigest | None = None) -> bytearray:
         """Return the next scripted frame; when there are none left, the peer is gone."""
         if not self._frames:
             raise PeerLost("The scripted peer has nothing more to say.")

@@ -1,7 +1,9 @@
 """Parties as threads of one process.
 
-Frames are copied on the way, so the parties share no memory although they share a process. The hub sees every party, so
-it can tell when all of them wait for one another and end that with an error.
+Frames are copied on the way, so the parties share no memory although they share a process. A copy within one process is
+not damaged on the way, so the digest that a channel has made of a body is handed over with it and not made again; a
+frame without one, as a test may send, is digested as everywhere. The hub sees every party, so it can tell when all of
+them wait for one another and end that with an error.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ from collections.abc import Iterable, Sequence
 
 from colonnade.errors import Deadlock, PeerLost
 from colonnade.messages import HEADER_BYTES, Part
-from colonnade.transport.link import Digest, Tap
+from colonnade.transport.link import BodyDigest, Tap
 
 __all__ = ["MemoryHub", "MemoryLink"]
+
+Sent = tuple[bytearray, bytes | None]
+"""A frame, and the digest of its body where its sender gave one."""
 
 
 class MemoryHub:
@@ -32,7 +37,7 @@ class MemoryHub:
         self._waits_for: dict[str, str] = {}
         self._present = set(parties)
         self._wakeups = {party: threading.Condition(self.lock) for party in self._present}
-        self._queues: dict[tuple[str, str], deque[bytearray]] = {}
+        self._queues: dict[tuple[str, str], deque[Sent]] = {}
         self._deadlock: str | None = None
         self._stopped: str | None = None
 
@@ -57,18 +62,18 @@ class MemoryHub:
             for wakeup in self._wakeups.values():
                 wakeup.notify_all()
 
-    def deliver(self, party: str, peer: str, frame: bytearray) -> None:
+    def deliver(self, party: str, peer: str, sent: Sent) -> None:
         """Put a frame into the peer's queue and wake it if it waits for this party."""
         with self.lock:
             self._check_stopped()
             if peer not in self._present:
                 raise PeerLost(f"'{peer}' has already left the run, so '{party}' cannot send to it.")
-            self._queues[party, peer].append(frame)
+            self._queues[party, peer].append(sent)
             if self._waits_for.get(peer) == party:
                 del self._waits_for[peer]
                 self._wakeups[peer].notify()
 
-    def collect(self, party: str, peer: str) -> bytearray:
+    def collect(self, party: str, peer: str) -> Sent:
         """Wait until the peer's next frame is there."""
         queue = self._queues[peer, party]
         with self.lock:
@@ -109,14 +114,16 @@ class MemoryLink:
     def __init__(self, hub: MemoryHub, party: str, peer: str) -> None:
         self._hub, self._party, self._peer = hub, party, peer
 
-    def send(self, parts: Sequence[Part]) -> None:
+    def send(self, parts: Sequence[Part], body_digest: bytes | None = None) -> None:
         """Copy one frame to the peer."""
-        self._hub.deliver(self._party, self._peer, bytearray().join(parts))
+        self._hub.deliver(self._party, self._peer, (bytearray().join(parts), body_digest))
 
-    def receive(self, digest: Digest | None = None) -> bytearray:
+    def receive(self, digest: BodyDigest | None = None) -> bytearray:
         """Wait for the peer's next frame."""
-        frame = self._hub.collect(self._party, self._peer)
-        if digest is not None:
+        frame, known = self._hub.collect(self._party, self._peer)
+        if digest is not None and known is not None:
+            digest.take_over(known)
+        elif digest is not None:
             digest.update(memoryview(frame)[HEADER_BYTES:])
         if self._hub.tap is not None:
             self._hub.tap(self._peer, self._party, bytes(frame))

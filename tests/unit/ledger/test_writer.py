@@ -278,7 +278,7 @@ def test_a_message_is_in_the_ledger_before_it_is_on_the_line() -> None:
     channel, link = channel_to(ledger)
     seen = []
     real = link.send
-    link.send = lambda parts: (seen.append(len(list(ledger.read().messages()))), real(parts))  # type: ignore[method-assign,assignment]
+    link.send = lambda parts, _: (seen.append(len(list(ledger.read().messages()))), real(parts))  # type: ignore[method-assign,assignment]
     channel.send(Note("one"))
     channel.send(Note("two"))
     assert seen == [1, 2]

@@ -230,7 +230,7 @@ def test_an_interrupt_in_the_middle_of_a_send_leaves_the_peer_waiting_not_refusi
     """The torn message has used up its number, so last words after it would look like a frame that was lost."""
 
     def torn(session: Any, holding: Any, config: Any) -> Result:
-        def interrupted(parts: Any) -> None:
+        def interrupted(parts: Any, body_digest: bytes) -> None:
             raise KeyboardInterrupt
 
         session.channel("lead")._link.send = interrupted

@@ -122,9 +122,9 @@ def test_a_goodbye_lost_on_its_way_leaves_ledgers_that_agree() -> None:
         link = session.channel("lead")._link
         through = link.send
 
-        def send(parts: Any) -> None:
+        def send(parts: Any, body_digest: bytes) -> None:
             if open_frame(b"".join(parts))[0].schema != declaration_of(Goodbye).schema:
-                through(parts)
+                through(parts, body_digest)
 
         link.send = send  # type: ignore[method-assign]
         return play(session, lambda _: holding(), None)

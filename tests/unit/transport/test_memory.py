@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import random
 import threading
 import time
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 from colonnade.errors import Deadlock, PeerLost
-from colonnade.transport import MemoryHub
+from colonnade.messages import HEADER_BYTES
+from colonnade.transport import BodyDigest, MemoryHub
 
 
 def at_once(*actions: Callable[[], Any], seconds: float = 10.0) -> list[Any]:
@@ -211,3 +213,13 @@ def test_busy_parties_are_never_taken_for_a_deadlock() -> None:
     results = at_once(*(lambda name=name: play(name) for name in names), seconds=30)
     assert len(set(map(str, results))) == 1, results
     assert results[0] > 10
+
+
+def test_the_digest_a_channel_made_is_handed_over_and_any_other_frame_is_digested() -> None:
+    hub = MemoryHub(["a", "b"])
+    frame = bytes(HEADER_BYTES) + b"body"
+    for given, expected in ((b"made before", b"made before"), (None, hashlib.sha256(b"body").digest())):
+        hub.link("a", "b").send([frame], given)
+        digest = BodyDigest()
+        assert bytes(hub.link("b", "a").receive(digest)) == frame
+        assert digest.digest() == expected

@@ -82,7 +82,10 @@ class MapperSide:
         self._seeds, self._noise = seeds, noise
         self.mapper = build_mapper(config, name, seeds(f"mapper/{name}"))
         settings = (config.optimiser, config.learning_rate, config.optimiser_options)
-        self.learner = Learner({"mapper": self.mapper}, *settings)
+        # A mapper is the adversary's first layers: were it slower than the code, codes would outrun both.
+        self.learner = Learner(
+            {"mapper": self.mapper}, config.optimiser, config.adversary_rate, config.optimiser_options
+        )
         self.learners = {f"mapper/{name}": self.learner}
         self._has_contrast = config.contrastive_weight > 0.0
         if self._has_contrast:
@@ -230,10 +233,8 @@ class AggregatorSide:
         self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
         self._dropouts = find_dropouts(modules.values())
         self.mappers = [MapperSide(session, config, name, holder, seeds, noise) for name, holder in holders]
-        learners = {"aggregator": self.learner}
-        for one in self.mappers:
-            learners |= one.learners
-        self.learners = Learners(learners)
+        adversaries = {name: learner for one in self.mappers for name, learner in one.learners.items()}
+        self.learners = Learners({"aggregator": self.learner}, adversaries)
         self._outputs = outputs
 
     def step(self, rows: int, share: float) -> None:

@@ -39,6 +39,9 @@ class FairVFL:
     """Other weights for some attributes."""
     warm_up: float = 1.0
     """Over how many epochs the weights of removal grow from 0. All at once they would destroy the task."""
+    cool_down: float = 0.5
+    """Over which last share of the steps the model's learning rate falls to nothing, while adversaries keep theirs.
+    Otherwise the last few steps of their contest decide how much of an attribute is left."""
     contrastive_weight: float = 0.25
     """How much mappers hide which code a protected code was made of; the paper's gamma."""
     mapper_step: Literal["joint", "sequential", "merged"] = "joint"
@@ -58,7 +61,7 @@ class FairVFL:
     discriminator_steps: int = 2
     """How many steps an adversary takes for one of the model, with removal = "robust"."""
     discriminator_rate: float = 5.0
-    """How many times the learning rate adversaries learn with, with removal = "robust"."""
+    """How many times the learning rate adversaries and mappers learn with, with removal = "robust"."""
     protected_width: int = 4
     """The width of protected codes: little more than evidence of the classes needs."""
     protected_widths: Mapping[str, int] = field(default_factory=dict)
@@ -186,6 +189,8 @@ class FairVFL:
         for name in ("checkpoint_every",):
             if getattr(self, name) < 0:
                 raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        if not 0.0 <= self.cool_down <= 1.0:
+            raise ConfigError(f"config.cool_down must be at least 0 and at most 1. Got {self.cool_down} instead.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"config.dropout must be at least 0 and below 1. Got {self.dropout} instead.")
         if self.bins < 2 or self.words < 1 or self.items < 1 or self.audit_rows < 100 or self.smallest_group < 1:
@@ -228,7 +233,7 @@ class FairVFL:
 
     @property
     def adversary_rate(self) -> float:
-        """Return the learning rate of bias discriminators."""
+        """Return the learning rate of bias discriminators and of the mappers before them."""
         return self.learning_rate * (self.discriminator_rate if self.is_robust else 1.0)
 
     @property
@@ -274,6 +279,7 @@ class FairVFL:
         settings: dict[str, Any] = {
             "removal": "paper",
             "removal_weight": 10.0,
+            "cool_down": 0.0,
             "label_epsilon": None,
             "protected_width": 64,
             "protected_noise": 0.0,

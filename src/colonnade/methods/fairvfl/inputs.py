@@ -110,7 +110,10 @@ class FieldCoder:
 
 @dataclass(frozen=True)
 class TextCoder:
-    """A column of texts as words: items of a row separated by a bar, words by their place; 0 for nothing."""
+    """A column of texts as words: items of a row separated by a bar, words by their place; 0 for nothing.
+
+    Words that are not known share the place after the last, so that a text of none but such words is still a text.
+    """
 
     column: str
     words: Mapping[str, int]
@@ -126,9 +129,12 @@ class TextCoder:
         """Learn words, and whose texts they are, from training rows."""
         _check_columns(table, (column,))
         counts: Counter[str] = Counter()
-        for text in set(table.values(column)[positions]):
-            counts.update(word for item in split_texts(text) for word in item)
-        kept = sorted(counts, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
+        for text, rows in Counter(table.values(column)[positions].tolist()).items():
+            for word in {word for item in split_texts(text) for word in item}:
+                counts[word] += rows
+        # What only one row has says nothing about others; such words teach what an unknown one stands for.
+        repeated = [word for word, count in counts.items() if count > 1]
+        kept = sorted(repeated, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
         words = {word: place for place, word in enumerate(sorted(kept), start=1)}
         if reader is None or reader not in table.feature_names:
             return cls(column, words, longest, items)
@@ -159,9 +165,13 @@ class TextCoder:
         return Inputs(tuple(inputs), (places > 0).sum(axis=1) > 0, torch.tensor(list(texts), dtype=torch.int64))
 
     def _coded(self, item: Sequence[str]) -> tuple[int, ...]:
-        found = [self.words.get(word, 0) for word in item]
-        found = [one for one in found if one][: self.longest]
+        found = [self.words.get(word, self.vocabulary - 1) for word in item[: self.longest]]
         return (*found, *(0,) * (self.longest - len(found)))
+
+    @property
+    def vocabulary(self) -> int:
+        """Return how many places words have: nothing, every known word, and one for all others."""
+        return len(self.words) + 2
 
     def to_json(self) -> dict[str, Any]:
         """Return the coder for JSON."""

@@ -13,6 +13,7 @@ from colonnade.privacy import SecretNoise
 
 __all__ = [
     "adversary_losses",
+    "cooled_down",
     "counterparts",
     "doubts",
     "noise_by_row",
@@ -75,6 +76,12 @@ def warmed_up(step: int, steps_per_epoch: int, epochs: float) -> float:
     """Return the share of its weight that removal has at a step, counted from 1."""
     last = epochs * steps_per_epoch
     return 1.0 if last <= 0 else min(1.0, step / last)
+
+
+def cooled_down(step: int, steps: int, share: float) -> float:
+    """Return the share of its learning rate that the model has at a step, counted from 1, of so many."""
+    last = share * steps
+    return 1.0 if last <= 0 else min(1.0, (steps - step + 1) / last)
 
 
 def noise_by_row(key: bytes, codes: torch.Tensor, width: int) -> torch.Tensor:

@@ -77,7 +77,7 @@ def build_reader(config: FairVFL, name: str, coder: TextCoder, seed: int) -> Use
     further |= {"embedding_width": config.embedding, "dropout": config.dropout, "dtype": dtype_of(config)}
     if name == "nrms":
         further["heads"] = config.heads
-    return TEXTUAL[name](len(coder.words) + 1, config.width, seed=seed, **further)
+    return TEXTUAL[name](coder.vocabulary, config.width, seed=seed, **further)
 
 
 class Aggregator(nn.Module):

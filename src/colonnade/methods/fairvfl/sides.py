@@ -66,8 +66,19 @@ def chunks(rows: int) -> list[slice]:
 class Learners:
     """All of a party's learners, and what was released, as one thing to make checkpoints of."""
 
-    def __init__(self, learners: Mapping[str, Learner], budgets: Mapping[str, RowBudget] | None = None) -> None:
-        self._learners, self._budgets = dict(learners), dict(budgets or {})
+    def __init__(
+        self,
+        model: Mapping[str, Learner],
+        adversaries: Mapping[str, Learner],
+        budgets: Mapping[str, RowBudget] | None = None,
+    ) -> None:
+        self._model, self._learners = tuple(model.values()), {**model, **adversaries}
+        self._budgets = dict(budgets or {})
+
+    def set_rate(self, rate: float) -> None:
+        """Set the learning rate of the model; adversaries keep theirs."""
+        for one in self._model:
+            one.set_rate(rate)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return everything a checkpoint needs."""

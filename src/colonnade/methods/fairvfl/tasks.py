@@ -180,7 +180,7 @@ def check_candidates(places: torch.Tensor, clicks: torch.Tensor) -> None:
     """Refuse rows that have other candidates than clicks."""
     if not bool(((places > 0) == (clicks >= 0)).all()):
         raise TableError(
-            "Some rows have another number of candidates than of clicks, or candidates without a known word. Give each "
+            "Some rows have another number of candidates than of clicks, or candidates without a word. Give each "
             "candidate a text and each a 0 or 1, in the same order."
         )
 
@@ -190,8 +190,8 @@ def check_places(table: PartyTable, coder: TextCoder, positions: Places, places:
     counts = [len(split_texts(text)) for text in table.values(coder.column)[positions]]
     if 0 in counts or (places > 0).sum(dim=1).tolist() != counts:
         raise TableError(
-            f"Some rows have no candidates, candidates without a known word, or more candidates than the "
-            f"{places.shape[1]} that rows had in training. Leave these out, or train again with such rows."
+            f"Some rows have no candidates, candidates without a word, or more candidates than the {places.shape[1]} "
+            "that rows had in training. Leave these out, or train again with such rows."
         )
 
 

@@ -24,7 +24,7 @@ from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
 from colonnade.methods.fairvfl.aggregator import AggregatorSide, Fusion
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.findings import privacy_finding, protection_finding, ranking_finding
-from colonnade.methods.fairvfl.maths import warmed_up
+from colonnade.methods.fairvfl.maths import cooled_down, warmed_up
 from colonnade.methods.fairvfl.messages import Amounts, mark, offer
 from colonnade.methods.fairvfl.sides import (
     Adversary,
@@ -151,6 +151,7 @@ class AggregatorTraining:
         while not epochs.is_over:
             for start in range(epochs.steps_done(session) * config.batch_size, rows, config.batch_size):
                 session.next_step()
+                side.learners.set_rate(_rate(session, config, epochs))
                 side.step(min(config.batch_size, rows - start), _share(session, config, epochs))
                 epochs.keep_between_epochs(session, side.learners)
             epochs.end_epoch(session, side.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
@@ -197,7 +198,8 @@ class HolderTraining:
             if one.name in config.removed
         ]
         budgets = {one.attribute.name: one.budget for one in self.adversaries if one.budget is not None}
-        self.learners = Learners(self._all_learners(), budgets)
+        against = {f"bias/{one.attribute.name}": one.learner for one in self.adversaries}
+        self.learners = Learners(self._model_learners(), against, budgets)
         self._model = ""
 
     def train(self) -> torch.Tensor:
@@ -211,6 +213,7 @@ class HolderTraining:
             order = np.concatenate(list(batches(split.train, config.batch_size, seed)))
             for start in range(epochs.steps_done(session) * config.batch_size, len(order), config.batch_size):
                 session.next_step()
+                self.learners.set_rate(_rate(session, config, epochs))
                 self._step(order[start : start + config.batch_size], _share(session, config, epochs))
                 epochs.loss_so_far = 0.0 if self.task is None else self.task.loss_so_far
                 epochs.keep_between_epochs(session, self.learners)
@@ -271,11 +274,11 @@ class HolderTraining:
             self.code.send_all(rows)
         return self.received(rows)[0]
 
-    def _all_learners(self) -> dict[str, Any]:
+    def _model_learners(self) -> dict[str, Any]:
         found: dict[str, Any] = {} if self.code is None else {"code": self.code.learner}
         if self.task is not None:
             found |= {f"task {number}": one for number, one in enumerate(self.task.task.learners())}
-        return found | {f"bias/{one.attribute.name}": one.learner for one in self.adversaries}
+        return found
 
 
 def ranking_scores(logits: torch.Tensor, rows: Places, task: Ranking | None) -> Scores:
@@ -292,6 +295,12 @@ def _share(session: Session, config: FairVFL, epochs: Epochs) -> float:
     if not config.removed or step % config.adversary_every:
         return 0.0
     return config.adversary_every * warmed_up(step, epochs.steps_per_epoch, config.warm_up)
+
+
+def _rate(session: Session, config: FairVFL, epochs: Epochs) -> float:
+    """Return the model's learning rate at this step."""
+    step, steps = session.step - epochs.first_step, epochs.steps_per_epoch * config.epochs
+    return config.learning_rate * cooled_down(step, steps, config.cool_down)
 
 
 def told_amounts(session: Session) -> Any:

@@ -25,7 +25,7 @@ from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.messages import LogitGradient, Logits, alone_inputs, first_gradient, kernel_gradient
 from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, first_shape
-from colonnade.nn import Learner, backpropagate, row_losses
+from colonnade.nn import Learner, backpropagate, loss_and_gradient
 from colonnade.session import Channel, Session, derive_seed
 
 __all__ = [
@@ -244,13 +244,16 @@ class LabelSide(HolderSide):
         self.learner.zero_gradients()
         outputs = self._contribute(start, stop)
         logits = self.channel.receive(Logits, values=(stop - start, self._labels.outputs)).values
-        scores = logits.to(dtype_of(self._config)).requires_grad_()
-        losses = row_losses(self._labels.task, scores, self._shuffled_targets[start:stop])
-        loss = (losses * self._shuffled_weights[start:stop]).mean()
-        check_finite(loss.item(), self._session)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.channel.send(LogitGradient(torch.zeros_like(scores) if scores.grad is None else scores.grad))
-        self._loss += loss.item() * (stop - start)
+        batch = slice(start, stop)
+        loss, gradient = loss_and_gradient(
+            self._labels.task,
+            logits.to(dtype_of(self._config)),
+            self._shuffled_targets[batch],
+            self._shuffled_weights[batch],
+        )
+        check_finite(loss, self._session)
+        self.channel.send(LogitGradient(gradient))
+        self._loss += loss * (stop - start)
         self._go_back(outputs)
 
     def end_epoch(self, epochs: Epochs) -> None:
@@ -284,11 +287,13 @@ class CollaboratorSide(_Side):
         backpropagate(logits, gradient.to(logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
-        for holder in self._holders:
+        # Before anything is sent, and the label holder comes last: it has most to do, and where all are threads of one
+        # process it then has a core for itself.
+        self._learn()
+        for holder in reversed(self._holders):
             holder.send(first_gradient(holder.peer_role)(back))
         if self._config.kernels == "tied":
             self._tie()
-        self._learn()
 
     def score(self, rows: int) -> Iterator[torch.Tensor]:
         """Return scores of rows to which all holders contribute, message by message."""

@@ -14,7 +14,7 @@ from colonnade.errors import FrameRefused
 from colonnade.messages import HEADER_BYTES, LIMITS
 from colonnade.transport.grpc.pace import SMALLEST_CHUNK, WINDOW_BYTES
 from colonnade.transport.grpc.rooms import Rooms
-from colonnade.transport.link import Digest
+from colonnade.transport.link import BodyDigest
 
 __all__ = ["Arrival", "Inbox"]
 
@@ -54,7 +54,7 @@ class Arrival:
         self.contents.append(content)
         self.missing -= len(content)
 
-    def assemble(self, digest: Digest | None = None) -> bytearray | memoryview:
+    def assemble(self, digest: BodyDigest | None = None) -> bytearray | memoryview:
         """Put together what has come, and digest what belongs to the body; this is the frame, if it is whole."""
         if self._room is None:
             if self.is_whole and len(self.contents) == 1:

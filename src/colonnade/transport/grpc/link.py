@@ -21,7 +21,7 @@ from colonnade.messages import Part
 from colonnade.transport.grpc.chunks import ACK, BYE, DATA, NOBODY, PING, Opening, ack, opening, ping, read
 from colonnade.transport.grpc.inbox import Inbox
 from colonnade.transport.grpc.outbox import Outbox
-from colonnade.transport.link import Digest
+from colonnade.transport.link import BodyDigest
 
 __all__ = ["DEAD_SECONDS", "GrpcLink"]
 
@@ -57,7 +57,7 @@ class GrpcLink:
 
     # The channel's side
 
-    def send(self, parts: Sequence[Part]) -> None:
+    def send(self, parts: Sequence[Part], body_digest: bytes | None = None) -> None:
         """Hand over one frame, and wait while more is under way than the window allows."""
         with self._went_out:
             self.check_present()
@@ -71,7 +71,7 @@ class GrpcLink:
                 if is_borrowed:
                     self._outbox.keep()
 
-    def receive(self, digest: Digest | None = None) -> bytearray | memoryview:
+    def receive(self, digest: BodyDigest | None = None) -> bytearray | memoryview:
         """Wait for the next whole frame, and put it together as it arrives."""
         while True:
             with self._arrived:

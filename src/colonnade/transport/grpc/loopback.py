@@ -8,7 +8,7 @@ from colonnade.messages import Part
 from colonnade.transport.grpc.certificates import make_identity
 from colonnade.transport.grpc.endpoint import Endpoint, Partner
 from colonnade.transport.grpc.link import GrpcLink
-from colonnade.transport.link import Digest, Tap
+from colonnade.transport.link import BodyDigest, Tap
 
 __all__ = ["LoopbackNetwork", "TappedLink"]
 
@@ -72,11 +72,11 @@ class TappedLink:
     def __init__(self, link: GrpcLink, tap: Tap | None) -> None:
         self._link, self._tap = link, tap
 
-    def send(self, parts: Sequence[Part]) -> None:
+    def send(self, parts: Sequence[Part], body_digest: bytes | None = None) -> None:
         """Send one frame."""
-        self._link.send(parts)
+        self._link.send(parts, body_digest)
 
-    def receive(self, digest: Digest | None = None) -> bytearray | memoryview:
+    def receive(self, digest: BodyDigest | None = None) -> bytearray | memoryview:
         """Wait for the next frame."""
         frame = self._link.receive(digest)
         if self._tap is not None:

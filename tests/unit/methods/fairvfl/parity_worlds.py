@@ -31,7 +31,7 @@ SMALL: dict[str, Any] = {
     "pooling_hidden": 5,
     "code_width": 4,
     "protected_width": 3,
-    "task_hidden": (6, 5),
+    "task_hidden": (10, 8),
     "mapper_hidden": (7, 6),
     "contrastive_hidden": (6, 5),
     "discriminator_hidden": (5,),

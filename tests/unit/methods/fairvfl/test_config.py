@@ -37,6 +37,7 @@ BOTH = ("gender", "age")
             for name in ("batch_size", "epochs", "nearest", "adversary_every", "discriminator_steps", "attackers")
         ),
         ({"checkpoint_every": -1}, "checkpoint_every"),
+        *(({"cool_down": value}, "cool_down") for value in (-0.1, 1.1, math.nan)),
         ({"dropout": 1.0}, "dropout"),
         ({"dropout": -0.1}, "dropout"),
         ({"bins": 1}, "bins"),

@@ -126,10 +126,15 @@ def test_saved_inputs_of_another_kind_are_refused() -> None:
 
 def words_of(coder: TextCoder, found: Any, row: int) -> list[list[str]]:
     """Return the items of a row as words again."""
-    names = {place: word for word, place in coder.words.items()}
+    names = {place: word for word, place in coder.words.items()} | {coder.vocabulary - 1: "?"}
     return [
         [names[int(one)] for one in found.texts[place] if one] for place in found.by_row[0][row].tolist() if place > 0
     ]
+
+
+def twice(count: int) -> Any:
+    """Return the first rows two times over: a word of one row alone is not learned."""
+    return np.repeat(np.arange(count), 2)
 
 
 TEXTS = ["Rain in Spain | the plain", "rain", None, "sun | snow | rain again"]
@@ -139,7 +144,7 @@ def test_texts_become_words_without_case_by_item() -> None:
     assert split_texts("Rain in  Spain | the plain") == [["rain", "in", "spain"], ["the", "plain"]]
     assert split_texts(None) == split_texts(float("nan")) == []
     table = table_of(history=TEXTS)
-    coder = TextCoder.fit(table, "history", rows(4), longest=4, items=3)
+    coder = TextCoder.fit(table, "history", twice(4), longest=4, items=3)
     assert list(coder.words) == sorted(coder.words)
     assert sorted(coder.words.values()) == list(range(1, 9))
     found = coder.transform(table, rows(4))
@@ -161,21 +166,22 @@ def test_every_different_text_is_there_once_and_the_first_is_none() -> None:
     assert places.tolist() == [[1, 0], [2, 1]]
 
 
-def test_words_that_no_training_row_has_are_left_out() -> None:
-    table = table_of(history=["rain again", "hail hail rain | hail | again", "hail | hail"])
-    coder = TextCoder.fit(table, "history", rows(1), longest=2, items=3)
+def test_words_that_no_two_training_rows_have_share_a_place() -> None:
+    table = table_of(history=["rain again", "snow again rain", "hail rain | hail | again", "hail | hail", "  "])
+    coder = TextCoder.fit(table, "history", rows(2), longest=2, items=3)
     assert set(coder.words) == {"rain", "again"}
-    found = coder.transform(table, rows(3))
-    # They take no place from words that are known, and an item of which no word is known is no item.
-    assert found.texts is not None
-    assert found.texts.tolist() == [[0, 0], [2, 1], [2, 0], [1, 0]]
-    assert words_of(coder, found, 1) == [["rain"], ["again"]]
-    assert found.is_there.tolist() == [True, True, False]
+    assert coder.vocabulary == 4
+    found = coder.transform(table, rows(5))
+    # An item of which no word is known is still an item: a candidate must not give its place to the next.
+    assert words_of(coder, found, 1) == [["?", "again"]]
+    assert words_of(coder, found, 2) == [["?", "rain"], ["?"], ["again"]]
+    assert words_of(coder, found, 3) == [["?"], ["?"]]
+    assert found.is_there.tolist() == [True, True, True, True, False]
 
 
 def test_of_long_rows_the_latest_items_and_of_long_texts_the_first_words_count() -> None:
     table = table_of(history=["one | two | three | four five six seven"])
-    coder = TextCoder.fit(table, "history", rows(1), longest=2, items=3)
+    coder = TextCoder.fit(table, "history", twice(1), longest=2, items=3)
     assert words_of(coder, coder.transform(table, rows(1)), 0) == [["two"], ["three"], ["four", "five"]]
 
 

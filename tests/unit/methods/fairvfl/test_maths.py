@@ -11,6 +11,7 @@ from torch import nn
 
 from colonnade.methods.fairvfl.maths import (
     adversary_losses,
+    cooled_down,
     counterparts,
     doubts,
     noise_by_row,
@@ -207,6 +208,14 @@ def test_the_weight_of_removal_grows_in_a_straight_line_and_then_stays(
     step: int, steps: int, epochs: float, share: float
 ) -> None:
     assert warmed_up(step, steps, epochs) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("step", "share", "left"),
+    [(1, 0.5, 1.0), (4, 0.5, 1.0), (5, 0.5, 1.0), (6, 0.5, 0.75), (8, 0.5, 0.25), (8, 1.0, 0.125), (8, 0.0, 1.0)],
+)
+def test_the_models_rate_stays_and_then_falls_in_a_straight_line(step: int, share: float, left: float) -> None:
+    assert cooled_down(step, 8, share) == pytest.approx(left)
 
 
 # Noise by row

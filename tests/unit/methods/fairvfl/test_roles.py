@@ -471,7 +471,7 @@ def test_ranking_is_learned() -> None:
     """Who reads a word chooses the candidate with it: far better than by chance on rows that were held out."""
     found = texts(rows=240)
     config = settings(
-        task="ranking", local="naml", removal_weight=0.0, code_width=8, width=16, code_noise=0.1, epochs=12, dropout=0.0
+        task="ranking", local="naml", removal_weight=0.0, code_width=8, width=16, code_noise=0.1, epochs=16, dropout=0.0
     )
     run = run_of(found, config)
     assert run.findings["ranking"].values["auc"] > 0.8
@@ -489,7 +489,20 @@ def test_candidates_of_new_rows_keep_their_places() -> None:
     """A candidate without a known word must not give its place to the next."""
     found = texts()
     run = run_of(found, settings(task="ranking", local="naml"))
-    found["bank"].loc[found["bank"]["id"] == "row-7", "candidates"] = "alpha beta | omega | gamma delta"
+    is_seventh = found["bank"]["id"] == "row-7"
+    found["bank"].loc[is_seventh, "candidates"] = "alpha beta | omega | gamma delta"
+    mixed = scored(run, found).set_index("id").loc["row-7"]
+    found["bank"].loc[is_seventh, "candidates"] = "alpha beta | gamma delta | omega"
+    swapped = scored(run, found).set_index("id").loc["row-7"]
+    columns = [name for name in mixed.index if "candidate" in name][:3]
+    assert mixed[columns].tolist() == pytest.approx(swapped[[columns[0], columns[2], columns[1]]].tolist())
+    assert len(set(mixed[columns])) == 3
+
+
+def test_a_candidate_without_a_word_is_refused() -> None:
+    found = texts()
+    run = run_of(found, settings(task="ranking", local="naml"))
+    found["bank"].loc[found["bank"]["id"] == "row-7", "candidates"] = "alpha beta |  | gamma delta"
     with pytest.raises(TableError, match="candidates"):
         scored(run, found)
 

@@ -254,7 +254,7 @@ def test_confusion_aims_at_a_discriminator_of_pairs_that_cannot_decide(is_right:
     pair = pair_of(mapper_step="sequential", learning_rate=1e-3, contrastive_weight=1.0, confusion=True)
     codes, mapper = pair.codes.detach(), pair.mapper.mapper
     optimiser = torch.optim.Adam(pair.mapper.contrastive.parameters(), lr=0.02)
-    for number in range(1, 100):
+    for number in range(1, 400):
         optimiser.zero_grad()
         pair_loss(pair.mapper.contrastive, mapper(codes).detach(), codes, codes.roll(number % 23 + 1, 0)).backward()
         optimiser.step()
