@@ -1,7 +1,7 @@
 """What FairVFL is compared with, in one place and in plain PyTorch: a model without removal, FairGo, FairSM, FairRec.
 
 All have the local models, the aggregator and the task's model of the product's paper settings, with the same width and
-optimiser. Adversaries learn with the same rate as the model, one step for one. How they are told to hide attributes is
+optimiser. Adversaries learn as fast as those of robust removal. How they are told to hide attributes is
 each rival's own, as far as one page can follow it:
 
 - FairGo: one filter for each attribute on the code, their outputs averaged, one adversary for each attribute on that.
@@ -101,7 +101,8 @@ class Rival:
         )
         self.against = None
         if self.attributes and kind != "central":
-            self.against = torch.optim.Adam(self.adversaries.parameters(), lr=config.learning_rate)
+            rate = config.learning_rate * config.discriminator_rate
+            self.against = torch.optim.Adam(self.adversaries.parameters(), lr=rate)
 
     def train(self) -> Trained:
         """Train all epochs."""
@@ -135,7 +136,7 @@ class Rival:
         reseed_dropout(find_dropouts(self._modules_all), self.seed * 10**6 + step)
         codes = self.encoder(self.inputs, rows)
         hidden = self._hidden(codes)
-        if self.against is not None:
+        for _ in range(self.config.discriminator_steps if self.against is not None else 0):
             self.against.zero_grad()
             sum(self._told(hidden, name, rows, detach=True) for name in self.attributes).backward()
             self.against.step()

@@ -51,6 +51,11 @@ def keep_and_run(
     return found
 
 
+def what_is_kept(every: Sequence[Job], keep: Path | None, folder: str) -> list[Job]:
+    """Return the jobs that were done before."""
+    return [job for job in every if (path := _file(keep, folder, job)) is not None and path.exists()]
+
+
 def options(parser: argparse.ArgumentParser) -> None:
     """Add what all such benchmarks can be told."""
     parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")

@@ -123,6 +123,9 @@ class FairVFL:
     secret_start: bool = True
     """Whether first weights and noise are secret. From known ones others could work out columns."""
 
+    safeguard: bool = True
+    """Whether a model that is no better than a constant answer on held-out rows is refused to be used, as one is whose
+    task the removal of attributes destroyed."""
     sweep: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
     """For the stage sweep: how many times the weights of removal to train with."""
     attackers: int = 5

@@ -29,6 +29,7 @@ __all__ = [
     "privacy_finding",
     "protection_finding",
     "ranking_finding",
+    "safeguard_finding",
     "trade_off_finding",
     "verdict_finding",
 ]
@@ -36,6 +37,8 @@ __all__ = [
 # What an attacker's area under the curve is called in words. Chance is 0.5.
 _HARDLY, _SOMEWHAT = 0.6, 0.7
 _DELTA = 1e-5
+# How much of what is read without removal must be gone before a model is called fair.
+_LEAST_WAY = 0.25
 _GAPS = {
     "demographic parity": demographic_parity_gap,
     "equalised odds": equalised_odds_gap,
@@ -109,6 +112,22 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
         columns=("attribute", "kind", "epsilon of each answer", "epsilon of gradients"),
         rows=tuple(rows),
         values=values,
+    )
+
+
+def safeguard_finding(measure: str, found: float, constant: float, rows: int, is_refused: bool) -> Finding:
+    """Say whether the model is worth anything: removing attributes can leave nothing of the task."""
+    said = f"On {rows} held-out rows the task has {measure} {found:.3f}; one answer for all rows would have {constant:.3f}."
+    if is_refused:
+        said += (
+            " So the model is refused to be used. Train again with a lower removal_weight or more epochs; the stage "
+            "sweep shows what each weight costs. To use it all the same, train with safeguard = false."
+        )
+    return Finding(
+        name="safeguard",
+        title="Whether the model is worth anything",
+        text=said,
+        values={"measure": measure, "found": found, "constant": constant, "rows": rows, "refused": is_refused},
     )
 
 
@@ -240,9 +259,13 @@ def verdict_finding(
 def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> Finding:
     """Show what removing attributes costs the task: how well each is read against how good the task is."""
     measure, rows, series = str(points[0]["measure"]), [], []
+    plain = next((point for point in points if point["factor"] == 0.0), None)
+    verdicts = []
     for point in points:
         read = [_reading(point["read"].get(one, {})) for one in config.attributes]
-        rows.append((f"{point['factor']:g}", _shown(point["quality"]), *map(_shown, read)))
+        ways = [None if plain is None else _way_to_chance(plain, point, one) for one in config.removed]
+        verdicts.append(_verdict(ways, point))
+        rows.append((f"{point['factor']:g}", _shown(point["quality"]), *map(_shown, read), verdicts[-1]))
     for attribute in config.attributes:
         found = [(_reading(point["read"].get(attribute, {})), point["quality"]) for point in points]
         known = [(x, y) for x, y in found if x is not None]
@@ -255,11 +278,18 @@ def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> F
             f"One model was trained for each weight of removal, in multiples of the run's own, with the same first "
             f"weights. The task is measured by {measure} on held-out rows; an attribute by what a strong attacker "
             "reads of it there: the area under its curve, where 0.5 is chance, or the share of a number's variance "
-            "that it explains. Of one model each, so differences of a hundredth mean little."
+            "that it explains. Of one model each, so differences of a hundredth mean little. Call a model fair only if "
+            f"at least {_LEAST_WAY:.0%} of what is read without removal (weight 0) is gone for every attribute, and its "
+            "task is better than one answer for all rows."
         ),
-        columns=("times the weights", f"task, {measure}", *(f"{one}, as read" for one in config.attributes)),
+        columns=(
+            "times the weights",
+            f"task, {measure}",
+            *(f"{one}, as read" for one in config.attributes),
+            "may be called fair",
+        ),
         rows=tuple(rows),
-        values={"points": [dict(point) for point in points]},
+        values={"points": [dict(point) for point in points], "may_be_called_fair": verdicts},
         figures=(
             Figure(
                 kind="trade_off",
@@ -274,6 +304,27 @@ def _reading(read: Mapping[str, Mapping[str, Any]]) -> float | None:
     strong = read.get("strong", {})
     value = strong.get("auc") if strong.get("auc") is not None else strong.get("r2")
     return None if value is None else float(value)
+
+
+def _way_to_chance(plain: Mapping[str, Any], point: Mapping[str, Any], attribute: str) -> float | None:
+    """Return how much of what is read without removal is gone: 0 for nothing, 1 where chance is reached."""
+    before, after = (_reading(one["read"].get(attribute, {})) for one in (plain, point))
+    if before is None or after is None:
+        return None
+    strong = plain["read"][attribute]["strong"]
+    chance = 0.5 if strong.get("auc") is not None else 0.0
+    return 1.0 if before <= chance else (before - after) / (before - chance)
+
+
+def _verdict(ways: Sequence[float | None], point: Mapping[str, Any]) -> str:
+    if point["factor"] == 0.0:
+        return "no: nothing was removed"
+    if point["quality"] <= point["constant"]:
+        return "no: the task is lost"
+    if any(one is None for one in ways):
+        return "not known"
+    least = min((one for one in ways if one is not None), default=0.0)
+    return f"{'yes' if least >= _LEAST_WAY else 'no'}: {max(0.0, least):.0%} of the way to chance"
 
 
 def _told(epsilon: float | None) -> str:

@@ -25,7 +25,13 @@ from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.findings import trade_off_finding
 from colonnade.methods.fairvfl.messages import COUNTED, attack_codes, countable
 from colonnade.methods.fairvfl.sides import chunks, own_attributes
-from colonnade.methods.fairvfl.train import AggregatorTraining, HolderTraining, label_side, quality_of
+from colonnade.methods.fairvfl.train import (
+    AggregatorTraining,
+    HolderTraining,
+    constant_quality,
+    label_side,
+    quality_of,
+)
 from colonnade.session import Holding, Result, Session
 
 __all__ = ["aggregator", "attribute_holder", "feature_holder", "label_holder"]
@@ -52,7 +58,8 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
         read |= told_results(session, variant, having)
         test = audited.divide(logits.double().numpy())[2]
         name, value = quality_of(task, torch.from_numpy(test), audited.test)
-        points.append({"factor": factor, "quality": value, "measure": name, "read": read})
+        constant = constant_quality(task, audited.test)
+        points.append({"factor": factor, "quality": value, "constant": constant, "measure": name, "read": read})
         session.record(factor=factor, **{name: value})
     return Result(findings=(trade_off_finding(config, points),))
 

@@ -23,7 +23,7 @@ from colonnade.exchanges.epochs import Epochs, EpochVerdict
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
 from colonnade.methods.fairvfl.aggregator import AggregatorSide, Fusion
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.findings import privacy_finding, protection_finding, ranking_finding
+from colonnade.methods.fairvfl.findings import privacy_finding, protection_finding, ranking_finding, safeguard_finding
 from colonnade.methods.fairvfl.maths import cooled_down, warmed_up
 from colonnade.methods.fairvfl.messages import Amounts, mark, offer
 from colonnade.methods.fairvfl.sides import (
@@ -39,7 +39,7 @@ from colonnade.methods.fairvfl.tasks import Ranking, Supervised, make_task
 from colonnade.metrics import evaluate, headline
 from colonnade.nn.regression import scores_of
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
+from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scores, Session
 
 __all__ = [
     "AggregatorTraining",
@@ -47,6 +47,7 @@ __all__ = [
     "aggregator",
     "attribute_holder",
     "coders_among",
+    "constant_quality",
     "document_of",
     "feature_holder",
     "label_holder",
@@ -60,6 +61,8 @@ __all__ = [
 _MOST_ROWS = 10**8
 _WIDEST = 2**16
 _MARK_BYTES = 8
+# On fewer held-out rows a good model may look worse than a constant answer.
+_ROWS_TO_JUDGE = 100
 
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -87,14 +90,17 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     split = holding.split
     test = holder.train()
     truth = task.labels[split.test]
-    findings = (protection_finding(config), *holder.findings())
+    findings = (protection_finding(config), *holder.findings(), *safeguard(task, test, split.test, config))
     if isinstance(task, Ranking):
         findings = (*findings, ranking_finding(test, task.clicks[torch.from_numpy(split.test)]))
         scores = ranking_scores(test, split.test, task)
     else:
         values = scores_of(task.kind, test.double().numpy()) if len(test) else np.empty(0)
         scores = scores_in_terms_of(task.encoder, values, split.test, truth)
-    return Result(holder.part(), scores, findings)
+    part = holder.part()
+    # Kept with the weights, so that whoever uses them later meets it.
+    part.document["is_refused"] = any(one.values.get("refused", False) for one in findings)
+    return Result(part, scores, findings)
 
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -127,6 +133,25 @@ def quality_of(task: Supervised | Ranking, logits: torch.Tensor, rows: Places) -
     measured = evaluate(task.kind, truth, values, tuple(range(len(task.encoder.classes)))).metrics
     name = headline(task.kind)
     return name, float(measured[name])
+
+
+def constant_quality(task: Supervised | Ranking, rows: Places) -> float:
+    """Return what the same number would be for one answer for all rows."""
+    if isinstance(task, Ranking) or task.kind == "binary":
+        return 0.5
+    if task.kind == "regression":
+        return 0.0
+    truth = task.encoder.encode(task.labels[rows])
+    return float(np.bincount(np.asarray(truth, np.int64)).max() / len(rows))
+
+
+def safeguard(task: Supervised | Ranking, logits: torch.Tensor, rows: Places, config: FairVFL) -> tuple[Finding, ...]:
+    """Say whether the model is better than a constant answer, where there are rows enough to tell."""
+    if len(rows) < _ROWS_TO_JUDGE:
+        return ()
+    (measure, found), constant = quality_of(task, logits, rows), constant_quality(task, rows)
+    is_refused = config.safeguard and found <= constant
+    return (safeguard_finding(measure, found, constant, len(rows), is_refused),)
 
 
 class AggregatorTraining:

@@ -471,7 +471,15 @@ def test_ranking_is_learned() -> None:
     """Who reads a word chooses the candidate with it: far better than by chance on rows that were held out."""
     found = texts(rows=240)
     config = settings(
-        task="ranking", local="naml", removal_weight=0.0, code_width=8, width=16, code_noise=0.1, epochs=16, dropout=0.0
+        task="ranking",
+        local="naml",
+        removal_weight=0.0,
+        code_width=8,
+        width=16,
+        code_noise=0.1,
+        learning_rate=0.02,
+        epochs=12,
+        dropout=0.0,
     )
     run = run_of(found, config)
     assert run.findings["ranking"].values["auc"] > 0.8
