@@ -39,6 +39,7 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.prada_speed
 	$(BIN)/python -m benchmarks.fedcvt_speed
 	$(BIN)/python -m benchmarks.mpdl_speed
+	$(BIN)/python -m benchmarks.fairvfl_speed
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .

@@ -272,6 +272,7 @@ SETTINGS = {
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
         "precision": "The arithmetic of all networks, and the type of what crosses.",
         "secret_start": "`false` draws first weights and noise from the run's seed, so that it repeats; for research.",
+        "safeguard": "Refuse to score with a model that is no better than one answer for all rows.",
         "sweep": "For the stage `sweep`: how many times the weights of removal to train with.",
         "attackers": "For the audit: of how many networks an attacker is made.",
         "audit_rows": "For the audit: most training rows whose codes attackers are given.",

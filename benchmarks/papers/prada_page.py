@@ -296,17 +296,18 @@ def write_page(found: Mapping[str, Any], findings: Findings, sizes: Any, name: N
     (DOCS / "results-prada.md").write_text(Page(found, findings, sizes, name).text())
 
 
-def _pyplot() -> Any:
+def pyplot() -> Any:
+    """Return pyplot, set to draw pictures that come out the same again."""
     import matplotlib
 
     matplotlib.use("svg")
     matplotlib.rcParams |= {"svg.hashsalt": "colonnade", "svg.fonttype": "none", "font.size": 9}
-    from matplotlib import pyplot
+    import matplotlib.pyplot as found
 
-    return pyplot
+    return found
 
 
-def _save(figure: Any, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     # Trailing spaces would be undone by the next editor.
@@ -315,11 +316,11 @@ def _save(figure: Any, path: Path) -> None:
 
 def draw_domains(pictures: Mapping[str, Any], path: Path) -> None:
     """Draw every group's representations after training, without and with the adversarial step."""
-    pyplot = _pyplot()
+    plot = pyplot()
     rows = {"without adversarial step": pictures["not adapted"], "with it": pictures["adapted"]}
     after = {name: [one for one in figures if "after training" in one["title"]] for name, figures in rows.items()}
     count = len(after["with it"])
-    figure, axes = pyplot.subplots(2, count, figsize=(2.6 * count, 5.4))
+    figure, axes = plot.subplots(2, count, figsize=(2.6 * count, 5.4))
     for line, (name, figures) in zip(axes, after.items(), strict=True):
         for axis, one in zip(line, figures, strict=True):
             for series, colour in zip(one["series"], ("tab:red", "tab:blue"), strict=True):
@@ -329,21 +330,21 @@ def draw_domains(pictures: Mapping[str, Any], path: Path) -> None:
         line[0].set_ylabel(name)
     axes[0][0].legend(loc="upper right", fontsize=7, markerscale=2)
     figure.tight_layout()
-    _save(figure, path)
-    pyplot.close(figure)
+    save(figure, path)
+    plot.close(figure)
 
 
 def draw_explanation(figures: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Draw bars and a beeswarm."""
-    pyplot = _pyplot()
+    plot = pyplot()
     bars, swarm = figures
     names = bars["names"][:12]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9.5, 4.2), sharey=True)
+    figure, (left, right) = plot.subplots(1, 2, figsize=(9.5, 4.2), sharey=True)
     places = np.arange(len(names))[::-1]
     left.barh(places, bars["lengths"][:12], color="tab:blue")
     left.set_yticks(places, names)
     left.set_xlabel("mean absolute SHAP value")
-    colours = pyplot.get_cmap("coolwarm")(np.linspace(0, 1, 5))
+    colours = plot.get_cmap("coolwarm")(np.linspace(0, 1, 5))
     spread = np.random.default_rng(0)
     for place, name in zip(places, names, strict=True):
         index = swarm["names"].index(name)
@@ -352,5 +353,5 @@ def draw_explanation(figures: Sequence[Mapping[str, Any]], path: Path) -> None:
     right.axvline(0, color="grey", linewidth=0.8)
     right.set_xlabel("SHAP value; blue: low, red: high number")
     figure.tight_layout()
-    _save(figure, path)
-    pyplot.close(figure)
+    save(figure, path)
+    plot.close(figure)

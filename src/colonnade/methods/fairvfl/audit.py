@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ from colonnade.methods.fairvfl.messages import (
 from colonnade.methods.fairvfl.networks import build_mapper
 from colonnade.methods.fairvfl.predict import open_fusion, receive_scores, send_own_codes
 from colonnade.methods.fairvfl.sides import Attribute, Places, chunks, own_attributes
-from colonnade.methods.fairvfl.tasks import label_encoder_of
+from colonnade.methods.fairvfl.tasks import clicks_of, label_encoder_of
 from colonnade.methods.fairvfl.train import noise_of, told_amounts
 from colonnade.metrics import (
     GroupCounts,
@@ -76,6 +76,7 @@ _MOST_CLASSES = 20
 _LONGEST_RESULT = 20_000
 _SHARE_KEPT = 5
 _TOLD = ("auc", "r2")
+_FIRST_FEW = 5
 
 
 @dataclass(frozen=True)
@@ -121,8 +122,11 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     findings, attacked = _attack(session, holding, config, audited)
     counts: dict[str, dict[str, GroupCounts]] = {}
     scores, test = None, audited.divide(logits.double().numpy())[2]
-    if config.task == "ranking" or holding.table.labels is None:
+    if holding.table.labels is None:
         expected = _decline(session, config)
+    elif config.task == "ranking":
+        clicks = clicks_of(holding.table.labels[holding.aligned.positions][audited.test])
+        expected, counts = _count(session, holding, config, audited, _hits(test, clicks), np.ones(len(test), np.int64))
     else:
         labels = label_encoder_of(part.document)
         truth = holding.table.labels[holding.aligned.positions][audited.test]
@@ -130,12 +134,13 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
         scores = scores_in_terms_of(labels, values, audited.test, truth)
         if labels.task == "binary" and len(test):
             answers = np.asarray(labels.encode(truth)).astype(np.int64)
-            expected, counts = _count(session, holding, config, audited, values, answers)
+            expected, counts = _count(session, holding, config, audited, _decisions(values, answers), answers)
         else:
             expected = _decline(session, config)
     told = told_results(session, config, expected)
     verdict = verdict_finding(config, told | attacked, counts)
-    return Result(scores=scores, findings=(verdict, *([gaps_finding(counts)] if counts else []), *findings))
+    gaps = [gaps_finding(counts, is_ranking=config.task == "ranking")] if counts else []
+    return Result(scores=scores, findings=(verdict, *gaps, *findings))
 
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -232,12 +237,30 @@ def _format(config: FairVFL, rows: int, key_bits: int) -> CountFormat:
     )
 
 
-def _count(
-    session: Session, holding: Holding, config: FairVFL, audited: Audited, scores: npt.NDArray[Any], truth: Places
-) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, GroupCounts]]]:
-    """Return who has which attributes and, by attribute and threshold, how often the model decides for each group."""
+def _decisions(scores: npt.NDArray[Any], truth: Places) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return what is decided for each row, at two thresholds."""
     base = float(truth.mean()) if len(truth) else 0.5
-    decided = {"at 0.5": scores >= 0.5, "at base rate": scores >= np.quantile(scores, 1.0 - base)}
+    return {"at 0.5": scores >= 0.5, "at base rate": scores >= np.quantile(scores, 1.0 - base)}
+
+
+def _hits(logits: npt.NDArray[Any], clicks: torch.Tensor) -> dict[str, npt.NDArray[np.bool_]]:
+    """Return of each row whether a candidate that was chosen is ranked first, and whether among the first few."""
+    chosen = np.where(clicks.numpy() > 0, logits[:, : clicks.shape[1]], -np.inf).max(axis=1)
+    # Where scores tie, the chosen one comes last: a model that cannot tell candidates apart has found nothing.
+    others = np.where(clicks.numpy() == 0, logits[:, : clicks.shape[1]], -np.inf)
+    better = (others >= chosen[:, None]).sum(axis=1)
+    return {"first": better < 1, f"among the first {_FIRST_FEW}": better < _FIRST_FEW}
+
+
+def _count(
+    session: Session,
+    holding: Holding,
+    config: FairVFL,
+    audited: Audited,
+    decided: Mapping[str, npt.NDArray[np.bool_]],
+    truth: Places,
+) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, GroupCounts]]]:
+    """Return who has which attributes and, by attribute and kind of decision, how often it is made for each group."""
     columns = np.concatenate([outcome_columns(one.astype(int), truth) for one in decided.values()], axis=1)
     found: dict[str, dict[str, GroupCounts]] = {}
     having: dict[str, tuple[str, ...]] = {}

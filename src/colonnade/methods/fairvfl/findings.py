@@ -117,7 +117,7 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
 
 def safeguard_finding(measure: str, found: float, constant: float, rows: int, is_refused: bool) -> Finding:
     """Say whether the model is worth anything: removing attributes can leave nothing of the task."""
-    said = f"On {rows} held-out rows the task has {measure} {found:.3f}; one answer for all rows would have {constant:.3f}."
+    said = f"On {rows} held-out rows the task has {measure} {found:.3f}; one answer for all would have {constant:.3f}."
     if is_refused:
         said += (
             " So the model is refused to be used. Train again with a lower removal_weight or more epochs; the stage "
@@ -200,12 +200,13 @@ def columns_finding(config: FairVFL, read: Mapping[str, Sequence[Inference]]) ->
     )
 
 
-def gaps_finding(counts: Mapping[str, Mapping[str, GroupCounts]]) -> Finding:
-    """Say by how much groups are decided for differently."""
+def gaps_finding(counts: Mapping[str, Mapping[str, GroupCounts]], *, is_ranking: bool = False) -> Finding:
+    """Say by how much groups are decided for differently; of a ranking, how often it finds what they chose."""
     rows, values = [], {}
+    gaps = {"found": demographic_parity_gap} if is_ranking else _GAPS
     for attribute, by_threshold in counts.items():
         for threshold, one in by_threshold.items():
-            for name, measure in _GAPS.items():
+            for name, measure in gaps.items():
                 gap = measure(one)
                 interval = f"{_shown(gap.low)} to {_shown(gap.high)}"
                 rows.append((attribute, threshold, name, _shown(gap.value), interval))
@@ -214,7 +215,10 @@ def gaps_finding(counts: Mapping[str, Mapping[str, GroupCounts]]) -> Finding:
         name="gaps",
         title="How groups are decided for",
         text=(
-            "Differences between the groups of an attribute, on held-out rows: in how often the model says yes "
+            "Differences between the groups of an attribute, on held-out rows, in how often a candidate that was "
+            "chosen is ranked first, or among the first few. Counted under encryption; intervals are rough 95 % ones."
+            if is_ranking
+            else "Differences between the groups of an attribute, on held-out rows: in how often the model says yes "
             "(demographic parity), and in how often among those with the same true label (equalised odds; equal "
             "opportunity looks at the positive ones). Counted under encryption; intervals are rough 95 % ones. A code "
             "that hides an attribute does not make errors equal."
@@ -246,9 +250,10 @@ def verdict_finding(
             said.append(f"A strong attacker explains {max(0.0, float(strong['r2'])):.0%} of {attribute}.")
             values[attribute] = {"r2": strong["r2"]}
         if attribute in counts:
-            gap = demographic_parity_gap(counts[attribute]["at 0.5"])
+            gap = demographic_parity_gap(next(iter(counts[attribute].values())))
+            what = "find what they chose ranked first" if config.task == "ranking" else "get a yes"
             if gap.value is not None:
-                said.append(f"Its groups get a yes at rates up to {gap.value:.2f} apart.")
+                said.append(f"Its groups {what} at rates up to {gap.value:.2f} apart.")
     if not said:
         said.append("There was no attribute to attack.")
     if config.noise and config.task_cut != "server":
@@ -279,8 +284,8 @@ def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> F
             f"weights. The task is measured by {measure} on held-out rows; an attribute by what a strong attacker "
             "reads of it there: the area under its curve, where 0.5 is chance, or the share of a number's variance "
             "that it explains. Of one model each, so differences of a hundredth mean little. Call a model fair only if "
-            f"at least {_LEAST_WAY:.0%} of what is read without removal (weight 0) is gone for every attribute, and its "
-            "task is better than one answer for all rows."
+            f"at least {_LEAST_WAY:.0%} of what is read without removal (weight 0) is gone for every attribute, and "
+            "its task is better than one answer for all rows."
         ),
         columns=(
             "times the weights",

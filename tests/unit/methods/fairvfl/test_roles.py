@@ -62,9 +62,9 @@ def counted() -> Iterator[dict[str, dict[str, GroupCounts]]]:
     counts: dict[str, dict[str, GroupCounts]] = {}
     gaps = audit.gaps_finding
 
-    def noted(found: Any) -> Any:
+    def noted(found: Any, **further: Any) -> Any:
         counts.update(found)
-        return gaps(found)
+        return gaps(found, **further)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(audit, "gaps_finding", noted)
@@ -485,12 +485,24 @@ def test_ranking_is_learned() -> None:
     assert run.findings["ranking"].values["auc"] > 0.8
 
 
-def test_an_audit_of_a_ranking_attacks_without_counting() -> None:
-    found, config = texts(), settings(task="ranking", local="naml")
+def test_an_audit_of_a_ranking_counts_by_group_how_often_a_chosen_candidate_comes_first() -> None:
+    found, config = texts(rows=240), settings(task="ranking", local="naml", learning_rate=0.02, epochs=6)
     run = run_of(found, config)
     done = audit_of(found, config, run)
-    assert {"audit", "attack_gender"} <= set(done.findings)
-    assert "gaps" not in done.findings
+    assert {"audit", "attack_gender", "gaps"} <= set(done.findings)
+    gaps = done.findings["gaps"]
+    assert {row[1] for row in gaps.rows} == {"first", "among the first 5"}
+    assert "ranked first" in done.findings["audit"].text
+    # At most four candidates are shown, so that everybody's is among the first five.
+    assert [one for name, one in gaps.values.items() if name.endswith("among the first 5")] == [0.0, 0.0]
+
+
+def test_a_chosen_candidate_is_a_hit_where_no_other_is_as_good() -> None:
+    clicks = torch.tensor([[1, 0, 0], [0, 1, -1], [1, 0, 1], [0, 0, 1]])
+    logits = np.array([[3.0, 1.0, 2.0], [5.0, 4.0, -np.inf], [0.0, 1.0, 1.5], [1.0, 0.0, 1.0]])
+    hits = audit._hits(logits, clicks)
+    assert hits["first"].tolist() == [True, False, True, False]
+    assert hits["among the first 5"].all()
 
 
 def test_candidates_of_new_rows_keep_their_places() -> None:
