@@ -127,7 +127,9 @@ class Learner:
     def train(self, mode: bool = True) -> None:
         """Switch all modules to training or evaluation."""
         for module in self.modules.values():
-            module.train(mode)
+            # Asked for in every step; to go through all submodules takes as long as their arithmetic.
+            if module.training is not mode:
+                module.train(mode)
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return all parameters and buffers by name."""
