@@ -287,10 +287,9 @@ class CollaboratorSide(_Side):
         backpropagate(logits, gradient.to(logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
-        # Before anything is sent, and the label holder comes last: it has most to do, and where all are threads of one
-        # process it then has a core for itself.
+        # Before anything is sent: where all are threads of one process, holders that have their gradient need the cores.
         self._learn()
-        for holder in reversed(self._holders):
+        for holder in self._holders:
             holder.send(first_gradient(holder.peer_role)(back))
         if self._config.kernels == "tied":
             self._tie()
