@@ -1,8 +1,10 @@
 """MPDL's classifier against plain PyTorch, and its sealed query against python-paillier.
 
-An epoch of the classifier: batches of 64, float32, three parties as threads of one process (simulate) with masks,
-messages and ledgers, against the same network trained centrally with the machine to itself: in plain PyTorch with its
-own loader of batches, which the bar is about, and, beside it, with batches that are slices, as ours are.
+An epoch of the classifier: 784 columns, 397 hidden units, batches of 64, float32, three parties as threads of one
+process (simulate) with masks, messages and ledgers, against the same network trained centrally with the machine to
+itself: in plain PyTorch with its own loader of batches, which the bar is about, and, beside it, with batches that are
+slices, as ours are. Generated columns enter the owner's weights (`completion = "ship"`), so that all parties together
+have the weights of the central network and no more; here no row needs completion.
 
 The query:
 
@@ -276,7 +278,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
     parser.add_argument("--quick", action="store_true", help="tiny keys and one round, only to see that it works")
 
 

@@ -125,13 +125,16 @@ class Collector:
         self._channels = _channels_to(session, holders)
         self._messages = [masked_values(channel.peer_role, channel.role) for channel in self._channels]
         self.ring = Ring(len(holders), fraction_bits)
+        self._sum: Words = np.empty(0, np.uint64)
 
     def receive(self, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
         """Return the next sum over all holders."""
         return self.ring.decode(self.receive_words(shape))
 
     def receive_words(self, shape: tuple[int, ...]) -> Words:
-        """Return the next sum over all holders, as words of the ring."""
+        """Return the next sum over all holders, as words of the ring; the next call overwrites them."""
+        if self._sum.shape != shape:
+            self._sum = np.empty(shape, np.uint64)
         total: Words | None = None
         for channel, message_class in zip(self._channels, self._messages, strict=True):
             part = channel.receive(message_class, values=shape).values
@@ -140,7 +143,7 @@ class Collector:
                     f"'{channel.peer}' sent an array of type {part.dtype} where words of 64 bits were expected. "
                     "Compare 'colonnade --version' at both parties."
                 )
-            total = part if total is None else total + part
+            total = part if total is None else np.add(total, part, out=self._sum)
         return np.zeros(shape, np.uint64) if total is None else total
 
 

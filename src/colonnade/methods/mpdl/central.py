@@ -287,7 +287,7 @@ class CollaboratorSide(_Side):
         backpropagate(logits, gradient.to(logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
-        # Before anything is sent: where all are threads of one process, holders that have their gradient need the cores.
+        # Before anything is sent: where all are threads of one process, holders with their gradient need the cores.
         self._learn()
         for holder in self._holders:
             holder.send(first_gradient(holder.peer_role)(back))
