@@ -239,7 +239,8 @@ class Page:
                 fields dealt at random to three platforms. Mean and standard deviation over seeds among {seeds}, as many
                 as a row says; settings were chosen with seed 0, which is not among them. Attackers are ensembles of
                 five, trained on codes of training rows as the label holder sees them; "tuned" F1 has its threshold from
-                validation rows. Chance is an AUC of .5, and a macro F1 of .40 to .50 for gender and of .13 to .25 for
+                validation rows. Rivals were tuned less than ours, with one to five weights each.
+                Chance is an AUC of .5, and a macro F1 of .40 to .50 for gender and of .13 to .25 for
                 age."""
             ),
             paragraph(
