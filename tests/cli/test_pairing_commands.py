@@ -228,8 +228,10 @@ def test_ctrl_c_ends_an_invitation_cleanly(homes: Homes) -> None:
 
 def test_ctrl_c_while_the_loop_is_being_made_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made = asyncio.selector_events.BaseSelectorEventLoop._make_self_pipe
+    loops: list[asyncio.AbstractEventLoop] = []
 
-    def interrupted(self: object) -> None:
+    def interrupted(self: asyncio.AbstractEventLoop) -> None:
+        loops.append(self)
         signal.raise_signal(signal.SIGINT)
         made(self)
 
@@ -239,6 +241,8 @@ def test_ctrl_c_while_the_loop_is_being_made_waits_for_it(monkeypatch: pytest.Mo
     card = pairing.Card("bank", b"", None)
     with pairing.open_listener("127.0.0.1:0") as listener, pytest.raises(KeyboardInterrupt):
         pairing.invite(listener, "123-456-789", card, lambda _: None)
+    assert [loop.is_closed() for loop in loops] == [True]
+    loops.clear()
     gc.collect()
     assert not complaints
 

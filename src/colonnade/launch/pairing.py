@@ -112,12 +112,14 @@ def open_listener(address: str) -> socket.socket:
 
 
 def _run(work: Callable[[], Coroutine[Any, Any, Card]]) -> Card:
-    with _no_interruption():
-        # Ctrl-C in the middle of this would leave half a loop, whose end prints a traceback.
-        runner = asyncio.Runner()
-        runner.get_loop()
-    with runner:
+    runner = asyncio.Runner()
+    try:
+        with _no_interruption():
+            # Ctrl-C in the middle of this would leave half a loop, whose end prints a traceback.
+            runner.get_loop()
         return runner.run(work())
+    finally:
+        runner.close()
 
 
 @contextmanager
