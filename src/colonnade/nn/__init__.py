@@ -13,7 +13,7 @@ from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_width
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.gru import GRU
 from colonnade.nn.learner import Learner, make_optimiser, tensors_under
-from colonnade.nn.losses import backpropagate, balanced_weights, loss_and_gradient, row_losses, supervised_loss
+from colonnade.nn.losses import backpropagate, balanced_weights, loss_gradient, row_losses, supervised_loss
 from colonnade.nn.lstur import LSTUR
 from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout, seeded_linear
 from colonnade.nn.naml import NAML
@@ -61,7 +61,7 @@ __all__ = [
     "find_dropouts",
     "index_texts",
     "key_counts",
-    "loss_and_gradient",
+    "loss_gradient",
     "make_optimiser",
     "masked_softmax",
     "mlp",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-__all__ = ["backpropagate", "balanced_weights", "loss_and_gradient", "row_losses", "supervised_loss"]
+__all__ = ["backpropagate", "balanced_weights", "loss_gradient", "row_losses", "supervised_loss"]
 
 
 def supervised_loss(
@@ -37,23 +37,19 @@ def row_losses(task: str, outputs: torch.Tensor, targets: torch.Tensor) -> torch
     return functional.binary_cross_entropy_with_logits(outputs.squeeze(1), targets, reduction="none")
 
 
-def loss_and_gradient(
-    task: str, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor
-) -> tuple[float, torch.Tensor]:
-    """Return the mean of all rows' weighted losses, and its gradient at the outputs.
+def loss_gradient(task: str, outputs: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of the mean of `row_losses`, each times its weight, at the outputs.
 
     For a party that has labels but no layer of its own, to which a graph for going backwards would be of no use.
     """
     with torch.no_grad():
-        losses = row_losses(task, outputs, targets)
+        shares = (weights / len(targets))[:, None]
         if task == "multiclass":
-            gradient = torch.softmax(outputs, dim=1)
-            gradient[torch.arange(len(targets)), targets] -= 1.0
-        elif task == "regression":
-            gradient = 2.0 * (outputs - targets[:, None])
-        else:
-            gradient = torch.sigmoid(outputs) - targets[:, None]
-        return float((losses * weights).mean()), gradient * (weights / len(targets))[:, None]
+            missing = torch.full((len(targets), 1), -1.0, dtype=outputs.dtype)
+            return torch.softmax(outputs, dim=1).scatter_add_(1, targets[:, None], missing).mul_(shares)
+        if task == "regression":
+            return (outputs - targets[:, None]).mul_(2.0).mul_(shares)
+        return (torch.sigmoid(outputs) - targets[:, None]).mul_(shares)
 
 
 def balanced_weights(targets: torch.Tensor, classes: int) -> torch.Tensor:

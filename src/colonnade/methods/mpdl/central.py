@@ -25,7 +25,7 @@ from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.messages import LogitGradient, Logits, alone_inputs, first_gradient, kernel_gradient
 from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, first_shape
-from colonnade.nn import Learner, backpropagate, loss_and_gradient
+from colonnade.nn import Learner, backpropagate, loss_gradient, row_losses
 from colonnade.session import Channel, Session, derive_seed
 
 __all__ = [
@@ -244,16 +244,13 @@ class LabelSide(HolderSide):
         self.learner.zero_gradients()
         outputs = self._contribute(start, stop)
         logits = self.channel.receive(Logits, values=(stop - start, self._labels.outputs)).values
-        batch = slice(start, stop)
-        loss, gradient = loss_and_gradient(
-            self._labels.task,
-            logits.to(dtype_of(self._config)),
-            self._shuffled_targets[batch],
-            self._shuffled_weights[batch],
-        )
+        targets, weights = self._shuffled_targets[start:stop], self._shuffled_weights[start:stop]
+        scores = logits.to(dtype_of(self._config))
+        self.channel.send(LogitGradient(loss_gradient(self._labels.task, scores, targets, weights)))
+        # The loss itself is for us alone; there is time for it while the collaborator goes back.
+        loss = float((row_losses(self._labels.task, scores, targets) * weights).sum())
         check_finite(loss, self._session)
-        self.channel.send(LogitGradient(gradient))
-        self._loss += loss * (stop - start)
+        self._loss += loss
         self._go_back(outputs)
 
     def end_epoch(self, epochs: Epochs) -> None:
@@ -272,7 +269,8 @@ class CollaboratorSide(_Side):
         self._collector, self._outputs = collector, outputs
         self._shape = first_shape(config, hidden)
         self._label_holder = session.channel("label_holder")
-        self._holders = session.all_channels
+        others = [channel for channel in session.all_channels if channel is not self._label_holder]
+        self._holders = [self._label_holder, *others]
 
     def begin_epoch(self, order: Places) -> None:
         """Rows are known by their place in a batch only."""
@@ -287,9 +285,12 @@ class CollaboratorSide(_Side):
         backpropagate(logits, gradient.to(logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
-        # Before anything is sent: where all are threads of one process, holders with their gradient need the cores.
+        # The label holder still has most to do. The others can wait until we have learned: where all are threads of one
+        # process, they will need the cores.
+        first_in_line, *others = self._holders
+        first_in_line.send(first_gradient(first_in_line.peer_role)(back))
         self._learn()
-        for holder in self._holders:
+        for holder in others:
             holder.send(first_gradient(holder.peer_role)(back))
         if self._config.kernels == "tied":
             self._tie()
