@@ -73,6 +73,7 @@ class Known:
     classes: int
     assumptions: tuple[str, ...]
     portions: Mapping[str, Portion] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def gather_knowledge(
     if absent and tables:
         assumptions.append(f"the table of {', '.join(absent)} has no more rows than are shared")
     task, number = _task(plan, tables, classes)
-    return Known(rows, shared, known, task, number, tuple(assumptions), portions)
+    names = {party: tuple(table.feature_names) for party, table in tables.items()}
+    return Known(rows, shared, known, task, number, tuple(assumptions), portions, names)
 
 
 def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, dict[str, Any], dict[str, Portion]]:
@@ -247,6 +249,7 @@ def forecast_run(plan: RunPlan, known: Known, machines: Machines) -> RunForecast
         task=known.task,
         classes=known.classes,
         machines=machines,
+        names=known.names,
         portions=known.portions,
     )
     stages = (_beginning(method, plan, facts), *forecaster.stages(facts, plan, config), _end(method, plan, facts))
@@ -310,6 +313,8 @@ def _width(table: PartyTable, positions: Any) -> int:
 
 def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) -> tuple[str | None, int]:
     setting = str(plan.config.get("task", "auto"))
+    if setting == "ranking":
+        return setting, 0
     if classes is not None:
         return ("regression", 0) if classes == 0 else ("binary" if classes == 2 else "multiclass", classes)
     # Of rows that have a label: some methods learn from others too.

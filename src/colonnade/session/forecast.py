@@ -122,6 +122,8 @@ class Facts:
     """What is learned; None if nobody here knows the label."""
     classes: int
     machines: Machines
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Columns, by name, of each party whose table is here."""
     portions: Mapping[str, Portion] = field(default_factory=dict)
     """By party, where rows are matched pair by pair and all tables are here."""
 

@@ -21,6 +21,7 @@ to protect them.
 
 from colonnade.methods.fairvfl import audit, predict, sweep, train
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
+from colonnade.methods.fairvfl.forecast import FORECASTER
 from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -70,4 +71,5 @@ METHOD = Method(
     choose_messages=choose_messages,
     absent={"predict": ("attribute_holder",)},
     stands_on={"audit": ("train",)},
+    forecast=FORECASTER,
 )

@@ -44,12 +44,15 @@ __all__ = [
     "learn",
     "own_attributes",
     "own_columns",
+    "read_columns",
     "send_codes",
 ]
 
 Places = npt.NDArray[np.int64]
 Seeds = Callable[..., int]
 
+# Models that read texts.
+_READERS = ("naml", "lstur", "nrms")
 # Rows per message where rows are only scored.
 _CHUNK = 4096
 # A task's loss that stays above that of a constant answer for so many steps is destroyed, not unlucky.
@@ -115,17 +118,24 @@ def learn(learner: Learner, config: FairVFL) -> None:
 
 def own_columns(session: Session, holding: Holding, config: FairVFL) -> FieldCoder | TextCoder | None:
     """Fit this party's inputs on its training rows; None where it has no columns beside sensitive ones."""
-    columns = [name for name in holding.table.feature_names if name not in config.attributes]
-    columns = [name for name in columns if not (session.role == "label_holder" and name == config.candidates)]
+    columns = read_columns(holding.table.feature_names, session.party, session.role, config)
+    if not columns:
+        return None
     positions = holding.aligned.positions[holding.split.train]
-    if config.local_of(session.party) in ("naml", "lstur", "nrms"):
-        if config.text not in columns:
-            return None
+    if config.local_of(session.party) in _READERS:
         whose = config.reader if config.local_of(session.party) == "lstur" else None
         return TextCoder.fit(
             holding.table, config.text, positions, longest=config.words, items=config.items, reader=whose
         )
-    return FieldCoder.fit(holding.table, columns, positions, config.bins) if columns else None
+    return FieldCoder.fit(holding.table, columns, positions, config.bins)
+
+
+def read_columns(names: Sequence[str], party: str, role: str, config: FairVFL) -> list[str]:
+    """Return the columns of a party's table that become its code; none where it has nothing but sensitive ones."""
+    columns = [name for name in names if name not in config.attributes]
+    columns = [name for name in columns if not (role == "label_holder" and name == config.candidates)]
+    is_reading = config.local_of(party) in _READERS
+    return columns if not is_reading or config.text in columns else []
 
 
 class CodeSide:

@@ -42,6 +42,7 @@ from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scores, Session
 
 __all__ = [
+    "MARK_BYTES",
     "AggregatorTraining",
     "HolderTraining",
     "aggregator",
@@ -60,7 +61,7 @@ __all__ = [
 
 _MOST_ROWS = 10**8
 _WIDEST = 2**16
-_MARK_BYTES = 8
+MARK_BYTES = 8
 # On fewer held-out rows a good model may look worse than a constant answer.
 _ROWS_TO_JUDGE = 100
 
@@ -167,7 +168,7 @@ class AggregatorTraining:
         fusion = Fusion(config, coders_among(session, coders), seeds("aggregator"), secret)
         self._owners, self._serving_key = _owners(session, config, self.offers), secret
         self.side = AggregatorSide(session, config, fusion, self._owners, self.amounts.outputs, seeds, noise)
-        self._model = secrets.token_hex(_MARK_BYTES)
+        self._model = secrets.token_hex(MARK_BYTES)
 
     def play(self) -> None:
         """Play all steps, score test rows, and give the model its name."""
@@ -248,7 +249,7 @@ class HolderTraining:
             epochs.end_epoch(session, self.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
         found = self._score(split.test)
         self._model = session.channel(AGGREGATOR).receive(mark(session.role)).name
-        if len(self._model) != 2 * _MARK_BYTES or set(self._model) - set("0123456789abcdef"):
+        if len(self._model) != 2 * MARK_BYTES or set(self._model) - set("0123456789abcdef"):
             raise WrongContent("The aggregator marks the model in a way that no version of colonnade does.")
         return found
 
