@@ -210,10 +210,15 @@ def _show(found: RunForecast) -> None:
         if stage.times > 1:
             rows.append(_row(stage, plan, stage.times))
     totals = [readable_bytes(found.bytes_sent(party)) for party in plan.parties]
-    busy = [_readable_seconds(found.busy(party) if costs else None) for party in plan.parties]
+    busy = [_readable_seconds(found.busy(party)) for party in plan.parties]
     rows.append(["in all, at most", _readable_seconds(found.seconds), *busy, *totals])
     headings = [f"{party} computes" for party in plan.parties] + [f"{party} sends" for party in plan.parties]
-    print_table(["stage", "time", *headings], rows)
+    if found.seconds is not None:
+        print_table(["stage", "time", *headings], rows)
+    else:
+        # Without times, and often with many parties: only what each sends.
+        typer.echo("What each party sends:")
+        print_table(["stage", *plan.parties], [[row[0], *row[-len(plan.parties) :]] for row in rows])
     _say_assumptions(found)
 
 
