@@ -158,10 +158,15 @@ def _check_numbers(**given: float | None) -> None:
 def _column_counts(given: list[str], plan: RunPlan) -> dict[str, int]:
     from colonnade.methods import method_named
 
-    counts, with_rows = {}, method_named(plan.method).parties_with_rows(plan)
+    method, counts = method_named(plan.method), {}
+    with_rows, lead = method.parties_with_rows(plan), method.leader_of(plan)
     for party, word in words_by_party("--columns", "number", given, plan.parties).items():
-        if not word.isascii() or not word.isdigit() or not int(word):
-            raise ConfigError(f"--columns {party}={word} does not say how many. Write a whole number of 1 or more.")
+        # The party with the labels may have nothing else.
+        least = 0 if party == lead else 1
+        if not word.isascii() or not word.isdigit() or int(word) < least:
+            raise ConfigError(
+                f"--columns {party}={word} does not say how many. Write a whole number of {least} or more."
+            )
         if party not in with_rows:
             raise ConfigError(f"--columns names '{party}', whose role {plan.role_of(party)} has none. Leave it out.")
         counts[party] = int(word)

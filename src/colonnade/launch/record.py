@@ -199,6 +199,7 @@ def _marks(run: Run) -> tuple[str, ...]:
         )
     marks += _level_marks(run)
     marks += _dual_marks(run)
+    marks += _fair_marks(run)
     marks += _label_marks(run)
     if _overrides(run, "explanations"):
         marks.append(
@@ -296,20 +297,46 @@ def _dual_marks(run: Run) -> list[str]:
             "effect tells its label, and the first layer's sums; not whose rows these are. It must not side with a "
             "holder."
         )
+    if "FirstGradient" in sent:
         others = " and ".join(run.plan.roles["feature_holder"])
         marks.append(
             f"Labels can often be told: {others} got the gradient at the first layer of every training row without "
             "noise."
         )
-    if "OpenTable" in sent:
+    if run.plan.config["mechanism"] == "none" and {"OpenTable", "SealedGradient"} & sent.keys():
         marks.append(
-            "Columns in the clear: holders gave each other their columns of shared training rows as they are "
-            "(mechanism = 'none')."
+            "Columns in the clear: holders gave each other their columns of shared rows as they are (mechanism = "
+            "'none')."
         )
     if run.plan.config["mechanism"] in ("lemma", "lemma_shared"):
         marks.append(
             "Unsound noise: the noise of the paper's lemma does not give the privacy it claims (paper_mode = true). "
             "See the method's page."
+        )
+    return marks
+
+
+def _fair_marks(run: Run) -> list[str]:
+    """Say what a run of fairvfl let the aggregator read, by what crossed."""
+    if run.plan.method != "fairvfl":
+        return []
+    marks = []
+    sent = {total.message for ledger in run.ledgers.values() for total in ledger.summary()}
+    (server,) = run.plan.roles["aggregator"]
+    if {"TaskGradient", "TaskScoreGradient"} & sent:
+        marks.append(
+            f"Labels at the aggregator: {server} got the task's gradient of every training row, which in most cases "
+            "tells its label, and all parties' codes."
+        )
+    if {"DiscriminatorGradient", "AdversarialGradient"} & sent:
+        marks.append(
+            f"Sensitive values at the aggregator: {server} can read them, row by row, from gradients of true values "
+            "without noise (label_epsilon is not set)."
+        )
+    if not run.plan.config["secret_start"]:
+        marks.append(
+            "Known start: first weights, noise and randomised answers follow from the run's seed and protect nothing "
+            "(secret_start = false)."
         )
     return marks
 

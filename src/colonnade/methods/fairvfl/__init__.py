@@ -3,7 +3,7 @@
 T. Qi et al., "FairVFL: A Fair Vertical Federated Learning Framework with Contrastive Adversarial Learning", NeurIPS
 2022.
 
-Roles: ``label_holder``, which has the task's labels; ``feature_holder``, one or more, with columns; ``aggregator``,
+Roles: ``label_holder``, which has the task's labels; ``feature_holder``, any number, with columns; ``aggregator``,
 which has no table; ``attribute_holder``, any number, with sensitive columns such as gender or age. Label holder and
 feature holders may have sensitive columns too.
 

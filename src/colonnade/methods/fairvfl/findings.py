@@ -72,6 +72,11 @@ def protection_finding(config: FairVFL) -> Finding:
     labels = "From the task's gradients the aggregator can read the labels."
     if not config.removed:
         attributes = ""
+    elif config.hides_attributes and not config.secret_start:
+        attributes = (
+            "From the attributes' gradients it can read their values: randomised answers and noise follow from the "
+            "run's seed (secret_start = false)."
+        )
     elif config.label_epsilon:
         attributes = (
             f"From the attributes' gradients it can read answers that were drawn at random once, with a privacy loss "

@@ -167,6 +167,11 @@ class MPDL:
                 "config.exchange = 'interactive' sends generated columns of every shared row in every step, which "
                 "dp_scope = 'targets' does not cover with noise. Use dp_scope = 'all', or set dual_consent = true."
             )
+        if self.exchange == "interactive" and self.mechanism == "none" and not self.dual_consent:
+            raise ConfigError(
+                "config.exchange = 'interactive' with mechanism = 'none' lets each holder work out the other's columns "
+                "as they are. Use another mechanism, or set dual_consent = true."
+            )
         if self.exchange == "interactive" and self.generator != "mlp":
             raise ConfigError(
                 f"config.exchange = 'interactive' trains step by step, which a generator '{self.generator}' does not. "

@@ -61,6 +61,17 @@ def test_attributes_elsewhere_are_taken_to_lie_at_attribute_holders() -> None:
     assert expected(forecast_of(run.plan, here, shared_rows=80)) == crossed(run)
 
 
+def test_a_label_holder_elsewhere_may_have_no_columns() -> None:
+    world = frames()
+    run = run_of(world, settings())
+    here = {name: table for name, table in tables_of(world).items() if name != "bank"}
+    said = {"shared_rows": 80, "classes": 2}
+    found = forecast_of(run.plan, here, columns={"bank": 0}, **said)
+    assert expected(found) == crossed(run)
+    more = forecast_of(run.plan, here, columns={"bank": 3}, **said)
+    assert more.bytes_sent("bank") > found.bytes_sent("bank") + 64 * 8 * 4
+
+
 def test_attributes_that_nobody_can_have_are_refused() -> None:
     world = frames()
     run = run_of(world, settings())

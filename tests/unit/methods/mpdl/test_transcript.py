@@ -394,6 +394,8 @@ def test_the_order_of_rows_is_a_secret_of_the_holders() -> None:
         {"generator": "mlp", "dual_weight": 0.1},
         {"generator": "mlp", "dual_weights": {"shop": 0.1}},
         {"generator": "mlp", "exchange": "interactive"},
+        {"generator": "mlp", "exchange": "interactive", "mechanism": "none"},
+        {"generator": "mlp", "exchange": "interactive", "mechanism": "none", "dp_scope": "all"},
         {"completion": "secure_block"},
         {"mechanism": "lemma_shared"},
         {"mechanism": "lemma"},

@@ -1,0 +1,31 @@
+"""What stands at the top of a report of FairVFL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
+
+from colonnade.launch.record import record_of
+
+LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the aggregator", "Known start"
+
+
+@pytest.mark.parametrize(
+    ("changes", "marks"),
+    [
+        ({"secret_start": True}, {LABELS}),
+        ({"secret_start": True, "task_cut": "server"}, {LABELS}),
+        ({"secret_start": True, "label_epsilon": None}, {LABELS, VALUES}),
+        ({"secret_start": True, "label_epsilon": None, "gradient_clip": 1.0, "gradient_noise": 1.0}, {LABELS}),
+        ({"secret_start": False}, {LABELS, KNOWN}),
+    ],
+    ids=["as it is", "task at the server", "values in the clear", "noise", "known start"],
+)
+def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, Any], marks: set[str]) -> None:
+    run = run_of(frames(), settings(epochs=1, **changes))
+    said = " ".join(record_of(run).marks)
+    assert {one for one in (LABELS, VALUES, KNOWN) if one in said} == marks
+    protection = run.findings["protection"].text
+    assert ("it can read their values" in protection) == (VALUES in marks or KNOWN in marks)
