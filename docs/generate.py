@@ -197,8 +197,8 @@ SETTINGS = {
         "block_consent": "Allow `secure_block`, which in training discloses what `ship` does.",
         "augment": "Shared rows also stand for rows that only a feature holder knows.",
         "hidden": "The width of the first layer; by default half of all inputs and outputs, at most 512.",
-        "dense": "Further layers at the collaborator; by default none, 128 and 64 for images, and one as wide as the first "
-        "for graphs.",
+        "dense": "Further layers at the collaborator; by default none, 128 and 64 for images, and one as wide as the "
+        "first for graphs.",
         "image": "Where columns are pixels: channels, height and width of the whole picture.",
         "channels": "For images: the width of each convolution; the first is the first layer.",
         "kernel_size": "For images: how many pixels wide and high kernels are; odd.",
