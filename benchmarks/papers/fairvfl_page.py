@@ -244,14 +244,15 @@ class Page:
                 age."""
             ),
             paragraph(
-                """**In short.** The paper's way of removal lowers the gap between groups and costs the task much, but
-                leaves gender in the code for a strong attacker as if nothing had been removed. Robust removal takes
-                most of it out and halves the gap, at a smaller cost. It does not make errors equal: the gap of
-                equalised odds grows. The noise carries a good part of the effect, and whoever sees the code without it,
-                as the aggregator does, reads more. Age, with its small weight, is reduced and not hidden. Bars are
-                about MLP, with which all settings were chosen; with TabNet more of gender is left. Weights of rivals
-                were chosen with MLP too: FairSM loses the task with the other two, FairGo at times. On MovieLens
-                removal costs ranking more than on Adult it costs decisions, and little of gender was there to be removed."""
+                """**In short.** The paper's way of removal lowers the gap between groups and costs the task much,
+                but leaves gender in the code for a strong attacker as if nothing had been removed. Robust removal
+                takes most of it out and halves the gap, at a smaller cost. It does not make errors equal: the gap
+                of equalised odds grows. The noise carries a good part of the effect, and whoever sees the code
+                without it, as the aggregator does, reads more. Age, with its small weight, is reduced and not
+                hidden. Bars are about MLP, with which all settings were chosen; with TabNet more of gender is left.
+                Weights of rivals were chosen with MLP too: FairSM loses the task with the other two, FairGo at
+                times. On MovieLens removal costs ranking more than on Adult it costs decisions, and little of
+                gender was there to be removed."""
             ),
             "## Bars",
             self.bars(),
