@@ -100,7 +100,8 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
         # Noise that follows from the run's seed, which everybody knows, hides nothing.
         epsilon = (config.label_epsilon or None) if config.secret_start else None
         released = one.budget.epsilon(_DELTA) if one.budget is not None and config.secret_start else None
-        rows.append((attribute.name, kind, _told(epsilon), _told(released)))
+        noise = "no such noise" if one.budget is None else _told(released)
+        rows.append((attribute.name, kind, _told(epsilon), noise))
         values[attribute.name] = {"epsilon": epsilon, "gradient_epsilon": released}
         if one.response is not None and config.secret_start:
             texts.append(f"{attribute.name}: {one.response.budget(len(attribute.targets)).text()}")
@@ -114,7 +115,7 @@ def privacy_finding(config: FairVFL, adversaries: Sequence[Adversary]) -> Findin
         name="attribute_privacy",
         title="What gradients give away of sensitive values",
         text=" ".join(texts),
-        columns=("attribute", "kind", "epsilon of each answer", "epsilon of gradients"),
+        columns=("attribute", "kind", "epsilon of each answer", "epsilon of noise on gradients"),
         rows=tuple(rows),
         values=values,
     )
