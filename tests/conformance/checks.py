@@ -71,7 +71,7 @@ def check_same_result_over_every_transport(case: Case, transport: str) -> None:
     """Results depend on the seed, not on what carries the messages."""
     if case.draws_in_secret:
         return
-    assert _same_model(case, once(case, "memory"), once(case, transport))
+    assert same_model(case, once(case, "memory"), once(case, transport))
 
 
 def check_ledgers_agree_and_verify(case: Case, transport: str) -> None:
@@ -111,8 +111,8 @@ def check_raw_columns_never_cross(case: Case, transport: str) -> None:
 def check_seed_repeats_the_run(case: Case, transport: str) -> None:
     """The same seed gives the same model bit for bit; another seed another one."""
     first = once(case, transport)
-    assert _same_model(case, first, train(case, transport)) is not case.draws_in_secret
-    assert not _same_model(case, first, train(case, transport, seed=6))
+    assert same_model(case, first, train(case, transport)) is not case.draws_in_secret
+    assert not same_model(case, first, train(case, transport, seed=6))
 
 
 def check_peer_loss_ends_cleanly(case: Case, transport: str) -> None:
@@ -153,7 +153,7 @@ def check_resume_equals_undisturbed(case: Case, transport: str, folder: Path) ->
     resumed = train(case, transport, folder=folder / "cut")
     kinds = [entry.kind for entry in resumed.ledgers[whole.plan.parties[0]].entries]
     assert "resumed" in kinds
-    assert _same_model(case, whole, resumed) or case.draws_in_secret
+    assert same_model(case, whole, resumed) or case.draws_in_secret
     resumed.verify()
 
 
@@ -217,7 +217,7 @@ CHECKS = [
 ]
 
 
-def _same_model(case: Case, first: cn.Run, second: cn.Run) -> bool:
+def same_model(case: Case, first: cn.Run, second: cn.Run) -> bool:
     return all(
         first.parts[party].tensors.keys() == second.parts[party].tensors.keys()
         and all(

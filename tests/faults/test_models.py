@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-import torch
-from tests.conformance.cases import CASES, train
+from tests.conformance.cases import CASES, Case, train
+from tests.conformance.checks import same_model
 from tests.faults.proxy import FaultProxy
 
 from colonnade.transport.grpc import LoopbackNetwork
@@ -63,15 +63,15 @@ def all_together(proxy: FaultProxy, dice: random.Random) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("fault", [reset, close, damage, stall, shake, all_together])
 def test_a_training_over_a_bad_network_ends_in_the_same_model(
-    fault: Callable[[FaultProxy, random.Random], None], case: object, proxies: list[FaultProxy]
+    fault: Callable[[FaultProxy, random.Random], None], case: Case, proxies: list[FaultProxy]
 ) -> None:
-    expected = train(case)  # type: ignore[arg-type]
+    expected = train(case)
     dice, is_over, faults = random.Random(1), threading.Event(), 0
 
     def disturb() -> None:
         nonlocal faults
-        # Seldom enough that a connection can be made in between.
-        pause = 0.2
+        # Soon, as some trainings take no longer; then seldom enough that a connection can be made in between.
+        pause = 0.05
         while not is_over.wait(pause):
             for proxy in list(proxies):
                 fault(proxy, dice)
@@ -81,12 +81,11 @@ def test_a_training_over_a_bad_network_ends_in_the_same_model(
     thread = threading.Thread(target=disturb, daemon=True)
     thread.start()
     try:
-        run = train(case, "grpc")  # type: ignore[arg-type]
+        run = train(case, "grpc")
     finally:
         is_over.set()
         thread.join(5)
     assert faults
-    for party in expected.plan.parties:
-        ours, theirs = expected.parts[party].tensors, run.parts[party].tensors
-        assert ours.keys() == theirs.keys()
-        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    run.verify()
+    # With secret draws no two runs are the same; this one must still end, with ledgers that agree.
+    assert same_model(case, expected, run) or case.draws_in_secret
