@@ -84,10 +84,7 @@ class PairwiseMasks:
     def __init__(self, pairs: Sequence[MaskPair], purpose: str) -> None:
         self._streams = [(_stream(pair.cipher_key(purpose)), pair.adds) for pair in pairs]
         self._next = 0
-        # The memory is kept: fresh one for every batch would cost as much as the masks.
-        self._zeros, self._drawn = b"", [bytearray() for _ in self._streams]
-        self._ahead: tuple[int, int] | None = None
-        """The counter and the size of masks that are drawn and were not used."""
+        self._zeros, self._drawn = b"", bytearray(_BLOCK_BYTES)
 
     def hide(self, words: Words, counter: int | None = None) -> None:
         """Add the masks of a counter to words, in place; without one, those of the next."""
@@ -97,26 +94,19 @@ class PairwiseMasks:
                 f"Mask {counter} was used before. Values that are masked alike can be compared, so that each takes "
                 "a new one. This is a fault in the method."
             )
-        if self._ahead != (counter, words.nbytes):
-            self._draw(counter, words.nbytes)
         # Before anything is hidden: a mask that may have been seen is spent, whatever happens next.
-        self._next, self._ahead = counter + 1, None
-        for (_, adds), drawn in zip(self._streams, self._drawn, strict=True):
-            mask = np.frombuffer(drawn, "<u8", words.size).reshape(words.shape)
+        self._next = counter + 1
+        for stream, adds in self._streams:
+            mask = self._draw(stream, counter, words.nbytes).reshape(words.shape)
             (np.add if adds else np.subtract)(words, mask, out=words)
 
-    def draw_ahead(self) -> None:
-        """Draw the next masks, for as many words as the last: a party that waits for others has the time."""
-        if self._zeros and self._next < _COUNTERS:
-            self._draw(self._next, len(self._zeros))
-
-    def _draw(self, counter: int, size: int) -> None:
+    def _draw(self, stream: CipherContext, counter: int, size: int) -> Words:
+        # The memory is kept: fresh one for every batch would cost as much as the masks.
         if len(self._zeros) != size:
-            self._zeros, self._drawn = bytes(size), [bytearray(size + _BLOCK_BYTES - 1) for _ in self._streams]
-        for (stream, _), drawn in zip(self._streams, self._drawn, strict=True):
-            stream.reset_nonce(_first_block(counter))
-            stream.update_into(self._zeros, drawn)
-        self._ahead = (counter, size)
+            self._zeros, self._drawn = bytes(size), bytearray(size + _BLOCK_BYTES - 1)
+        stream.reset_nonce(_first_block(counter))
+        stream.update_into(self._zeros, self._drawn)
+        return np.frombuffer(self._drawn, "<u8", size // 8)
 
 
 def _stream(key: bytes) -> CipherContext:

@@ -115,7 +115,6 @@ class Contributor:
     def _send(self, words: Words) -> None:
         self._masks.hide(words)
         self._channel.send(self._message(words))
-        self._masks.draw_ahead()
 
 
 class Collector:

@@ -87,25 +87,6 @@ def test_a_mask_serves_once() -> None:
         masks.hide(np.zeros((2, 3), np.uint64))
 
 
-def test_masks_drawn_ahead_are_the_same_and_serve_once() -> None:
-    pair, _ = agreed()
-    ahead, plain = PairwiseMasks([pair], "sum"), PairwiseMasks([pair], "sum")
-    # The same size, another size, a counter that is skipped, and none drawn ahead at all.
-    for size, counter, draws in ((4, None, True), (4, None, True), (7, None, True), (7, 9, True), (7, None, False)):
-        hidden, expected = (np.arange(size, dtype=np.uint64) for _ in range(2))
-        if draws:
-            ahead.draw_ahead()
-            ahead.draw_ahead()
-        ahead.hide(hidden, counter)
-        plain.hide(expected, counter)
-        assert np.array_equal(hidden, expected)
-    last = np.zeros(7, np.uint64)
-    ahead.hide(last)
-    ahead.draw_ahead()
-    ahead.hide(again := np.zeros(7, np.uint64))
-    assert not np.array_equal(last, again)
-
-
 def test_masks_are_uniform_in_every_byte() -> None:
     words = np.array(mask_of(agreed()[0], size=40_000), np.uint64).view(np.uint8).reshape(-1, 8)
     for place in range(8):
