@@ -88,7 +88,7 @@ def test_an_unforeseen_error_tells_the_peers_its_kind_and_nothing_of_its_text(
         assert (heard.party, heard.step, heard.cause) == (failed, 2, "an unforeseen KeyError.")
     frames = b"".join(frame for _, _, frame in played.frames)
     ledgers = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    for part in (SECRET, "98765", "Example"):
+    for part in (SECRET, "98765.4321", "Example"):  # a dot: hashes in ledgers hold any short number by chance
         assert part.encode() not in frames
         assert part.encode() not in ledgers
         assert all(part not in str(heard) for heard in outcomes.values())
