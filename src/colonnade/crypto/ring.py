@@ -83,6 +83,5 @@ class RingEncoder:
                 "training diverges."
             )
         scaled = np.multiply(values, 2.0**self.ring.fraction_bits, out=self._scaled, dtype=np.float64)
-        np.rint(scaled, out=scaled)
-        np.copyto(self._words.view(np.int64), scaled, casting="unsafe")
+        np.rint(scaled, out=self._words.view(np.int64), casting="unsafe")
         return self._words

@@ -103,7 +103,7 @@ class Contributor:
 
     def send(self, values: np.ndarray[Any, Any] | torch.Tensor) -> None:
         """Send this holder's numbers as its part of the next sum."""
-        array = values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
+        array = values if isinstance(values, np.ndarray) else values.numpy(force=True)
         self._send(self._encoder.encode(array))
 
     def send_words(self, words: Words) -> None:

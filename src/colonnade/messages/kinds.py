@@ -249,7 +249,7 @@ class _Tensor(_Array):
         if not isinstance(value, sys.modules["torch"].Tensor):
             raise _mismatch("tensor", value)
         try:
-            array = value.detach().cpu().numpy()
+            array = value.numpy(force=True)
         except (TypeError, RuntimeError):
             raise DeclarationError(
                 f"A tensor of type {value.dtype} cannot be sent. Convert it to float32 or float64 first."

@@ -105,13 +105,12 @@ class Learner:
 
     def clip_gradients(self, norm: float) -> None:
         """Shorten the gradient of all parameters together to this norm, where it is longer."""
-        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has.
+        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has. Each call of
+        # torch lets other threads have the interpreter, and where all parties are threads they take it: few calls.
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        squares = [float(torch.dot(flat, flat)) for flat in (gradient.flatten() for gradient in gradients)]
-        length = math.sqrt(sum(squares))
-        if not math.isfinite(length):
-            # Squares may be beyond all bounds where the gradient itself is not.
-            length = math.hypot(*(float(gradient.norm()) for gradient in gradients))
+        if not gradients:
+            return
+        length = math.hypot(*torch.stack(torch._foreach_norm(gradients)).tolist())
         if not length <= norm:
             for gradient in gradients:
                 gradient.mul_(norm / (length + 1e-6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch.nn import functional
 
@@ -43,10 +44,13 @@ def loss_gradient(task: str, outputs: torch.Tensor, targets: torch.Tensor, weigh
     For a party that has labels but no layer of its own, to which a graph for going backwards would be of no use.
     """
     with torch.no_grad():
-        shares = (weights / len(targets))[:, None]
         if task == "multiclass":
-            missing = torch.full((len(targets), 1), -1.0, dtype=outputs.dtype)
-            return torch.softmax(outputs, dim=1).scatter_add_(1, targets[:, None], missing).mul_(shares)
+            # Small, and on the way of all parties of a step: with numpy, threads of other parties interrupt less often.
+            found = torch.softmax(outputs, dim=1).numpy()
+            found[np.arange(len(targets)), targets.numpy()] -= 1.0
+            found *= (weights.numpy() / len(targets))[:, None]
+            return torch.from_numpy(found)
+        shares = (weights / len(targets))[:, None]
         if task == "regression":
             return (outputs - targets[:, None]).mul_(2.0).mul_(shares)
         return (torch.sigmoid(outputs) - targets[:, None]).mul_(shares)

@@ -6,6 +6,7 @@ Everything that leaves a party passes `Channel.send`, and `Channel.send` writes 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
@@ -168,7 +169,8 @@ class Channel:
                 "version."
             )
         array = value if isinstance(value, np.ndarray) else value.numpy()
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        # A sum is finite only where all its terms are; where it is not, they may still be.
+        if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
             raise WrongContent(
                 f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
                 "numbers. Its training has diverged; lower the learning rate and run again."

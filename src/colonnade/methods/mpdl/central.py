@@ -133,28 +133,30 @@ class HolderSide(_Side):
         """Take all rows of the training, arranged, in the order that all holders have them."""
         self.block = build_block(config, inputs.shape[1], hidden, seed)
         super().__init__(session, config, {"block": self.block})
-        self._inputs, self._shuffled = inputs, inputs
+        self._inputs = inputs
+        self._batches: tuple[torch.Tensor, ...] = ()
         self._contributor, self.channel = contributor, session.channel(COLLABORATOR)
         self.shape = first_shape(config, hidden)
         self._sealed: SealedSegments | None = None
         self._order: Places = np.arange(len(inputs))
         self._gradient = first_gradient(session.role)
         self._kernel = kernel_gradient(session.role)
+        self._weight_gradient = torch.empty_like(next(self.block.parameters()), requires_grad=False)
 
     def seal(self, segments: SealedSegments) -> None:
         """Let generated columns enter under encryption."""
         self._sealed = segments
 
     def begin_epoch(self, order: Places) -> None:
-        """Put the rows in order once, so that every batch is a slice."""
+        """Put the rows in order once, so that every batch is a part of them."""
         self._order = order
-        self._shuffled = self._inputs.index_select(0, torch.from_numpy(order))
+        self._batches = self._inputs.index_select(0, torch.from_numpy(order)).split(self._config.batch_size)
 
     def step(self, start: int, stop: int) -> None:
         """Contribute to a batch, and learn from it."""
         self.learner.zero_gradients()
         outputs = self._contribute(start, stop)
-        self._go_back(outputs)
+        self._go_back(outputs, start)
 
     def contribute(self, inputs: torch.Tensor, share: Words | None = None) -> None:
         """Contribute to rows that are scored, in as many messages as their size takes.
@@ -184,7 +186,13 @@ class HolderSide(_Side):
                 self.channel.send(alone_inputs(self._session.role)(self.block(inputs[part])))
 
     def _contribute(self, start: int, stop: int) -> torch.Tensor:
-        outputs: torch.Tensor = self.block(self._shuffled[start:stop])
+        rows = self._batches[start // self._config.batch_size]
+        if isinstance(self.block, nn.Linear):
+            # Its gradient is one product, which `_go_back` computes: to let torch note what it would need costs more.
+            with torch.no_grad():
+                outputs: torch.Tensor = self.block(rows)
+        else:
+            outputs = self.block(rows)
         if self._sealed is None:
             self._contributor.send(outputs)
         else:
@@ -192,9 +200,14 @@ class HolderSide(_Side):
             self.contribute_words(self._sealed.add(words, self._order[start:stop], self))
         return outputs
 
-    def _go_back(self, outputs: torch.Tensor) -> None:
+    def _go_back(self, outputs: torch.Tensor, start: int) -> None:
         gradient = self.channel.receive(self._gradient, values=tuple(outputs.shape)).values
-        backpropagate(outputs, gradient.to(outputs.dtype))
+        given = _in_precision(gradient, outputs.dtype)
+        if isinstance(self.block, nn.Linear):
+            rows = self._batches[start // self._config.batch_size]
+            self.block.weight.grad = torch.mm(given.T, rows, out=self._weight_gradient)
+        else:
+            backpropagate(outputs, given)
         if self._sealed is not None:
             self._sealed.exchange_gradients(self, gradient.double())
         if self._config.kernels == "tied":
@@ -229,14 +242,16 @@ class LabelSide(HolderSide):
     ) -> None:
         super().__init__(session, config, inputs, hidden, contributor, seed)
         self._labels, self._targets, self._weights, self._name = labels, targets, weights, name
-        self._shuffled_targets, self._shuffled_weights = targets, weights
+        self._batches_of_targets: tuple[torch.Tensor, ...] = ()
+        self._batches_of_weights: tuple[torch.Tensor, ...] = ()
         self._loss = 0.0
 
     def begin_epoch(self, order: Places) -> None:
         """Put rows, labels and weights in order."""
         super().begin_epoch(order)
-        places = torch.from_numpy(order)
-        self._shuffled_targets, self._shuffled_weights = self._targets[places], self._weights[places]
+        places, size = torch.from_numpy(order), self._config.batch_size
+        self._batches_of_targets = self._targets[places].split(size)
+        self._batches_of_weights = self._weights[places].split(size)
         self._loss = 0.0
 
     def step(self, start: int, stop: int) -> None:
@@ -244,14 +259,15 @@ class LabelSide(HolderSide):
         self.learner.zero_gradients()
         outputs = self._contribute(start, stop)
         logits = self.channel.receive(Logits, values=(stop - start, self._labels.outputs)).values
-        targets, weights = self._shuffled_targets[start:stop], self._shuffled_weights[start:stop]
-        scores = logits.to(dtype_of(self._config))
+        place = start // self._config.batch_size
+        targets, weights = self._batches_of_targets[place], self._batches_of_weights[place]
+        scores = _in_precision(logits, dtype_of(self._config))
         self.channel.send(LogitGradient(loss_gradient(self._labels.task, scores, targets, weights)))
         # The loss itself is for us alone; there is time for it while the collaborator goes back.
         loss = float((row_losses(self._labels.task, scores, targets) * weights).sum())
         check_finite(loss, self._session)
         self._loss += loss
-        self._go_back(outputs)
+        self._go_back(outputs, start)
 
     def end_epoch(self, epochs: Epochs) -> None:
         """Record the epoch's loss."""
@@ -282,7 +298,7 @@ class CollaboratorSide(_Side):
         logits = self.upper(first)
         self._label_holder.send(Logits(logits))
         gradient = self._label_holder.receive(LogitGradient, values=tuple(logits.shape)).values
-        backpropagate(logits, gradient.to(logits.dtype))
+        backpropagate(logits, _in_precision(gradient, logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
         # The label holder still has most to do. The others can wait until we have learned: where all are threads of one
@@ -334,6 +350,11 @@ class CollaboratorSide(_Side):
         total = torch.from_numpy(self._collector.receive((self._shape[0], channels, size, size)))
         for holder in self._holders:
             holder.send(kernel_gradient(holder.peer_role)(total.to(dtype_of(self._config))))
+
+
+def _in_precision(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    # Every call of torch lets the threads of other parties go first, even one that does nothing.
+    return values if values.dtype is dtype else values.to(dtype)
 
 
 def asked_parts(rows: int) -> list[slice]:
