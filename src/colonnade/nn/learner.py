@@ -95,6 +95,8 @@ class Learner:
         self._optimiser = make_optimiser(optimiser, parameters, learning_rate, options) if parameters else None
         # What optimiser.step does, without its bookkeeping for profilers and compilers.
         self._apply = None if self._optimiser is None else inspect.unwrap(type(self._optimiser).step)
+        # Plain gradient descent is one call, and its optimiser's own way there takes longer than that.
+        self._plain_rate = learning_rate if optimiser == "SGD" and not options else None
         self._best: dict[str, torch.Tensor] | None = None
 
     def zero_gradients(self) -> None:
@@ -105,24 +107,32 @@ class Learner:
 
     def clip_gradients(self, norm: float) -> None:
         """Shorten the gradient of all parameters together to this norm, where it is longer."""
-        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has. Each call of
-        # torch lets other threads have the interpreter, and where all parties are threads they take it: few calls.
+        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has. With few calls
+        # of torch: each lets other threads have the interpreter, and where all parties are threads they take it.
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if not gradients:
             return
-        length = math.hypot(*torch.stack(torch._foreach_norm(gradients)).tolist())
+        lengths = torch._foreach_norm(gradients)
+        length = lengths[0].item() if len(lengths) == 1 else math.hypot(*torch.stack(lengths).tolist())
         if not length <= norm:
             for gradient in gradients:
                 gradient.mul_(norm / (length + 1e-6))
 
     def step(self) -> None:
         """Apply the gradients."""
-        if self._apply is not None:
+        if self._plain_rate is not None:
+            pairs = [(parameter, parameter.grad) for parameter in self._parameters if parameter.grad is not None]
+            if pairs:
+                parameters, gradients = zip(*pairs, strict=True)
+                with torch.no_grad():
+                    torch._foreach_add_(parameters, gradients, alpha=-self._plain_rate)
+        elif self._apply is not None:
             with torch.no_grad():
                 self._apply(self._optimiser)
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
+        self._plain_rate = None if self._plain_rate is None else rate
         if self._optimiser is not None:
             for group in self._optimiser.param_groups:
                 group["lr"] = rate

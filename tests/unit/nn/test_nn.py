@@ -84,6 +84,40 @@ def test_a_learner_restored_from_its_state_goes_on_exactly(name: str) -> None:
         assert torch.equal(value, second.weights()[key])
 
 
+@pytest.mark.parametrize("sizes", [(3, 1), (3, 4, 1)])
+@pytest.mark.parametrize("norm", [0.0, 1e-3, 1e6])
+@pytest.mark.parametrize("options", [{}, {"momentum": 0.5}])
+def test_a_learner_steps_as_torch_does(sizes: tuple[int, ...], norm: float, options: dict[str, float]) -> None:
+    network, other = (mlp(sizes, seed=1, dtype=torch.float64) for _ in range(2))
+    learner = Learner({"net": network}, "SGD", 0.1, options)
+    optimiser = torch.optim.SGD(other.parameters(), lr=0.1, **options)
+    for step in range(4):
+        if step == 2:
+            learner.set_rate(0.02)
+            optimiser.param_groups[0]["lr"] = 0.02
+        batch = torch.randn(16, 3, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
+        learner.zero_gradients()
+        optimiser.zero_grad()
+        for one in (network, other):
+            supervised_loss("regression", one(batch), batch.sum(1)).backward()
+        if norm:
+            learner.clip_gradients(norm)
+            nn.utils.clip_grad_norm_(other.parameters(), norm)
+        learner.step()
+        optimiser.step()
+        for one, two in zip(network.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
+
+
+def test_a_learner_without_gradients_stays_as_it_is() -> None:
+    learner = Learner({"net": mlp((3, 1), seed=1)}, "SGD", 0.1, {})
+    before = {name: value.clone() for name, value in learner.weights().items()}
+    learner.zero_gradients()
+    learner.clip_gradients(1.0)
+    learner.step()
+    assert all(torch.equal(value, before[name]) for name, value in learner.weights().items())
+
+
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [

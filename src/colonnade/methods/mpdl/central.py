@@ -133,7 +133,7 @@ class HolderSide(_Side):
         """Take all rows of the training, arranged, in the order that all holders have them."""
         self.block = build_block(config, inputs.shape[1], hidden, seed)
         super().__init__(session, config, {"block": self.block})
-        self._inputs = inputs
+        self._inputs, self._shuffled = inputs, torch.empty_like(inputs)
         self._batches: tuple[torch.Tensor, ...] = ()
         self._contributor, self.channel = contributor, session.channel(COLLABORATOR)
         self.shape = first_shape(config, hidden)
@@ -150,7 +150,9 @@ class HolderSide(_Side):
     def begin_epoch(self, order: Places) -> None:
         """Put the rows in order once, so that every batch is a part of them."""
         self._order = order
-        self._batches = self._inputs.index_select(0, torch.from_numpy(order)).split(self._config.batch_size)
+        # Into memory that is kept: fresh one would be given page by page.
+        torch.index_select(self._inputs, 0, torch.from_numpy(order), out=self._shuffled)
+        self._batches = torch.split(self._shuffled, self._config.batch_size)
 
     def step(self, start: int, stop: int) -> None:
         """Contribute to a batch, and learn from it."""
@@ -250,8 +252,8 @@ class LabelSide(HolderSide):
         """Put rows, labels and weights in order."""
         super().begin_epoch(order)
         places, size = torch.from_numpy(order), self._config.batch_size
-        self._batches_of_targets = self._targets[places].split(size)
-        self._batches_of_weights = self._weights[places].split(size)
+        self._batches_of_targets = torch.split(self._targets[places], size)
+        self._batches_of_weights = torch.split(self._weights[places], size)
         self._loss = 0.0
 
     def step(self, start: int, stop: int) -> None:
