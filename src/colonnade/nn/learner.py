@@ -107,8 +107,8 @@ class Learner:
 
     def clip_gradients(self, norm: float) -> None:
         """Shorten the gradient of all parameters together to this norm, where it is longer."""
-        # What torch's clip_grad_norm_ does, at a tenth of its time for the few parameters that a party has. With few calls
-        # of torch: each lets other threads have the interpreter, and where all parties are threads they take it.
+        # What torch's clip_grad_norm_ does, at a tenth of its time for a party's few parameters. In few calls:
+        # each lets other threads have the interpreter, and where all parties are threads they take it.
         gradients = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
         if not gradients:
             return
