@@ -273,10 +273,12 @@ SETTINGS = {
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
         "precision": "The arithmetic of all networks, and the type of what crosses.",
         "secret_start": "`false` draws first weights and noise from the run's seed, so that it repeats; for research.",
-        "safeguard": "Refuse to score with a model that is no better than one answer for all rows.",
+        "safeguard": "Refuse to score with a model that is no better than one answer for all rows, or from which an "
+        "audit reads almost as much as from a plain one.",
         "sweep": "For the stage `sweep`: how many times the weights of removal to train with.",
         "attackers": "For the audit: of how many networks an attacker is made.",
         "audit_rows": "For the audit: most training rows whose codes attackers are given.",
+        "audit_plain": "For the audit: train a plain model to compare with. Attackers are given its code too.",
         "key_size": "For the audit: bits of the label holder's key. `insecure_test` has 1024 and marks the run.",
         "count_epsilon": "For the audit: the privacy loss of a row in one attribute's counts; none adds no noise.",
         "smallest_group": "For the audit: groups of fewer rows are not counted.",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from colonnade.errors import ConfigError, RunFolderError
 from colonnade.launch.party_folder import PartyFolder
-from colonnade.session import Method, ModelPart, RunPlan
+from colonnade.session import Method, RunPlan
 
-__all__ = ["check_earlier", "earlier_part", "earlier_parts"]
+__all__ = ["check_earlier", "earlier_folder", "earlier_folders"]
 
 
 def check_earlier(method: Method, plan: RunPlan, earlier: RunPlan | None) -> None:
@@ -28,8 +28,8 @@ def check_earlier(method: Method, plan: RunPlan, earlier: RunPlan | None) -> Non
         )
 
 
-def earlier_part(method: Method, plan: RunPlan, runs: Path, party: str, *, is_apart: bool) -> ModelPart | None:
-    """Return a party's part of the model to go on from, kept in a folder of runs.
+def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_apart: bool) -> PartyFolder | None:
+    """Return where a party keeps its part of the model to go on from, in a folder of runs.
 
     ``is_apart`` where the folder is this party's own, and not one that several parties share.
     """
@@ -44,7 +44,7 @@ def earlier_part(method: Method, plan: RunPlan, runs: Path, party: str, *, is_ap
             f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
         )
     check_earlier(method, plan, folder.plan())
-    return folder.load().record.part
+    return folder
 
 
 def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
@@ -53,7 +53,7 @@ def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
     return all(role in method.absent.get(stage, ()) for stage in method.stands_on.get(plan.stage, ()))
 
 
-def earlier_parts(method: Method, plan: RunPlan, folder: Path) -> dict[str, ModelPart]:
-    """Return all parties' parts of the model to go on from, where they lie side by side."""
-    found = {party: earlier_part(method, plan, folder.parent, party, is_apart=False) for party in plan.parties}
-    return {party: part for party, part in found.items() if part is not None}
+def earlier_folders(method: Method, plan: RunPlan, folder: Path) -> dict[str, PartyFolder]:
+    """Return where all parties keep their parts of the model to go on from, where they lie side by side."""
+    found = {party: earlier_folder(method, plan, folder.parent, party, is_apart=False) for party in plan.parties}
+    return {party: one for party, one in found.items() if one is not None}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
-from colonnade.launch.earlier import earlier_part
+from colonnade.launch.earlier import earlier_folder
 from colonnade.launch.files import PartyHome
 from colonnade.launch.folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
@@ -126,8 +126,11 @@ class Joining:
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
         earlier = self._run_folder.earlier_runs()
-        part = earlier_part(self._method, self.plan, self._run_folder.path.parent, self.home.name, is_apart=True)
-        seat = self._seat(table, self._folder, earlier_runs=earlier, queries=self.home.queries, part=part)
+        model = earlier_folder(self._method, self.plan, self._run_folder.path.parent, self.home.name, is_apart=True)
+        part = None if model is None else model.load().record.part
+        seat = self._seat(
+            table, self._folder, earlier_runs=earlier, queries=self.home.queries, part=part, earlier=model
+        )
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(
@@ -163,7 +166,8 @@ class Joining:
 
         ``source`` is None where this party brings no rows.
         """
-        part = self._folder.load().record.part
+        record = self._folder.load().record
+        part = record.part
         if part is None and self.home.name in self._method.parties_with_rows(self._folder.plan()):
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
         if source is None or part is None:
@@ -171,7 +175,7 @@ class Joining:
         else:
             table = self.home.read_new_rows(source, column_types(part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        seat = self._seat(table, folder, part=part, queries=self.home.queries)
+        seat = self._seat(table, folder, part=part, refusals=record.refusals, queries=self.home.queries)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import numpy as np
 from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import INLINE, Engine, EngineSettings
+from colonnade.errors import UsageError
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord, overlap_to_json
 from colonnade.session import (
@@ -54,6 +55,10 @@ class Seat:
     earlier_runs: int = 0
     module: nn.Module | None = None
     part: ModelPart | None = None
+    earlier: PartyFolder | None = None
+    """Where that part is kept, if a stage goes on from it."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Why it must not score rows, by the stage that found it."""
     engine: Engine | EngineSettings = INLINE
     """An engine that others use too, or the settings of one that is opened for this party and closed in the end."""
     alignments: Path | None = None
@@ -97,6 +102,9 @@ def take_part(
         if session.stage == ALIGN:
             found.append(alignment.find_overlap(session, seat.table))
             return Holding(seat.table, found[0].aligned, _split(session, 0))
+        if session.stage == "predict" and seat.refusals:
+            # Only now, so that the partners are told, and do not wait.
+            raise UsageError(" ".join(seat.refusals.values()))
         return _bring(session, seat)
 
     def keep(session: Session, holding: Holding, result: Result) -> None:
@@ -114,7 +122,11 @@ def take_part(
             part=result.part,
             overlap=overlap_to_json(found[0]) if found else None,
             findings=result.findings,
+            refusals={} if result.refusal is None else {session.stage: result.refusal},
         )
+        if result.part is None and seat.earlier is not None:
+            for stage, reason in record.refusals.items():
+                seat.earlier.refuse(stage, reason)
         if seat.folder is not None and session.stage != "predict":
             seat.folder.keep(record)
         kept.append((record, result.scores, holding))

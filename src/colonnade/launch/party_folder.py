@@ -13,6 +13,7 @@
       model/              this party's part of the model
       evaluation.json     at the label holder only
       findings.json       what the method found out beside the model, such as validations
+      refusal.json        why the model must not score rows, where this run or a later one found that
       alignment.json      where the run was an alignment only: what this party learnt
       outcome.json        rows, duration; written when the party needs no one any more
       report.html
@@ -49,6 +50,7 @@ PARTY_FILES = (
     "model",
     "evaluation.json",
     "findings.json",
+    "refusal.json",
     "outcome.json",
     "status.json",
     "consent.json",
@@ -76,6 +78,8 @@ class PartyRecord:
     """What this party learnt about shared rows, where that was all the run was for."""
     findings: tuple[Finding, ...] = ()
     """What the method found out beside the model."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Why the model must not score rows, by the stage that found it; empty texts lift what that stage said before."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +208,8 @@ class PartyFolder:
             write_json(self.path / "alignment.json", record.overlap)
         if record.findings:
             write_json(self.path / "findings.json", {"findings": [asdict(one) for one in record.findings]})
+        for stage, reason in record.refusals.items():
+            self.refuse(stage, reason)
         write_json(
             self.path / "outcome.json",
             {
@@ -215,6 +221,15 @@ class PartyFolder:
                 "shared_rows": record.table["shared_rows"],
             },
         )
+
+    def refuse(self, stage: str, reason: str) -> None:
+        """Keep with the model why a stage found that it must not score rows; an empty text lifts that."""
+        reasons = self._refusals() | {stage: reason}
+        path = self.path / "refusal.json"
+        if any(reasons.values()):
+            write_json(path, {one: text for one, text in reasons.items() if text})
+        else:
+            path.unlink(missing_ok=True)
 
     def load(self) -> PartyEnd:
         """Read what a finished party has."""
@@ -248,6 +263,7 @@ class PartyFolder:
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
             overlap=read_json(overlap) if overlap.exists() else None,
             findings=self._findings(),
+            refusals=self._refusals(),
         )
         return PartyEnd(record, Ledger.read(self.ledger), MetricsLog(self.path / "metrics.jsonl").lines)
 
@@ -255,6 +271,10 @@ class PartyFolder:
         path = self.path / "findings.json"
         found = read_json(path)["findings"] if path.exists() else []
         return tuple(validated(Finding, one, "findings") for one in found)
+
+    def _refusals(self) -> dict[str, str]:
+        path = self.path / "refusal.json"
+        return {str(stage): str(reason) for stage, reason in read_json(path).items()} if path.exists() else {}
 
     def _check_same(self, plan: RunPlan, about: dict[str, Any]) -> None:
         theirs, ours = self.plan().fields(), plan.fields()

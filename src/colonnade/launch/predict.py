@@ -55,6 +55,7 @@ def predict_in_threads(
             None if folder is None else PartyFolder(folder / party),
             module=(modules or {}).get(party),
             part=run.parts.get(party),
+            refusals=run.refusals.get(party, {}),
             engine=engine,
             queries=None if run.folder is None else run.folder / party / "predictions" / "queries.jsonl",
         )

@@ -47,6 +47,8 @@ class Run:
     parts: dict[str, ModelPart]
     findings: dict[str, Finding] = field(default_factory=dict)
     """What the method found out beside the model, by name."""
+    refusals: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Why the model must not score rows, by the party that says so and the stage that found it."""
     folder: Path | None = None
     views: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict, repr=False)
 
@@ -84,6 +86,11 @@ class Run:
             ledgers={party: end.ledger for party, end in ends.items()},
             parts={party: record.part for party, record in records.items() if record.part is not None},
             findings=_findings_of(records),
+            refusals={
+                party: {stage: reason for stage, reason in record.refusals.items() if reason}
+                for party, record in records.items()
+                if any(record.refusals.values())
+            },
             folder=folder,
             views=views or {},
         )

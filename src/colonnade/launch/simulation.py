@@ -14,15 +14,16 @@ from colonnade.data import PartyTable
 from colonnade.engine import INLINE, Engine, open_engine
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import ceiling
-from colonnade.launch.earlier import check_earlier, earlier_parts
+from colonnade.launch.earlier import check_earlier, earlier_folders
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.party import Seat
+from colonnade.launch.party_folder import PartyFolder, PartyRecord
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
-from colonnade.session import Alignment, Evaluate, Method, ModelPart, Observer, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, Observer, Policy, RunPlan
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,7 +88,7 @@ def simulate(
         keep_views=keep_views,
         observer=observer,
         transport=transport,
-        parts=None if after is None else after.parts,
+        after=after,
     )
     with ExitStack() as stack:
         run_folder = None if folder is None else stack.enter_context(RunFolder(Path(folder)).held())
@@ -107,11 +108,11 @@ def simulate_plan(
     observer: Observer | None = None,
     transport: str = "memory",
     engine: Engine = INLINE,
-    parts: Mapping[str, ModelPart] | None = None,
+    after: Run | None = None,
 ) -> Run:
     """Carry out an agreed plan, in a folder that is held already; see `simulate`.
 
-    ``parts`` are those of the model to go on from; without, they are looked for beside the folder.
+    ``after`` has the model to go on from; without, it is looked for beside the folder.
     """
     method = method_named(plan.method)
     method.check_stage(plan.stage)
@@ -121,8 +122,15 @@ def simulate_plan(
     plan.check_parties("policy", policies or ())
     for policy in (policies or {}).values():
         check_message_names(policy)
-    if parts is None:
-        parts = {} if folder is None else earlier_parts(method, plan, folder.path)
+    earlier: dict[str, PartyFolder] = {}
+    if after is not None:
+        parts = after.parts
+        if after.folder is not None:
+            earlier = {party: PartyFolder(after.folder / party) for party in parts}
+    else:
+        earlier = {} if folder is None else earlier_folders(method, plan, folder.path)
+        kept = {party: one.load().record.part for party, one in earlier.items()}
+        parts = {party: part for party, part in kept.items() if part is not None}
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
     with_rows = method.parties_with_rows(plan)
@@ -135,6 +143,7 @@ def simulate_plan(
             0 if folder is None else folder.earlier_runs(party),
             module=(modules or {}).get(party),
             part=parts.get(party),
+            earlier=earlier.get(party),
             engine=engine,
         )
         for party in plan.parties
@@ -165,7 +174,18 @@ def simulate_plan(
     )
     if folder is not None:
         folder.finish(run)
+    if after is not None:
+        _judge(after, {party: one.end.record for party, one in taken.items()})
     return run
+
+
+def _judge(model: Run, records: Mapping[str, PartyRecord]) -> None:
+    """Note at a run that is still in memory what a later stage said about its model."""
+    for party, record in records.items():
+        if record.part is None and record.refusals:
+            said = model.refusals.pop(party, {}) | record.refusals
+            if any(said.values()):
+                model.refusals[party] = {stage: reason for stage, reason in said.items() if reason}
 
 
 def infer_roles(method: Method, tables: Mapping[str, PartyTable]) -> dict[str, tuple[str, ...]]:

@@ -60,7 +60,7 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     import torch
 
     from colonnade.launch.alignments import alignment_plan
-    from colonnade.launch.earlier import earlier_part
+    from colonnade.launch.earlier import earlier_folder
     from colonnade.launch.files import read_party_home, read_run_file
     from colonnade.launch.folder import RunFolder
     from colonnade.launch.party import Seat
@@ -76,13 +76,15 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
     table = home.table_for(method, plan)
     _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
     folder = RunFolder(Path(task["folder"]))
+    earlier = earlier_folder(method, plan, folder.path.parent, task["party"], is_apart=False)
     seat = Seat(
         task["party"],
         table,
         home.policy,
         folder.party(task["party"]),
         folder.earlier_runs(task["party"]),
-        part=earlier_part(method, plan, folder.path.parent, task["party"], is_apart=False),
+        part=None if earlier is None else earlier.load().record.part,
+        earlier=earlier,
         engine=home.engine.shared_by(len(plan.parties)),
         alignments=home.alignments,
         history=home.history,

@@ -131,6 +131,9 @@ class Result:
     scores: Scores | None = None
     findings: tuple[Finding, ...] = ()
     """What else the method found out: comparisons, validations, warnings."""
+    refusal: str | None = None
+    """Why the model that this stage made, or went on from, must not score rows. An empty text lifts what the same stage
+    said of it before; None says nothing about it."""
 
 
 RoleFunction = Callable[["Session", Holding, Any], Result]

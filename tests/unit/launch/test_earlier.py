@@ -12,7 +12,7 @@ import torch
 
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.earlier import check_earlier, earlier_part, earlier_parts
+from colonnade.launch.earlier import check_earlier, earlier_folder, earlier_folders
 from colonnade.launch.party_folder import PartyFolder, PartyRecord
 from colonnade.launch.settings import config_to_json
 from colonnade.ledger import LedgerWriter
@@ -51,24 +51,30 @@ def test_a_stage_looks_where_the_same_file_put_the_one_before() -> None:
 def test_each_party_takes_up_its_own_part(tmp_path: Path) -> None:
     for value, party in enumerate(("bank", "data")):
         keep(tmp_path / "census-pretrain" / party, party, "pretrain", float(value))
-    found = earlier_parts(METHOD, plan("finetune"), tmp_path / "census-finetune")
-    assert {party: part.tensors["weight"].item() for party, part in found.items()} == {"bank": 0.0, "data": 1.0}
+    found = earlier_folders(METHOD, plan("finetune"), tmp_path / "census-finetune")
+    parts = {party: folder.load().record.part for party, folder in found.items()}
+    assert {party: part and part.tensors["weight"].item() for party, part in parts.items()} == {
+        "bank": 0.0,
+        "data": 1.0,
+    }
 
 
 def test_a_home_has_its_part_in_the_run_folder_itself(tmp_path: Path) -> None:
     keep(tmp_path / "census-pretrain", "data", "pretrain", 5.0)
-    part = earlier_part(METHOD, plan("finetune"), tmp_path, "data", is_apart=True)
+    folder = earlier_folder(METHOD, plan("finetune"), tmp_path, "data", is_apart=True)
+    assert folder is not None
+    part = folder.load().record.part
     assert part is not None
     assert part.tensors["weight"].item() == 5.0
-    assert earlier_part(METHOD, plan("train"), tmp_path, "data", is_apart=True) is None
+    assert earlier_folder(METHOD, plan("train"), tmp_path, "data", is_apart=True) is None
 
 
 def test_what_is_missing_or_of_another_stage_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"of the stage pretrain, and there is none in .*census-pretrain"):
-        earlier_parts(METHOD, plan("finetune"), tmp_path / "census-finetune")
+        earlier_folders(METHOD, plan("finetune"), tmp_path / "census-finetune")
     keep(tmp_path / "census-pretrain", "data", "train", 5.0)
     with pytest.raises(ConfigError, match="goes on from its stage pretrain, not from the stage train"):
-        earlier_part(METHOD, plan("finetune"), tmp_path, "data", is_apart=True)
+        earlier_folder(METHOD, plan("finetune"), tmp_path, "data", is_apart=True)
 
 
 def test_simulations_are_told_what_to_pass() -> None:

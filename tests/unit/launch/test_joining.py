@@ -15,12 +15,21 @@ import pandas as pd
 import pytest
 from tests.kills.harness import NAME, Homes
 
-from colonnade.errors import FrameRefused, HandshakeRefused, PeerFailed, PeerLost, PolicyRefused, RunFolderError
+from colonnade.errors import (
+    FrameRefused,
+    HandshakeRefused,
+    PeerFailed,
+    PeerLost,
+    PolicyRefused,
+    RunFolderError,
+    UsageError,
+)
 from colonnade.launch import join as join_module
 from colonnade.launch.files import read_party_home, read_run_file
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.home import own_certificate, paired, start_rotation
 from colonnade.launch.joining import Joining
+from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
 from colonnade.launch.watch import Line, Watcher
 from colonnade.ledger import Ledger, compare
@@ -490,6 +499,33 @@ def test_the_label_holder_gets_the_scores_and_nobody_else(finished: Group) -> No
     again = together({party: lambda party=party: score(party) for party in BOTH})
     pd.testing.assert_frame_equal(again["bank"], scores)
     assert (finished.folder("shop") / "predictions" / "0002").exists()
+
+
+def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished: Group) -> None:
+    files = new_rows(finished)
+    plan = replace(finished.plan(), stage="predict")
+    own = PartyFolder(finished.folder("bank"))
+
+    def predict() -> dict[str, Any]:
+        return together(
+            {
+                party: lambda party=party: finished.joining(party, plan).predict(files[party], watcher=Watcher())
+                for party in BOTH
+            }
+        )
+
+    own.refuse("train", "It was useless.")
+    own.refuse("audit", "It gave too much away.")
+    outcomes = predict()
+    assert isinstance(outcomes["bank"], UsageError)
+    assert str(outcomes["bank"]) == "It was useless. It gave too much away."
+    assert isinstance(outcomes["shop"], PeerFailed)
+    assert "too much away" in str(outcomes["shop"])
+    own.refuse("audit", "")
+    assert own.load().record.refusals == {"train": "It was useless."}
+    own.refuse("train", "")
+    assert not (own.path / "refusal.json").exists()
+    assert isinstance(predict()["bank"], pd.DataFrame)
 
 
 def test_a_prediction_needs_a_model(group: Group) -> None:

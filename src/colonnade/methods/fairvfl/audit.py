@@ -3,12 +3,13 @@
 Attackers learn from codes of training rows and are judged on held-out ones. The holder of an attribute attacks the code
 as the label holder sees it; holders of columns attack protected codes, and the code, for their own columns. What the
 model decides is counted by group under encryption: neither side sees the other's rows.
+
+Last, a plain model is trained for comparison, and attacked likewise. A model from which almost as much is read is
+refused in prediction.
 """
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,90 +31,51 @@ from colonnade.exchanges.group_counts import (
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.methods.fairvfl.aggregator import send_in_use
-from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.findings import attack_finding, columns_finding, gaps_finding, verdict_finding
-from colonnade.methods.fairvfl.messages import (
-    COUNTED,
-    Amounts,
-    attack_codes,
-    attack_result,
-    count_request,
-    countable,
+from colonnade.methods.fairvfl.attacks import (
+    Audited,
+    attack_attribute,
+    checked_codes,
+    send_result,
+    told_countable,
+    told_results,
 )
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
+from colonnade.methods.fairvfl.findings import (
+    attack_finding,
+    columns_finding,
+    fairness_finding,
+    gaps_finding,
+    verdict_finding,
+)
+from colonnade.methods.fairvfl.messages import COUNTED, Amounts, attack_codes, count_request, countable
 from colonnade.methods.fairvfl.networks import build_mapper
 from colonnade.methods.fairvfl.predict import open_fusion, receive_scores, send_own_codes
 from colonnade.methods.fairvfl.sides import Attribute, Places, chunks, own_attributes
 from colonnade.methods.fairvfl.tasks import clicks_of, label_encoder_of
-from colonnade.methods.fairvfl.train import noise_of, told_amounts
-from colonnade.metrics import (
-    GroupCounts,
-    Inference,
-    average_inference,
-    measure_inference,
-    measure_value_inference,
-)
-from colonnade.nn import ATTACKS, attack, attack_value, tensors_under
+from colonnade.methods.fairvfl.train import ROWS_TO_JUDGE, noise_of, told_amounts
+from colonnade.methods.fairvfl.variants import play_variant_aggregator, play_variant_holder, play_variant_label_holder
+from colonnade.metrics import GroupCounts, Inference, average_inference, measure_inference
+from colonnade.nn import attack, tensors_under
 from colonnade.nn.regression import scores_of
-from colonnade.session import Channel, Finding, Holding, Result, Session
+from colonnade.session import Finding, Holding, Result, Session
 
-__all__ = [
-    "Audited",
-    "aggregator",
-    "attack_attribute",
-    "attribute_holder",
-    "checked_codes",
-    "feature_holder",
-    "label_holder",
-    "send_result",
-    "told_countable",
-    "told_results",
-]
+__all__ = ["aggregator", "attribute_holder", "feature_holder", "label_holder"]
 
 # Columns are attacked with fewer rows: there are many of them, and the comparison with chance needs no more.
 _ROWS_BY_COLUMN = 4000
 _CLASSES_OF_NUMBERS = 4
 _MOST_CLASSES = 20
-_LONGEST_RESULT = 20_000
-_SHARE_KEPT = 5
-_TOLD = ("auc", "r2")
 _FIRST_FEW = 5
-
-
-@dataclass(frozen=True)
-class Audited:
-    """The rows of an audit, by their purpose, as places among shared rows."""
-
-    train: Places
-    validation: Places
-    test: Places
-
-    @classmethod
-    def of(cls, holding: Holding, config: FairVFL) -> Audited:
-        """Return the rows that all parties take alike."""
-        split = holding.split
-        if not len(split.test):
-            raise ConfigError("An audit judges attackers on held-out rows. Train with evaluate.test_fraction above 0.")
-        train, validation = split.train[: config.audit_rows], split.validation
-        if not len(validation):
-            # Attackers stop by rows that they do not learn from, also where the model had no use for such rows.
-            kept = max(1, len(train) // _SHARE_KEPT)
-            train, validation = train[:-kept], train[-kept:]
-        return cls(train, validation, split.test)
-
-    @property
-    def rows(self) -> Places:
-        """Return all of them, in the order in which they are sent."""
-        return np.concatenate([self.train, self.validation, self.test])
-
-    def divide(self, values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], ...]:
-        """Divide what came for all of them."""
-        ends = np.cumsum([len(self.train), len(self.validation)])
-        return tuple(np.split(values, ends))
 
 
 def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play the party whose decisions are counted."""
-    audited, part = Audited.of(holding, config), own_part(session, holding)
+    audited, part = _begin(session, holding, config), own_part(session, holding)
+    if config.is_compared and holding.table.labels is None:
+        raise ConfigError(
+            "The audit trains a plain model to compare with, and this table has no labels to train it with. Audit with "
+            "the table of the training, or set audit_plain = false."
+        )
     outputs = int(part.document["outputs"])
     sizes = (len(audited.train), len(audited.validation), len(audited.test))
     session.channel(AGGREGATOR).send(Amounts(*sizes, outputs))
@@ -137,22 +99,27 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
             expected, counts = _count(session, holding, config, audited, _decisions(values, answers), answers)
         else:
             expected = _decline(session, config)
-    told = told_results(session, config, expected)
-    verdict = verdict_finding(config, told | attacked, counts)
+    read = told_results(session, config, expected) | attacked
+    verdict = verdict_finding(config, read, counts)
     gaps = [gaps_finding(counts, is_ranking=config.task == "ranking")] if counts else []
-    return Result(scores=scores, findings=(verdict, *gaps, *findings))
+    if not config.is_compared:
+        # Without the safeguard, what an earlier audit said is lifted.
+        return Result(scores=scores, findings=(verdict, *gaps, *findings), refusal=None if config.safeguard else "")
+    compared = play_variant_label_holder(session, holding, config.plain(), audited, expected, members=config.attackers)
+    fairness, refusal = fairness_finding(config, compared.read, read, is_enough=len(audited.test) >= ROWS_TO_JUDGE)
+    return Result(scores=scores, findings=(verdict, fairness, *gaps, *findings), refusal=refusal)
 
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party with columns, which tries what protected codes tell about them."""
-    audited = Audited.of(holding, config)
+    audited = _begin(session, holding, config)
     send_own_codes(session, holding, config, audited.rows)
     return _audited_holder(session, holding, config, audited)
 
 
 def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party with attributes, which tries what the code tells about them."""
-    audited = Audited.of(holding, config)
+    audited = _begin(session, holding, config)
     send_own_codes(session, holding, config, audited.rows)
     return _audited_holder(session, holding, config, audited)
 
@@ -179,7 +146,16 @@ def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
         # Only who has columns is asked what protected codes tell about them.
         own = narrow if channel.peer_role != "attribute_holder" else ()
         channel.send(attack_codes(channel.peer_role)(every, own))
+    if config.is_compared:
+        session.checkpoints = None
+        play_variant_aggregator(session, config.plain())
     return Result()
+
+
+def _begin(session: Session, holding: Holding, config: FairVFL) -> Audited:
+    # The training of a plain model shares no checkpoint with what comes before it: an interrupted audit begins anew.
+    session.checkpoints = None
+    return Audited.of(holding, config)
 
 
 def _protected(
@@ -203,6 +179,8 @@ def _audited_holder(session: Session, holding: Holding, config: FairVFL, audited
             count_by_group(session, peer, key, format, one.places, one.count, counter=number)
     for name, found in attacked.items():
         send_result(peer, name, found)
+    if config.is_compared:
+        play_variant_holder(session, holding, config.plain(), audited, members=config.attackers)
     return Result(findings=findings)
 
 
@@ -289,17 +267,6 @@ def _count(
     return having, found
 
 
-def told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Any:
-    """Receive by which attributes a holder can count."""
-    told = peer.receive(countable(peer.peer_role))
-    # Everybody has attributes of its own: one that another has already offered would replace what that one counted.
-    left = set(config.attributes).difference(*having.values())
-    fits = len(told.attributes) == len(told.groups) == len(set(told.attributes)) and set(told.attributes) <= left
-    if not fits or not all(1 <= one <= 256 for one in told.groups):
-        raise WrongContent(f"'{peer.peer}' offers to count by what is no attribute of this run.")
-    return told
-
-
 def _by_threshold(names: Sequence[str], values: npt.NDArray[Any], is_noised: bool) -> dict[str, GroupCounts]:
     found = {}
     for place, name in enumerate(names):
@@ -317,38 +284,6 @@ def _decline(session: Session, config: FairVFL) -> dict[str, tuple[str, ...]]:
             having[peer.peer] = told_countable(peer, config, having).attributes
             peer.send(count_request(peer.peer_role)(False))
     return having
-
-
-def told_results(session: Session, config: FairVFL, expected: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Receive what attackers read at the holders of attributes."""
-    found: dict[str, Any] = {}
-    for peer in session.all_channels:
-        for attribute in expected.get(peer.peer, ()):
-            told = peer.receive(attack_result(peer.peer_role))
-            if told.attribute != attribute or len(told.found) > _LONGEST_RESULT:
-                raise WrongContent(f"'{peer.peer}' tells of an attack on what is no attribute of this run.")
-            found[told.attribute] = _read(peer, told.found)
-    return found
-
-
-def send_result(peer: Channel, attribute: str, found: dict[str, Any]) -> None:
-    """Tell the label holder what the verdict needs, and not how many rows each class has."""
-    told = {kind: {name: one.get(name) for name in _TOLD} for kind, one in found.items()}
-    peer.send(attack_result(peer.role)(attribute, json.dumps(told)))
-
-
-def _read(peer: Channel, text: str) -> dict[str, dict[str, Any]]:
-    """Return what the verdict needs of each attacker: areas under the curve, or shares that were explained."""
-    try:
-        content = json.loads(text)
-        found = {kind: {name: numbers.get(name) for name in _TOLD} for kind, numbers in content.items()}
-        told = [value for one in found.values() for value in one.values() if value is not None]
-        fits = set(found) <= set(ATTACKS) and all(math.isfinite(value) and value <= 1.0 for value in told)
-    except (AttributeError, OverflowError, RecursionError, TypeError, ValueError):
-        fits, found = False, {}
-    if not fits:
-        raise WrongContent(f"'{peer.peer}' tells of an attack in a way that no version of colonnade does.")
-    return found
 
 
 def _attack(
@@ -373,51 +308,6 @@ def _attack(
         read = _attack_columns(session, holding, config, audited, columns, [codes, *protected], seed)
         findings.append(columns_finding(config, read))
     return tuple(findings), attacked
-
-
-def checked_codes(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
-    """Return codes to attack as attackers take them, or refuse what cannot be those of so many rows."""
-    found = values.float()
-    if found.ndim != 2 or len(found) != rows or not found.shape[1] or not bool(found.isfinite().all()):
-        raise WrongContent(f"The codes to attack that '{session.party}' got are not those of {rows} rows.")
-    return found.numpy()
-
-
-def attack_attribute(
-    attribute: Attribute,
-    codes: npt.NDArray[Any],
-    audited: Audited,
-    seed: int,
-    *,
-    kinds: Sequence[str] = ATTACKS,
-    members: int,
-) -> dict[str, Any]:
-    """Return what each kind of attacker reads, by kind."""
-    parts = []
-    for rows, own in zip((audited.train, audited.validation, audited.test), audited.divide(codes), strict=True):
-        known = attribute.is_known[rows]
-        parts.append((own[known], attribute.targets.numpy()[rows][known]))
-    (train, learned), (validation, checked), (test, truth) = parts
-    if not (len(learned) and len(checked) and len(truth)):
-        return {}
-    if attribute.is_numeric:
-        said = attack_value(train, learned, validation, checked, test, seed=seed, members=members)
-        return {"strong": measure_value_inference(truth, said.test).to_json()}
-    found = {}
-    for kind in kinds:
-        guessed = attack(
-            kind,
-            train,
-            learned,
-            validation,
-            checked,
-            test,
-            classes=len(attribute.classes),
-            seed=seed,
-            members=members,
-        )
-        found[kind] = measure_inference(truth, guessed.test, checked, guessed.validation).to_json()
-    return found
 
 
 def _attack_columns(

@@ -124,14 +124,16 @@ class FairVFL:
     """Whether first weights and noise are secret. From known ones others could work out columns."""
 
     safeguard: bool = True
-    """Whether a model that is no better than a constant answer on held-out rows is refused to be used, as one is whose
-    task the removal of attributes destroyed."""
+    """Whether a model is refused to be used that is no better than a constant answer on held-out rows, or from which
+    an audit reads almost as much of an attribute as from a plain model."""
     sweep: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
     """For the stage sweep: how many times the weights of removal to train with."""
     attackers: int = 5
     """How many networks an attacker of the audit is made of."""
     audit_rows: int = 20_000
     """The most rows whose codes are given to attackers in the audit."""
+    audit_plain: bool = True
+    """Whether an audit trains a plain model to compare with; its code is given to attackers too."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
     count_epsilon: float | None = None
     """The privacy loss of the audit's counts by group; none or 0 adds no noise to them."""
@@ -271,10 +273,26 @@ class FairVFL:
         """Return which model a party's code comes from."""
         return self.locals.get(party, self.local)
 
+    @property
+    def is_compared(self) -> bool:
+        """Tell whether an audit trains a plain model to compare with."""
+        return self.audit_plain and bool(self.removed)
+
+    @property
+    def is_plain(self) -> bool:
+        """Tell whether nothing is done against attributes: nothing removed, and the code whole and without noise."""
+        return not self.removed and not self.is_robust
+
     def scaled(self, factor: float) -> FairVFL:
-        """Return the same with so many times the weights of removal."""
+        """Return the same with so many times the weights of removal; with 0 the plain model."""
+        if not factor:
+            return self.plain()
         weights = {one: factor * self.weight_of(one) for one in self.attributes}
         return replace(self, removal_weight=factor * self.removal_weight, removal_weights=weights)
+
+    def plain(self) -> FairVFL:
+        """Return the same without removal: a plain vertical model, whose code is whole and without noise."""
+        return replace(self, removal="paper", removal_weight=0.0, removal_weights={})
 
     @classmethod
     def paper(cls, **others: Any) -> FairVFL:

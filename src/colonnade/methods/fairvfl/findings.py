@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "attack_finding",
     "columns_finding",
+    "fairness_finding",
     "gaps_finding",
     "privacy_finding",
     "protection_finding",
@@ -39,6 +40,8 @@ _HARDLY, _SOMEWHAT = 0.6, 0.7
 _DELTA = 1e-5
 # How much of what is read without removal must be gone before a model is called fair.
 _LEAST_WAY = 0.25
+# How far above chance what is read may be by chance.
+_AS_CHANCE = 0.03
 _GAPS = {
     "demographic parity": demographic_parity_gap,
     "equalised odds": equalised_odds_gap,
@@ -267,6 +270,51 @@ def verdict_finding(
     return Finding(name="audit", title="The audit in plain words", text=" ".join(said), values=values)
 
 
+def fairness_finding(
+    config: FairVFL,
+    plain: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    read: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    *,
+    is_enough: bool,
+) -> tuple[Finding, str]:
+    """Compare what is read from this model with a plain one; return why it is refused, or nothing, beside it."""
+    rows, values, left = [], {}, []
+    for attribute in config.removed:
+        before, after = _reading(plain.get(attribute, {})), _reading(read.get(attribute, {}))
+        way = _way_to_chance(plain.get(attribute, {}), read.get(attribute, {}))
+        rows.append((attribute, _shown(before), _shown(after), "not known" if way is None else f"{max(0.0, way):.0%}"))
+        values[attribute] = {"plain": before, "read": after, "way_to_chance": way}
+        if way is not None and way < _LEAST_WAY:
+            left.append(attribute)
+    is_refused = bool(left) and is_enough and config.safeguard
+    text = (
+        "A plain model was trained for comparison, with the same rows and settings, but with nothing removed and its "
+        "code whole and without noise. Of each attribute the table has what strong attackers read of it: the area "
+        "under the curve, where 0.5 is chance, or the share of a number's variance that is explained. A model may be "
+        f"called fair if at least {_LEAST_WAY:.0%} of the way from plain to chance is gone for every attribute."
+    )
+    refusal = ""
+    if is_refused:
+        refusal = (
+            f"An audit read almost as much of {' and '.join(left)} from this model as from a plain one, so it is "
+            "refused to be used. Train again with a higher removal_weight; the stage sweep shows what each weight "
+            "costs. To use it all the same, audit again with safeguard = false."
+        )
+        text = f"{refusal} {text}"
+    elif left:
+        why = "the safeguard is off" if is_enough else "there are too few held-out rows to tell"
+        text = f"Of {' and '.join(left)} almost as much is read as from a plain model. It is not refused: {why}. {text}"
+    finding = Finding(
+        name="fairness",
+        title="Whether the model may be called fair",
+        text=text,
+        columns=("attribute", "plain model", "this model", "of the way to chance"),
+        rows=tuple(rows),
+        values={"attributes": values, "refused": is_refused},
+    )
+    return finding, refusal
+
+
 def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> Finding:
     """Show what removing attributes costs the task: how well each is read against how good the task is."""
     measure, rows, series = str(points[0]["measure"]), [], []
@@ -274,7 +322,10 @@ def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> F
     verdicts = []
     for point in points:
         read = [_reading(point["read"].get(one, {})) for one in config.attributes]
-        ways = [None if plain is None else _way_to_chance(plain, point, one) for one in config.removed]
+        ways = [
+            None if plain is None else _way_to_chance(plain["read"].get(one, {}), point["read"].get(one, {}))
+            for one in config.removed
+        ]
         verdicts.append(_verdict(ways, point))
         rows.append((f"{point['factor']:g}", _shown(point["quality"]), *map(_shown, read), verdicts[-1]))
     for attribute in config.attributes:
@@ -286,12 +337,12 @@ def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> F
         name="trade_off",
         title="What removing attributes costs",
         text=(
-            f"One model was trained for each weight of removal, in multiples of the run's own, with the same first "
-            f"weights. The task is measured by {measure} on held-out rows; an attribute by what a strong attacker "
-            "reads of it there: the area under its curve, where 0.5 is chance, or the share of a number's variance "
-            "that it explains. Of one model each, so differences of a hundredth mean little. Call a model fair only if "
-            f"at least {_LEAST_WAY:.0%} of what is read without removal (weight 0) is gone for every attribute, and "
-            "its task is better than one answer for all rows."
+            "One model was trained for each weight of removal, in multiples of the run's own; 0 is a plain model, with "
+            f"a whole code and no noise. The task is measured by {measure} on held-out rows; an attribute by what a "
+            "strong attacker reads of it there: the area under its curve, where 0.5 is chance, or the share of a "
+            "number's variance that it explains. Of one model each, so differences of a hundredth mean little. Call a "
+            f"model fair only if at least {_LEAST_WAY:.0%} of the way from the plain model to chance is gone for every "
+            "attribute, and its task is better than one answer for all rows."
         ),
         columns=(
             "times the weights",
@@ -317,14 +368,16 @@ def _reading(read: Mapping[str, Mapping[str, Any]]) -> float | None:
     return None if value is None else float(value)
 
 
-def _way_to_chance(plain: Mapping[str, Any], point: Mapping[str, Any], attribute: str) -> float | None:
-    """Return how much of what is read without removal is gone: 0 for nothing, 1 where chance is reached."""
-    before, after = (_reading(one["read"].get(attribute, {})) for one in (plain, point))
+def _way_to_chance(plain: Mapping[str, Any], read: Mapping[str, Any]) -> float | None:
+    """Return how much of what a plain model gives away is gone: 0 for nothing, 1 where chance is reached."""
+    before, after = _reading(plain), _reading(read)
     if before is None or after is None:
         return None
-    strong = plain["read"][attribute]["strong"]
-    chance = 0.5 if strong.get("auc") is not None else 0.0
-    return 1.0 if before <= chance else (before - after) / (before - chance)
+    chance = 0.5 if plain["strong"].get("auc") is not None else 0.0
+    if before <= chance + _AS_CHANCE:
+        # There was nothing to remove: all depends on whether there is something now.
+        return 1.0 if after <= chance + _AS_CHANCE else 0.0
+    return (before - after) / (before - chance)
 
 
 def _verdict(ways: Sequence[float | None], point: Mapping[str, Any]) -> str:

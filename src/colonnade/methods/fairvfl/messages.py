@@ -44,6 +44,7 @@ __all__ = [
     "protected_code_again",
     "removes",
     "unified_code",
+    "variant_codes",
 ]
 
 HOLDERS = ("label_holder", "feature_holder", "attribute_holder")
@@ -303,6 +304,32 @@ def attack_codes(receiver: str) -> type[Any]:
 
 
 @cache
+def variant_codes(receiver: str, is_plain: bool) -> type[Any]:
+    """Declare what attackers are given of a model that was trained only to be compared with."""
+
+    @message(sender=AGGREGATOR, receiver=receiver, protection=PLAIN, step="comparison")
+    class VariantCodes:
+        """The code of a model with other weights of removal as the label holder sees it, of the rows of an audit.
+
+        Reveals: to a party that did not have it, the whole of what the label holder can read of these rows.
+        """
+
+        values: torch.Tensor
+
+    @message(sender=AGGREGATOR, receiver=receiver, protection=PLAIN, step="comparison")
+    class PlainCodes:
+        """The code of a plain model as the label holder sees it, of the rows of an audit.
+
+        Reveals: what all parties' columns of these rows tell about the task, and much else of them: the code is whole,
+        without noise, and nothing was removed from it.
+        """
+
+        values: torch.Tensor
+
+    return PlainCodes if is_plain else VariantCodes
+
+
+@cache
 def attack_result(sender: str) -> type[Any]:
     """Declare how the holder of an attribute tells what attackers read."""
 
@@ -371,6 +398,7 @@ MESSAGES: tuple[type[Any], ...] = (
     unified_code(False),
     unified_code(True),
     *(declared(holder) for holder in HOLDERS for declared in (offer, mark, attack_codes)),
+    *(variant_codes(holder, is_plain) for holder in COUNTED for is_plain in (False, True)),
     *(declared(coder) for coder in CODERS for declared in (local_code, local_gradient)),
     *(one for holder in HOLDERS for noised in (False, True) for one in _adversary(holder, noised, noised)),
     *dict.fromkeys(one for role in COUNTED for noised in (False, True) for one in counting_messages(role, noised)),
@@ -387,6 +415,13 @@ def removes(config: Mapping[str, Any]) -> bool:
     return any(config["removal_weights"].get(one, config["removal_weight"]) for one in config["attributes"])
 
 
+def trains_plain_model(stage: str, config: Mapping[str, Any]) -> bool:
+    """Tell whether a stage trains a plain model to compare with."""
+    if stage == "sweep":
+        return not all(config["sweep"])
+    return stage == "audit" and config["audit_plain"] and removes(config)
+
+
 def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
     """Return what can cross at all in a stage, with a run's settings."""
     config = plan.config
@@ -395,18 +430,22 @@ def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
     found: list[type[Any]] = [Amounts, *map(local_code, coders), *map(offer, roles)]
     is_noised = config["removal"] == "robust" and config["code_noise"] > 0
     found += [TaskScores] if config["task_cut"] == "server" else [unified_code(is_noised)]
+    counted = [role for role in COUNTED if plan.roles.get(role)]
     if plan.stage == "audit":
         found += map(attack_codes, roles)
-        for role in COUNTED:
-            if plan.roles.get(role):
-                found += counting_messages(role, bool(config["count_epsilon"]))
+        for role in counted:
+            found += counting_messages(role, bool(config["count_epsilon"]))
     if plan.stage == "sweep":
-        found += [*map(attack_codes, set(roles) & set(COUNTED))]
-        found += [one(role) for role in COUNTED if plan.roles.get(role) for one in (countable, attack_result)]
-    if plan.stage in ("train", "sweep"):
+        found += [variant_codes(role, False) for role in counted if any(config["sweep"])]
+        found += [one(role) for role in counted for one in (countable, attack_result)]
+    trains_plain = trains_plain_model(plan.stage, config)
+    if trains_plain:
+        found += [variant_codes(role, True) for role in counted]
+        found += [unified_code(False)] if is_noised and config["task_cut"] != "server" else []
+    if plan.stage in ("train", "sweep") or trains_plain:
         found += [TaskScoreGradient if config["task_cut"] == "server" else TaskGradient]
         found += [*map(mark, roles), *map(local_gradient, coders)]
-        if removes(config):
+        if removes(config) and plan.stage != "audit":
             noised = config["protected_noise"] > 0
             for holder in roles:
                 first, again, learned, removed = _adversary(holder, noised, hides_labels(config))

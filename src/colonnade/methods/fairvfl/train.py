@@ -43,6 +43,7 @@ from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scor
 
 __all__ = [
     "MARK_BYTES",
+    "ROWS_TO_JUDGE",
     "AggregatorTraining",
     "HolderTraining",
     "aggregator",
@@ -62,8 +63,13 @@ __all__ = [
 _MOST_ROWS = 10**8
 _WIDEST = 2**16
 MARK_BYTES = 8
-# On fewer held-out rows a good model may look worse than a constant answer.
-_ROWS_TO_JUDGE = 100
+ROWS_TO_JUDGE = 100
+"""On fewer held-out rows a good model may look worse than a constant answer, and a fair one unfair."""
+_REFUSED_TASK = (
+    "This model was no better than a constant answer on held-out rows, so it is refused to be used: removing the "
+    "attributes left nothing of the task. Train again with a lower removal_weight or more epochs; the stage sweep "
+    "shows what each weight costs."
+)
 
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -98,10 +104,8 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     else:
         values = scores_of(task.kind, test.double().numpy()) if len(test) else np.empty(0)
         scores = scores_in_terms_of(task.encoder, values, split.test, truth)
-    part = holder.part()
-    # Kept with the weights, so that whoever uses them later meets it.
-    part.document["is_refused"] = any(one.values.get("refused", False) for one in findings)
-    return Result(part, scores, findings)
+    refusals = [_REFUSED_TASK for one in findings if one.values.get("refused", False)]
+    return Result(holder.part(), scores, findings, refusal="".join(refusals))
 
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -148,7 +152,7 @@ def constant_quality(task: Supervised | Ranking, rows: Places) -> float:
 
 def safeguard(task: Supervised | Ranking, logits: torch.Tensor, rows: Places, config: FairVFL) -> tuple[Finding, ...]:
     """Say whether the model is better than a constant answer, where there are rows enough to tell."""
-    if len(rows) < _ROWS_TO_JUDGE:
+    if len(rows) < ROWS_TO_JUDGE:
         return ()
     (measure, found), constant = quality_of(task, logits, rows), constant_quality(task, rows)
     is_refused = config.safeguard and found <= constant

@@ -122,7 +122,7 @@ def test_with_merged_steps_half_of_the_adversaries_messages_are_left() -> None:
 
 def test_in_an_audit_each_party_receives_these_kinds_and_no_other() -> None:
     counted = {"AttackCodes", "CountRequest", "PublicModulus", "SealedColumns"}
-    assert kinds(audited()[0]) == {
+    alone = {
         "bank": {"NoisedUnifiedCode", "AttackCodes", "Countable", "ExactCounts", "AttackResult"},
         "one": {"AttackCodes", "CountRequest"},
         "two": {"AttackCodes", "CountRequest"},
@@ -130,6 +130,18 @@ def test_in_an_audit_each_party_receives_these_kinds_and_no_other() -> None:
         "state": counted,
         "bureau": counted,
     }
+    run = trained()[0]
+    assert kinds(audit_of(frames(), settings(audit_plain=False), run, keep_views=True)) == alone
+    # A plain model is trained for comparison: without adversaries, and its code goes to those with attributes.
+    of_plain = {
+        "bank": {"UnifiedCode", "Mark"},
+        "one": {"LocalGradient", "Mark"},
+        "two": {"LocalGradient", "Mark"},
+        "server": {"TaskGradient"},
+        "state": {"PlainCodes", "Mark"},
+        "bureau": {"PlainCodes", "Mark"},
+    }
+    assert kinds(audited()[0]) == {party: names | of_plain[party] for party, names in alone.items()}
 
 
 def heard_kinds(heard: Heard) -> dict[str, set[str]]:
@@ -443,9 +455,9 @@ def test_every_task_is_learned_and_scored_alike(task: str, cut: str) -> None:
 def test_what_is_not_decided_in_two_ways_is_attacked_but_not_counted(task: str) -> None:
     run = run_of(frames(task), settings())
     done = audit_of(frames(task), settings(), run, keep_views=True)
-    assert {"audit", "attack_gender", "attack_age"} <= set(done.findings)
+    assert {"audit", "fairness", "attack_gender", "attack_age"} <= set(done.findings)
     assert "gaps" not in done.findings
-    assert kinds(done)["state"] == {"AttackCodes", "CountRequest"}
+    assert kinds(done)["state"] == {"AttackCodes", "CountRequest", "PlainCodes", "Mark"}
 
 
 @pytest.mark.parametrize("local", ["naml", "lstur", "nrms"])

@@ -1,18 +1,21 @@
-"""A model whose task was destroyed is refused, and which weight of removal lets a model be called fair."""
+"""A model is refused whose task was destroyed or whose attributes are read almost as well as a plain one's."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tests.unit.methods.fairvfl.worlds import frames, run_of, scored, settings
 
+import colonnade as cn
 from colonnade.data import LabelEncoder
-from colonnade.errors import UsageError
-from colonnade.methods.fairvfl.findings import trade_off_finding
+from colonnade.errors import ConfigError, UsageError
+from colonnade.methods.fairvfl.findings import fairness_finding, trade_off_finding
 from colonnade.methods.fairvfl.tasks import Supervised
 from colonnade.methods.fairvfl.train import constant_quality, safeguard
 
@@ -58,7 +61,7 @@ def test_a_refused_model_scores_nothing() -> None:
     run = run_of(found, settings(epochs=3, removal_weight=0.0))
     assert not run.findings["safeguard"].values["refused"]
     assert len(scored(run, found)) == 480
-    run.parts["bank"].document["is_refused"] = True
+    run.refusals["bank"] = {"train": "no better than a constant answer"}
     with pytest.raises(UsageError, match="no better than a constant answer"):
         scored(run, found)
 
@@ -79,3 +82,120 @@ def test_a_model_may_be_called_fair_only_if_a_quarter_of_every_attribute_is_gone
     ]
     without_plain = trade_off_finding(settings(), points[1:])
     assert without_plain.values["may_be_called_fair"][0] == "not known"
+
+
+def auc(value: float | None) -> dict[str, Any]:
+    return {} if value is None else {"strong": {"auc": value, "r2": None}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "read", "way", "is_refused"),
+    [
+        (0.9, 0.9, 0.0, True),
+        (0.9, 0.95, -0.125, True),
+        (0.9, 0.81, 0.225, True),
+        (0.9, 0.79, 0.275, False),
+        (0.9, 0.5, 1.0, False),
+        (0.52, 0.53, 1.0, False),
+        (0.5, 0.5, 1.0, False),
+        (0.4, 0.45, 1.0, False),
+        (0.5, 0.7, 0.0, True),
+        (None, 0.9, None, False),
+        (0.9, None, None, False),
+    ],
+)
+def test_a_model_is_refused_from_which_almost_as_much_is_read_as_from_a_plain_one(
+    plain: float | None, read: float | None, way: float | None, is_refused: bool
+) -> None:
+    config = settings(attributes=("gender",))
+    finding, refusal = fairness_finding(config, {"gender": auc(plain)}, {"gender": auc(read)}, is_enough=True)
+    found = finding.values["attributes"]["gender"]["way_to_chance"]
+    assert found is None if way is None else found == pytest.approx(way)
+    assert finding.values["refused"] is is_refused
+    assert bool(refusal) is is_refused
+    assert ("refused to be used" in finding.text) is is_refused
+
+
+def test_every_attribute_that_was_to_be_removed_counts_and_no_other() -> None:
+    plain = {"gender": auc(0.9), "age": {"strong": {"auc": None, "r2": 0.4}}}
+    read = {"gender": auc(0.6), "age": {"strong": {"auc": None, "r2": 0.35}}}
+    _, refusal = fairness_finding(settings(), plain, read, is_enough=True)
+    assert "as much of age from" in refusal
+    only = settings(removal_weights={"gender": 1.0, "age": 0.0})
+    finding, refusal = fairness_finding(only, plain, read, is_enough=True)
+    assert refusal == ""
+    assert [row[0] for row in finding.rows] == ["gender"]
+
+
+def test_few_rows_and_a_safeguard_that_is_off_refuse_nothing_but_say_it() -> None:
+    both = {"gender": auc(0.9)}
+    for config, is_enough, why in ((settings(), False, "too few"), (settings(safeguard=False), True, "is off")):
+        finding, refusal = fairness_finding(config, both, both, is_enough=is_enough)
+        assert refusal == ""
+        assert not finding.values["refused"]
+        assert why in finding.text
+
+
+# Nothing is removed to speak of, and the code is whole: as good as a plain model.
+UNFAIR: dict[str, Any] = {"removal": "paper", "removal_weight": 1e-6, "epochs": 6, "attributes": ("gender",)}
+
+
+def told_gender(rows: int = 600) -> dict[str, pd.DataFrame]:
+    """Return tables without the bureau, in which the task cannot be done without gender."""
+    found = {name: frame.sort_index() for name, frame in frames(rows=rows).items()}
+    gender = found["state"]["gender"].to_numpy() == "canary-f"
+    found["one"]["a"] = np.where(gender, 5.0, -5.0) + np.random.default_rng(1).normal(size=rows)
+    found["bank"]["y"] = np.where(found["one"]["a"] + found["one"]["b"] > 7, "canary-yes", "canary-no")
+    del found["bureau"]
+    return found
+
+
+def audit_of(run: cn.Run, found: dict[str, pd.DataFrame], **changes: Any) -> cn.Run:
+    options = {"folder": run.folder.parent / "audited"} if run.folder is not None else {}
+    return run_of(found, settings(**{**UNFAIR, **changes}), stage="audit", after=run, name="audited", **options)
+
+
+def test_an_audit_refuses_a_model_that_gives_away_as_much_as_a_plain_one_and_can_lift_that() -> None:
+    found = told_gender()
+    run = run_of(found, settings(**UNFAIR))
+    assert len(scored(run, found)) == 600
+    finding = audit_of(run, found).findings["fairness"]
+    assert finding.values["attributes"]["gender"]["plain"] > 0.8
+    assert finding.values["refused"]
+    assert set(run.refusals) == {"bank"}
+    assert set(run.refusals["bank"]) == {"audit"}
+    with pytest.raises(UsageError, match="almost as much of gender from this model as from a plain one"):
+        scored(run, found)
+    assert "fairness" not in audit_of(run, found, audit_plain=False).findings
+    assert run.refusals, "an audit that does not compare says nothing about it"
+    assert not audit_of(run, found, safeguard=False).findings["fairness"].values["refused"]
+    assert not run.refusals
+    assert len(scored(run, found)) == 600
+
+
+def test_an_audit_lets_a_model_pass_that_hides_the_attribute() -> None:
+    found = told_gender()
+    run = run_of(found, settings(attributes=("gender",), code_noise=50.0))
+    finding = audit_of(run, found, removal="robust", code_noise=50.0, removal_weight=1.0).findings["fairness"]
+    assert finding.values["attributes"]["gender"]["plain"] > 0.8
+    assert finding.values["attributes"]["gender"]["way_to_chance"] > 0.5
+    assert "audit" not in run.refusals.get("bank", {})
+
+
+def test_what_an_audit_refused_stays_refused_in_the_models_folder(tmp_path: Path) -> None:
+    found = told_gender()
+    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", name="model")
+    audit_of(run, found)
+    assert (tmp_path / "model" / "bank" / "refusal.json").exists()
+    assert not (tmp_path / "model" / "one" / "refusal.json").exists()
+    with pytest.raises(UsageError, match="almost as much of gender"):
+        scored(cn.load_run(tmp_path / "model"), found)
+
+
+def test_an_audit_that_compares_needs_labels() -> None:
+    found = told_gender(rows=200)
+    run = run_of(found, settings(**UNFAIR))
+    unlabelled = {**found, "bank": found["bank"].drop(columns="y")}
+    with pytest.raises(ConfigError, match="no labels to train it with"):
+        audit_of(run, unlabelled)
+    assert "audit" in audit_of(run, unlabelled, audit_plain=False).findings

@@ -7,6 +7,7 @@ from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 
 import colonnade as cn
 from colonnade.errors import ConfigError
+from colonnade.messages import declaration_of
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,23 @@ def test_the_first_model_of_a_sweep_is_plain_and_starts_as_the_others_do(run: cn
     codes = [one for one in received if one.content["message"] == "NoisedProtectedCode"]
     gradients = [entry for entry in run.ledgers["one"].entries if entry.content.get("message") == "LocalGradient"]
     assert len(codes) * 3 == len(gradients) * 2
+
+
+def test_the_plain_model_has_a_whole_code_without_noise(run: cn.Run) -> None:
+    sent = [entry.content for entry in run.ledgers["server"].entries if entry.kind == "sent"]
+    widths = {
+        name: {one["shapes"]["values"][1] for one in sent if one["message"] == name}
+        for name in ("UnifiedCode", "NoisedUnifiedCode", "PlainCodes", "VariantCodes")
+    }
+    assert widths == {"UnifiedCode": {8}, "NoisedUnifiedCode": {4}, "PlainCodes": {8}, "VariantCodes": {4}}
+
+
+def test_without_a_plain_model_no_plain_code_is_declared() -> None:
+    config = settings(sweep=(1.0,))
+    done = run_of(frames(), config, stage="sweep")
+    plain = {"UnifiedCode", "PlainCodes"}
+    assert not plain & {declaration_of(one).name for one in done.method.messages_in(done.plan)}
+    assert not plain & {entry.content.get("message") for entry in done.ledgers["server"].entries}
 
 
 def test_a_sweep_without_anything_to_remove_is_refused() -> None:
