@@ -437,6 +437,15 @@ def test_codes_to_attack_of_another_form_are_refused(case: str) -> None:
     refused(Lie("server", "AttackCodes", with_field(**CODES[case]), 1), words="'one' got", stage="audit")
 
 
+OF_PLAIN = [case for case in ARRAYS if case != "a column less"]
+
+
+@pytest.mark.parametrize("case", mostly_slow(OF_PLAIN, *OF_PLAIN[:2]))
+def test_codes_of_a_plain_model_of_another_form_are_refused(case: str) -> None:
+    lie = Lie("server", "PlainCodes", with_field(values=ARRAYS[case]))
+    refused(lie, words="'state' got", stage="audit")
+
+
 def test_protected_codes_for_who_has_no_columns_are_refused() -> None:
     def added(honest: Any) -> Any:
         return type(honest)(honest.unified, (honest.unified,))

@@ -297,8 +297,8 @@ def fairness_finding(
     if is_refused:
         refusal = (
             f"An audit read almost as much of {' and '.join(left)} from this model as from a plain one, so it is "
-            "refused to be used. Train again with a higher removal_weight; the stage sweep shows what each weight "
-            "costs. To use it all the same, audit again with safeguard = false."
+            "refused to be used. Train again with removal = 'robust' or a higher removal_weight; the stage sweep shows "
+            "what each weight costs. To use it all the same, audit again with safeguard = false."
         )
         text = f"{refusal} {text}"
     elif left:
