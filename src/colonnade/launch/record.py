@@ -197,6 +197,7 @@ def _marks(run: Run) -> tuple[str, ...]:
             "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
             "(protection = 'none'). For research only."
         )
+    marks += [f"Refused: {reason}" for said in run.refusals.values() for reason in said.values()]
     marks += _level_marks(run)
     marks += _dual_marks(run)
     marks += _fair_marks(run)
@@ -332,6 +333,11 @@ def _fair_marks(run: Run) -> list[str]:
         marks.append(
             f"Sensitive values at the aggregator: {server} can read them, row by row, from gradients of true values "
             "without noise (label_epsilon is not set)."
+        )
+    if "PlainCodes" in sent:
+        marks.append(
+            "Codes of a plain model: it was trained for comparison, and those with attributes got its code, whole and "
+            "without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
         )
     if not run.plan.config["secret_start"]:
         marks.append(

@@ -29,3 +29,13 @@ def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, A
     assert {one for one in (LABELS, VALUES, KNOWN) if one in said} == marks
     protection = run.findings["protection"].text
     assert ("it can read their values" in protection) == (VALUES in marks or KNOWN in marks)
+
+
+def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_refused() -> None:
+    model = run_of(frames(), settings(epochs=1))
+    for plain in (True, False):
+        done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model, name="audited")
+        assert any("Codes of a plain model" in one for one in record_of(done).marks) is plain
+    assert not any("Refused" in one for one in record_of(model).marks)
+    model.refusals["bank"] = {"audit": "It gives too much away."}
+    assert "Refused: It gives too much away." in record_of(model).marks
