@@ -296,7 +296,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         _show_finding(finding)
     typer.echo(f"\nReport:  {run.folder}/report.html")
     typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
-    if can_score(run):
+    if can_score(run) and not run.refusals:
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
         typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
     for line in _next_stages(run):
@@ -358,6 +358,7 @@ def outcome(run: Run) -> dict[str, Any]:
         "report": str(Path(str(run.folder)) / "report.html"),
         "seconds": run.seconds,
         "rows": run.rows,
+        "refusals": run.refusals,
         "parties": {
             party: {
                 "role": run.plan.role_of(party),

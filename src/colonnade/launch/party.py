@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -124,7 +125,7 @@ def take_part(
             findings=result.findings,
             refusals={} if result.refusal is None else {session.stage: result.refusal},
         )
-        if result.part is None and seat.earlier is not None:
+        if result.part is None and seat.earlier is not None and _still_keeps(seat.earlier, seat.part):
             for stage, reason in record.refusals.items():
                 seat.earlier.refuse(stage, reason)
         if seat.folder is not None and session.stage != "predict":
@@ -138,6 +139,15 @@ def take_part(
         play(session, prepare, config, keep)
     ((record, scores, holding),) = kept
     return Taken(PartyEnd(record, session.ledger.read(), session.metrics.lines), scores, holding)
+
+
+def _still_keeps(folder: PartyFolder, part: ModelPart | None) -> bool:
+    """Tell whether the model that a stage went on from still lies there, and was not replaced meanwhile."""
+    if part is None or not folder.keeps_result:
+        return False
+    kept = folder.load().record.part
+    # What was kept has lists where there were tuples.
+    return kept is not None and kept.document == json.loads(json.dumps(part.document))
 
 
 def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:

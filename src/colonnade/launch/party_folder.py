@@ -200,6 +200,8 @@ class PartyFolder:
     def keep(self, record: PartyRecord) -> None:
         """Put a result where a crash cannot reach it."""
         if record.part is not None:
+            # What was said of another model that lay here is not about this one.
+            (self.path / "refusal.json").unlink(missing_ok=True)
             record.part.save(self.path / "model")
         if record.evaluations:
             found = {name: evaluation.to_json() for name, evaluation in record.evaluations.items()}

@@ -321,6 +321,8 @@ def _fair_marks(run: Run) -> list[str]:
     """Say what a run of fairvfl let the aggregator read, by what crossed."""
     if run.plan.method != "fairvfl":
         return []
+    from colonnade.methods.fairvfl.messages import trains_plain_model
+
     marks = []
     sent = {total.message for ledger in run.ledgers.values() for total in ledger.summary()}
     (server,) = run.plan.roles["aggregator"]
@@ -334,10 +336,11 @@ def _fair_marks(run: Run) -> list[str]:
             f"Sensitive values at the aggregator: {server} can read them, row by row, from gradients of true values "
             "without noise (label_epsilon is not set)."
         )
-    if "PlainCodes" in sent:
+    if trains_plain_model(run.plan.stage, run.plan.config):
+        receivers = "those" if run.plan.config["task_cut"] == "server" else "the label holder and those"
         marks.append(
-            "Codes of a plain model: it was trained for comparison, and those with attributes got its code, whole and "
-            "without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
+            f"Codes of a plain model: it was trained for comparison, and {receivers} with attributes got its code, "
+            "whole and without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
         )
     if not run.plan.config["secret_start"]:
         marks.append(

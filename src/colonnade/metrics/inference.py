@@ -6,6 +6,7 @@ attacker still knows, so it stands beside the one at a threshold tuned on other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -42,9 +43,15 @@ class Inference:
     chance: tuple[float, float]
     members: int = 1
 
+    @property
+    def is_above_chance(self) -> bool:
+        """Tell whether so much is hardly read by luck."""
+        return self.auc_interval is not None and self.auc_interval[0] > 0.5
+
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain dicts and lists."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return found | {"is_above_chance": self.is_above_chance}
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,14 @@ class ValueInference:
     r2: float | None
     correlation: float | None
 
+    @property
+    def is_above_chance(self) -> bool:
+        """Tell whether so much is hardly read by luck: without a connexion, correlations have this much spread."""
+        return self.correlation is not None and self.correlation > 2.0 / math.sqrt(self.rows)
+
     def to_json(self) -> dict[str, Any]:
         """Return the content as a plain dict."""
-        return asdict(self)
+        return asdict(self) | {"is_above_chance": self.is_above_chance}
 
 
 def measure_inference(

@@ -169,8 +169,7 @@ class Channel:
                 "version."
             )
         array = value if isinstance(value, np.ndarray) else value.numpy()
-        # A sum is finite only where all its terms are; where it is not, they may still be.
-        if array.dtype.kind == "f" and not math.isfinite(array.sum()) and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not _is_finite(array):
             raise WrongContent(
                 f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
                 "numbers. Its training has diverged; lower the learning rate and run again."
@@ -200,6 +199,13 @@ class Channel:
         for fact in (b"colonnade", bytes([WIRE_VERSION]), *facts):
             digest.update(len(fact).to_bytes(4, "little") + fact)
         return digest.digest()[:CONTEXT_BYTES]
+
+
+def _is_finite(array: np.ndarray[Any, Any]) -> bool:
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()
+    # A sum is finite only where all its terms are; where it is not, they may still be.
+    return math.isfinite(total) or bool(np.isfinite(array).all())
 
 
 def _fits(declaration: Declaration, sender: str, receiver: str) -> bool:

@@ -75,7 +75,26 @@ def test_all_of_it_is_json() -> None:
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert content["counts"] == [4, 2]
     assert content["auc_interval"] == list(found.auc_interval or ())
-    assert set(content) == {"counts", "macro_f1", "tuned_macro_f1", "auc", "auc_interval", "chance", "members"}
+    own = {"counts", "macro_f1", "tuned_macro_f1", "auc", "auc_interval", "chance", "members"}
+    assert set(content) == {*own, "is_above_chance"}
+
+
+def test_what_few_rows_give_by_luck_is_not_above_chance() -> None:
+    generator = np.random.default_rng(0)
+    for rows, share in ((100, 0.5), (100, 0.1), (1000, 0.5)):
+        by_luck = known = values = 0
+        for _ in range(200):
+            truth = (np.arange(rows) < share * rows).astype(int)
+            noise = generator.random(rows)
+            by_luck += measure_inference(truth, two_columns(noise), truth, two_columns(noise)).is_above_chance
+            told = two_columns(0.5 * noise + 0.5 * truth * generator.random(rows))
+            known += measure_inference(truth, told, truth, told).is_above_chance
+            values += measure_value_inference(generator.normal(size=rows), noise).is_above_chance
+        assert by_luck <= 16
+        assert values <= 16
+        assert known >= 100
+    assert measure_value_inference(np.arange(20.0), np.arange(20.0) ** 2).is_above_chance
+    assert not measure_value_inference([1.0, 2.0, 3.0], [2.0, 2.0, 2.0]).is_above_chance
 
 
 def test_an_ensemble_of_members_that_err_apart_is_better_than_their_average() -> None:
@@ -113,7 +132,7 @@ def test_numbers_are_judged_by_explained_variance_and_correlation() -> None:
     constant = measure_value_inference([1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
     assert (constant.r2, constant.correlation) == (pytest.approx(0.0), None)
     assert measure_value_inference([2.0, 2.0], [1.0, 3.0]).r2 is None
-    assert constant.to_json() == {"rows": 3, "r2": constant.r2, "correlation": None}
+    assert constant.to_json() == {"rows": 3, "r2": constant.r2, "correlation": None, "is_above_chance": False}
 
 
 @pytest.mark.parametrize(

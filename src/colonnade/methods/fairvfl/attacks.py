@@ -24,7 +24,7 @@ __all__ = ["Audited", "attack_attribute", "checked_codes", "send_result", "told_
 
 _LONGEST_RESULT = 20_000
 _SHARE_KEPT = 5
-_TOLD = ("auc", "r2")
+_TOLD = ("auc", "r2", "is_above_chance")
 
 
 @dataclass(frozen=True)

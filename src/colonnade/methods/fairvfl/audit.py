@@ -10,6 +10,8 @@ refused in prediction.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +68,18 @@ _ROWS_BY_COLUMN = 4000
 _CLASSES_OF_NUMBERS = 4
 _MOST_CLASSES = 20
 _FIRST_FEW = 5
+# What an audit may have otherwise than the training.
+_OF_AUDITS = {
+    "attackers",
+    "audit_plain",
+    "audit_rows",
+    "checkpoint_every",
+    "count_epsilon",
+    "key_size",
+    "safeguard",
+    "smallest_group",
+    "sweep",
+}
 
 
 def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -126,6 +140,7 @@ def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Res
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play the party that hands out codes to attack."""
+    _check_settings(session, holding, config)
     part, amounts = own_part(session, holding), told_amounts(session)
     fusion, task = open_fusion(session, config, part)
     mappers = {}
@@ -147,15 +162,28 @@ def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
         own = narrow if channel.peer_role != "attribute_holder" else ()
         channel.send(attack_codes(channel.peer_role)(every, own))
     if config.is_compared:
-        session.checkpoints = None
         play_variant_aggregator(session, config.plain())
     return Result()
 
 
 def _begin(session: Session, holding: Holding, config: FairVFL) -> Audited:
+    _check_settings(session, holding, config)
+    return Audited.of(holding, config)
+
+
+def _check_settings(session: Session, holding: Holding, config: FairVFL) -> None:
+    """Refuse to audit a model as if it had been trained with other settings: with more noise it would look fairer."""
     # The training of a plain model shares no checkpoint with what comes before it: an interrupted audit begins anew.
     session.checkpoints = None
-    return Audited.of(holding, config)
+    both = (own_part(session, holding).document["config"], dataclasses.asdict(config))
+    # A part that was kept has lists where the settings have tuples.
+    trained, now = (json.loads(json.dumps(one)) for one in both)
+    others = sorted(name for name, value in now.items() if name not in _OF_AUDITS and trained.get(name) != value)
+    if others:
+        raise ConfigError(
+            f"The model was trained with other settings than those it is to be audited with ({', '.join(others)}). "
+            "Restore them, or train again."
+        )
 
 
 def _protected(

@@ -40,8 +40,6 @@ _HARDLY, _SOMEWHAT = 0.6, 0.7
 _DELTA = 1e-5
 # How much of what is read without removal must be gone before a model is called fair.
 _LEAST_WAY = 0.25
-# How far above chance what is read may be by chance.
-_AS_CHANCE = 0.03
 _GAPS = {
     "demographic parity": demographic_parity_gap,
     "equalised odds": equalised_odds_gap,
@@ -276,24 +274,31 @@ def fairness_finding(
     read: Mapping[str, Mapping[str, Mapping[str, Any]]],
     *,
     is_enough: bool,
-) -> tuple[Finding, str]:
-    """Compare what is read from this model with a plain one; return why it is refused, or nothing, beside it."""
-    rows, values, left = [], {}, []
+) -> tuple[Finding, str | None]:
+    """Compare what is read from this model with a plain one.
+
+    Beside it, return why the model is refused: nothing where it is not, and None where that cannot be told.
+    """
+    rows, values, left, unknown = [], {}, [], []
     for attribute in config.removed:
         before, after = _reading(plain.get(attribute, {})), _reading(read.get(attribute, {}))
         way = _way_to_chance(plain.get(attribute, {}), read.get(attribute, {}))
         rows.append((attribute, _shown(before), _shown(after), "not known" if way is None else f"{max(0.0, way):.0%}"))
         values[attribute] = {"plain": before, "read": after, "way_to_chance": way}
-        if way is not None and way < _LEAST_WAY:
+        if way is None:
+            unknown.append(attribute)
+        elif way < _LEAST_WAY:
             left.append(attribute)
     is_refused = bool(left) and is_enough and config.safeguard
     text = (
         "A plain model was trained for comparison, with the same rows and settings, but with nothing removed and its "
         "code whole and without noise. Of each attribute the table has what strong attackers read of it: the area "
         "under the curve, where 0.5 is chance, or the share of a number's variance that is explained. A model may be "
-        f"called fair if at least {_LEAST_WAY:.0%} of the way from plain to chance is gone for every attribute."
+        f"called fair if at least {_LEAST_WAY:.0%} of the way from plain to chance is gone for every attribute; all of "
+        "it is where what is read is not clearly more than chance."
     )
-    refusal = ""
+    is_told = not config.safeguard or (is_enough and not unknown)
+    refusal = "" if is_told else None
     if is_refused:
         refusal = (
             f"An audit read almost as much of {' and '.join(left)} from this model as from a plain one, so it is "
@@ -330,8 +335,8 @@ def trade_off_finding(config: FairVFL, points: Sequence[Mapping[str, Any]]) -> F
         rows.append((f"{point['factor']:g}", _shown(point["quality"]), *map(_shown, read), verdicts[-1]))
     for attribute in config.attributes:
         found = [(_reading(point["read"].get(attribute, {})), point["quality"]) for point in points]
-        known = [(x, y) for x, y in found if x is not None]
-        marks = [f"{point['factor']:g}" for point, (x, _) in zip(points, found, strict=True) if x is not None]
+        known = [(x, y) for x, y in found if x is not None and y is not None]
+        marks = [f"{point['factor']:g}" for point, one in zip(points, found, strict=True) if None not in one]
         series.append({"name": attribute, "x": [x for x, _ in known], "y": [y for _, y in known], "marks": marks})
     return Finding(
         name="trade_off",
@@ -374,18 +379,18 @@ def _way_to_chance(plain: Mapping[str, Any], read: Mapping[str, Any]) -> float |
     if before is None or after is None:
         return None
     chance = 0.5 if plain["strong"].get("auc") is not None else 0.0
-    if before <= chance + _AS_CHANCE:
-        # There was nothing to remove: all depends on whether there is something now.
-        return 1.0 if after <= chance + _AS_CHANCE else 0.0
-    return (before - after) / (before - chance)
+    if read["strong"].get("is_above_chance") is False:
+        return 1.0
+    # Where a plain model gives nothing away, there was nothing to remove, and now there is something.
+    return 0.0 if before <= chance else (before - after) / (before - chance)
 
 
 def _verdict(ways: Sequence[float | None], point: Mapping[str, Any]) -> str:
     if point["factor"] == 0.0:
         return "no: nothing was removed"
-    if point["quality"] <= point["constant"]:
+    if point["quality"] is not None and point["quality"] <= point["constant"]:
         return "no: the task is lost"
-    if any(one is None for one in ways):
+    if point["quality"] is None or any(one is None for one in ways):
         return "not known"
     least = min((one for one in ways if one is not None), default=0.0)
     return f"{'yes' if least >= _LEAST_WAY else 'no'}: {max(0.0, least):.0%} of the way to chance"

@@ -33,7 +33,8 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     for factor in config.sweep:
         found = play_variant_label_holder(session, holding, config.scaled(factor), audited, having, members=_ATTACKERS)
         points.append({"factor": factor, **vars(found)})
-        session.record(factor=factor, **{found.measure: found.quality})
+        if found.quality is not None:
+            session.record(factor=factor, **{found.measure: found.quality})
     return Result(findings=(trade_off_finding(config, points),))
 
 

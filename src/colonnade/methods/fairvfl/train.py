@@ -10,7 +10,6 @@ holder the gradient at its codes.
 from __future__ import annotations
 
 import dataclasses
-import math
 import secrets
 from typing import Any
 
@@ -128,16 +127,19 @@ def label_side(session: Session, holding: Holding, config: FairVFL) -> tuple[Hol
     return HolderTraining(session, holding, config, task), task
 
 
-def quality_of(task: Supervised | Ranking, logits: torch.Tensor, rows: Places) -> tuple[str, float]:
-    """Return the name and value of the number by which models of a task are compared."""
+def quality_of(task: Supervised | Ranking, logits: torch.Tensor, rows: Places) -> tuple[str, float | None]:
+    """Return the name and value of the number by which models of a task are compared; None where rows do not give it.
+
+    Rows of one class have no AUC, and labels without spread no R².
+    """
     if isinstance(task, Ranking):
         found = ranking_finding(logits, task.clicks[torch.from_numpy(rows)]).values
-        return "auc", float(found.get("auc", math.nan))
+        return "auc", found.get("auc")
     values = scores_of(task.kind, logits.double().numpy())
     truth = task.encoder.encode(task.labels[rows])
     measured = evaluate(task.kind, truth, values, tuple(range(len(task.encoder.classes)))).metrics
     name = headline(task.kind)
-    return name, float(measured[name])
+    return name, measured.get(name)
 
 
 def constant_quality(task: Supervised | Ranking, rows: Places) -> float:
@@ -155,6 +157,8 @@ def safeguard(task: Supervised | Ranking, logits: torch.Tensor, rows: Places, co
     if len(rows) < ROWS_TO_JUDGE:
         return ()
     (measure, found), constant = quality_of(task, logits, rows), constant_quality(task, rows)
+    if found is None:
+        return ()
     is_refused = config.safeguard and found <= constant
     return (safeguard_finding(measure, found, constant, len(rows), is_refused),)
 
@@ -248,7 +252,9 @@ class HolderTraining:
                 epochs.loss_so_far = 0.0 if self.task is None else self.task.loss_so_far
                 epochs.keep_between_epochs(session, self.learners)
             if self.task is not None:
-                session.record(epoch=epochs.epoch + 1, training_loss=self.task.loss_so_far / len(order))
+                # Models that are trained for comparison have no place among the learning curves of a run.
+                name = "training_loss" if session.stage == "train" else "loss_of_comparison"
+                session.record(epoch=epochs.epoch + 1, **{name: self.task.loss_so_far / len(order)})
                 self.task.loss_so_far = 0.0
             epochs.end_epoch(session, self.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
         found = self._score(split.test)

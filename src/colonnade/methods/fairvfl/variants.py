@@ -33,7 +33,7 @@ class Variant:
     """What the label holder learns of a model that is not kept."""
 
     measure: str
-    quality: float
+    quality: float | None
     constant: float
     """The measure of one answer for all rows."""
     read: dict[str, dict[str, Any]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,7 +36,10 @@ def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_
     model = run_of(frames(), settings(epochs=1))
     for plain in (True, False):
         done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model, name="audited")
-        assert any("Codes of a plain model" in one for one in record_of(done).marks) is plain
+        # At every party, whatever crossed there.
+        for party, ledger in done.ledgers.items():
+            alone = replace(done, ledgers={party: ledger})
+            assert any("Codes of a plain model" in one for one in record_of(alone).marks) is plain
     assert not any("Refused" in one for one in record_of(model).marks)
     model.refusals["bank"] = {"audit": "It gives too much away."}
     assert "Refused: It gives too much away." in record_of(model).marks

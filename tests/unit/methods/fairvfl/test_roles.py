@@ -718,5 +718,8 @@ def test_parts_of_two_trainings_do_not_fit() -> None:
     mixed = dataclasses.replace(run, parts={**run.parts, "one": other.parts["one"]})
     with pytest.raises(WrongContent, match="'one' has a part of another model"):
         scored(mixed, frames())
+    again = run_of(frames(), settings())
     with pytest.raises(WrongContent, match="'state' has a part of another model"):
+        audit_of(frames(), settings(), dataclasses.replace(run, parts={**run.parts, "state": again.parts["state"]}))
+    with pytest.raises(ConfigError, match=r"trained with other settings .*\(epochs\)"):
         audit_of(frames(), settings(), dataclasses.replace(run, parts={**run.parts, "state": other.parts["state"]}))
