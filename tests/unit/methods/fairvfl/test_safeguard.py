@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.unit.methods.fairvfl.worlds import frames, run_of, scored, settings
+from tests.unit.methods.fairvfl.worlds import UNFAIR, frames, run_of, scored, settings, told_gender
 
 import colonnade as cn
 from colonnade.data import LabelEncoder
@@ -143,20 +143,6 @@ def test_few_rows_and_a_safeguard_that_is_off_refuse_nothing_but_say_it() -> Non
         assert refusal == ("" if is_enough else None), "too few rows lift nothing"
         assert not finding.values["refused"]
         assert why in finding.text
-
-
-# Nothing is removed to speak of, and the code is whole: as good as a plain model.
-UNFAIR: dict[str, Any] = {"removal": "paper", "removal_weight": 1e-6, "epochs": 6, "attributes": ("gender",)}
-
-
-def told_gender(rows: int = 600) -> dict[str, pd.DataFrame]:
-    """Return tables without the bureau, in which the task cannot be done without gender."""
-    found = {name: frame.sort_index() for name, frame in frames(rows=rows).items()}
-    gender = found["state"]["gender"].to_numpy() == "canary-f"
-    found["one"]["a"] = np.where(gender, 5.0, -5.0) + np.random.default_rng(1).normal(size=rows)
-    found["bank"]["y"] = np.where(found["one"]["a"] + found["one"]["b"] > 7, "canary-yes", "canary-no")
-    del found["bureau"]
-    return found
 
 
 def audit_of(run: cn.Run, found: dict[str, pd.DataFrame], **changes: Any) -> cn.Run:
