@@ -146,6 +146,19 @@ def test_a_value_that_is_not_finite_is_wrong_content(value: float, dtype: str) -
     ends_in(WrongContent, "not numbers", lambda peer: peer.say(Answer(np.array([0.0, value], dtype))))
 
 
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+def test_infinities_that_cancel_are_wrong_content(dtype: str) -> None:
+    ends_in(WrongContent, "not numbers", lambda peer: peer.say(Answer(np.array([np.inf, -np.inf], dtype))))
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+def test_numbers_whose_sum_is_beyond_all_bounds_are_numbers(dtype: str) -> None:
+    """So that it goes on to the second round, where the script has nothing more to say."""
+    error = against(lambda peer: peer.say(Answer(np.full(2, np.finfo(dtype).max, dtype))))
+    assert not isinstance(error, WrongContent), repr(error)
+    assert not isinstance(error, RoleFailed), repr(error)
+
+
 def test_a_replayed_frame_is_refused() -> None:
     def code(peer: Hostile) -> None:
         peer.hear()
