@@ -100,8 +100,8 @@ class Shops(Homes):
         return dict(found.get("document", found))
 
     def documents(self) -> dict[str, Any]:
-        """Return all parts but for the mark of the training, which is drawn anew, and digests of it."""
-        drawn = {"mark": "", "document_sha256": "", "created": ""}
+        """Return all parts but for what is drawn anew in every training, its mark and keys, and digests of it."""
+        drawn = {"mark": "", "noise_key": "", "document_sha256": "", "created": ""}
         return {party: {**self.document(party), **drawn} for party in PARTIES}
 
     def weights(self) -> np.ndarray:
