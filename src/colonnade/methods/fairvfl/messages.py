@@ -43,6 +43,7 @@ __all__ = [
     "protected_code",
     "protected_code_again",
     "removes",
+    "trains_plain_model",
     "unified_code",
     "variant_codes",
 ]
