@@ -82,7 +82,7 @@ def test_workers_that_died_while_idle_cost_no_attempt(pool: PoolEngine, monkeypa
     found = processes(pool)
     for one in found:
         os.kill(one, signal.SIGKILL)
-    # Not by whether the process is gone: it may look so before all its threads are, and cannot be waited for until then.
+    # As the pool sees it: a process may look gone before all its threads are.
     wait_until(lambda: not any(worker.is_alive for worker in pool._alive if worker._process.pid in found))
     monkeypatch.setattr(pool_module, "_RETRIES", 0)
     assert not processes(pool) & found
