@@ -11,6 +11,8 @@ import datetime
 import re
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -330,6 +332,42 @@ def test_a_caller_that_says_nothing_hears_nothing_and_holds_up_nobody(
             one.recv(1)
         one.close()
     guest.close()
+
+
+KNOCKED = """
+import itertools, socket, sys, threading, time
+from colonnade.transport.grpc import Endpoint, Partner, make_identity
+
+known = [Partner("a", make_identity("a").certificate) for _ in range(2)]
+door = Endpoint(make_identity("b"), {"a": known[0]}, "127.0.0.1:0")
+door.open()
+over = time.monotonic() + 3
+
+def knock():
+    while time.monotonic() < over:
+        socket.create_connection(("127.0.0.1", door.port), 10).close()
+
+callers = [threading.Thread(target=knock) for _ in range(8)]
+for one in callers:
+    one.start()
+for partner in itertools.cycle(known):
+    if time.monotonic() > over:
+        break
+    if sys.argv[1] == "a partner renews its certificate":
+        door._partners["a"] = partner
+    time.sleep(0.01)
+for one in callers:
+    one.join()
+door.close()
+print("open to the end")
+"""
+
+
+@pytest.mark.parametrize("kind", ["nothing else happens", "a partner renews its certificate"])
+def test_strangers_that_call_all_at_once_do_not_bring_the_party_down(kind: str) -> None:
+    """In a process of its own, for what came down was the process."""
+    ran = subprocess.run([sys.executable, "-c", KNOCKED, kind], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "open to the end\n"), ran.stderr[-2000:]
 
 
 # --- a server that is not who it should be ------------------------------------------------------------------------

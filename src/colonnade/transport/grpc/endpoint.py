@@ -108,6 +108,7 @@ class Endpoint:
         self._links: dict[str, GrpcLink] = {}
         self._lock = threading.Condition()
         self._server: grpc.Server | None = None
+        self._told = b""
         self._is_closed = False
         self.port: int | None = None
         self.trouble: dict[str, str] = {}
@@ -117,9 +118,8 @@ class Endpoint:
         """Begin to listen, if this party listens at all."""
         if self._listen is None:
             return
-        # Asked at every handshake, for a partner may renew its certificate while we listen.
         credentials = grpc.dynamic_ssl_server_credentials(
-            self._trusted(), self._trusted, require_client_authentication=True
+            self._trusted(), self._trusted_anew, require_client_authentication=True
         )
         # Few calls at once are enough, and a partner's broken programme cannot fill this process with threads.
         self._server = grpc.server(
@@ -171,11 +171,27 @@ class Endpoint:
             # A call to a dead peer cannot end before the system gives up its connection, which it does without us.
             self._server.stop(grace=_RETRY_SECONDS).wait(2 * _RETRY_SECONDS)
 
+    def _pinned(self) -> bytes:
+        return b"".join(pem for one in self._partners.values() for pem in _certificates_of(one))
+
     def _trusted(self) -> Any:
+        self._told = self._pinned()
         return grpc.ssl_server_certificate_configuration(
-            [(self._identity.key, self._identity.certificate)],
-            root_certificates=b"".join(pem for one in self._partners.values() for pem in _certificates_of(one)),
+            [(self._identity.key, self._identity.certificate)], root_certificates=self._told
         )
+
+    def _trusted_anew(self) -> Any:
+        """Return whom to trust if that has changed since it was last asked; grpc asks at every connection.
+
+        A partner may renew its certificate while we listen. Whatever is returned replaces what grpc shakes hands with,
+        and grpc frees the old at once: a connection that has asked but not yet begun would use freed memory and bring
+        the process down (grpc/grpc#36693), so that a stranger could, by calling twice at once. Hence nothing is
+        returned without need, and then only when those connections have had time to begin: others wait for our answer.
+        """
+        if self._told == self._pinned():
+            return None
+        time.sleep(_RETRY_SECONDS)
+        return self._trusted()
 
     def _channel_to(self, partner: Partner) -> grpc.Channel:
         credentials = grpc.ssl_channel_credentials(
