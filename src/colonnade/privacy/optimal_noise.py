@@ -176,7 +176,8 @@ def _parts(classes: TwoClasses, power: float, spent: Array) -> tuple[Array, ...]
     if across == 0:
         return l10, l11, np.zeros_like(l10), np.zeros_like(l10), along
     l20, l21, beside = best_noise_along(classes.negative_across, classes.positive_across, 0.0, p, spent / across)
-    return l10, l11, l20, l21, along + across * beside
+    with np.errstate(over="ignore"):  # as in the divergence itself: infinite is too large, however it came about
+        return l10, l11, l20, l21, along + across * beside
 
 
 def _divergence(s0: Array, s1: Array, gap: float) -> Array:

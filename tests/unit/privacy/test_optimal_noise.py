@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
@@ -128,6 +128,7 @@ def test_one_dimension_is_the_closed_form() -> None:
     budget=st.floats(0.01, 3.9),
     dimensions=st.integers(1, 40),
 )
+@example(gap=0.0, share=0.5, widths=(0.0, 0.0, 2.0, 2.2250738585072014e-308), budget=1.0, dimensions=5)
 def test_the_noise_found_is_within_the_budget_and_the_rung_below_is_not(
     gap: float, share: float, widths: tuple[float, ...], budget: float, dimensions: int
 ) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "LabelSide",
     "SealedSegments",
     "asked_parts",
+    "chunks",
     "receive_scores",
     "train_central",
 ]

@@ -44,7 +44,7 @@ from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Session
 
-__all__ = ["collaborator", "feature_holder", "label_holder", "told_columns"]
+__all__ = ["MODELS", "Amounts", "collaborator", "feature_holder", "label_holder", "told_columns"]
 
 Scored = dict[tuple[str, str], torch.Tensor]
 """Scores of rows, by who knows them and by model."""
