@@ -57,6 +57,8 @@ def shake(proxy: FaultProxy, dice: random.Random) -> None:
 
 def all_together(proxy: FaultProxy, dice: random.Random) -> None:
     proxy.duplicates = dice.random() < 0.3
+    # Otherwise it would last until the dice say "stall" again, often longer than a silent peer is waited for.
+    proxy.is_stalled = False
     dice.choice((reset, close, damage, stall, shake))(proxy, dice)
 
 
