@@ -15,8 +15,8 @@ demo: $(VENV)/run.done ## Train a two-party model on bundled data and write a re
 test: check ## Check the code, then run all tests (a few minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-test-slow: $(VENV)/dev.done ## Run the tests that take longer
-	$(BIN)/python -m pytest -m slow
+test-slow: $(VENV)/dev.done ## Run the tests that take longer, and property tests with new examples
+	$(BIN)/python -m pytest -m "slow or hypothesis" --hypothesis-profile=explore
 
 check: $(VENV)/dev.done ## Lint, type-check and check the layers
 	$(BIN)/ruff check .
