@@ -122,15 +122,12 @@ def simulate_plan(
     plan.check_parties("policy", policies or ())
     for policy in (policies or {}).values():
         check_message_names(policy)
-    earlier: dict[str, PartyFolder] = {}
-    if after is not None:
-        parts = after.parts
-        if after.folder is not None:
-            earlier = {party: PartyFolder(after.folder / party) for party in parts}
-    else:
+    if after is None:
         earlier = {} if folder is None else earlier_folders(method, plan, folder.path)
-        kept = {party: one.load().record.part for party, one in earlier.items()}
-        parts = {party: part for party, part in kept.items() if part is not None}
+        parts = {party: one.load().record.part for party, one in earlier.items()}
+    else:
+        earlier = {} if after.folder is None else {party: PartyFolder(after.folder / party) for party in after.parts}
+        parts = dict(after.parts)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
     with_rows = method.parties_with_rows(plan)

@@ -15,6 +15,7 @@ from colonnade.session.forecast import (
     StageForecast,
     batch_sizes,
     crossing,
+    crossings,
     weigh,
 )
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
@@ -65,6 +66,7 @@ __all__ = [
     "batch_sizes",
     "check_name",
     "crossing",
+    "crossings",
     "derive_seed",
     "highest_common",
     "play",

@@ -29,6 +29,7 @@ __all__ = [
     "StageForecast",
     "batch_sizes",
     "crossing",
+    "crossings",
     "weigh",
 ]
 
@@ -217,6 +218,14 @@ def crossing(sender: str, receiver: str, *messages: tuple[Any, int]) -> Crossing
     (name,) = {declaration_of(message).name for message, _ in messages}
     count = sum(number for _, number in messages)
     return Crossing(sender, receiver, name, count, sum(weigh(message) * number for message, number in messages))
+
+
+def crossings(
+    sender: str, receiver: str, message: type[Any], sizes: Mapping[int, int], *fields: Callable[[int], Any]
+) -> list[Crossing]:
+    """Weigh messages that differ in their rows: of so many rows there are so many, with these fields. None may be."""
+    samples = [(message(*(field(rows) for field in fields)), number) for rows, number in sizes.items()]
+    return [crossing(sender, receiver, *samples)] if samples else []
 
 
 def batch_sizes(rows: int, batch_size: int) -> Counter[int]:

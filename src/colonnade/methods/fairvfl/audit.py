@@ -126,16 +126,12 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
 
 def feature_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party with columns, which tries what protected codes tell about them."""
-    audited = _begin(session, holding, config)
-    send_own_codes(session, holding, config, audited.rows)
-    return _audited_holder(session, holding, config, audited)
+    return _holder(session, holding, config)
 
 
 def attribute_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     """Play a party with attributes, which tries what the code tells about them."""
-    audited = _begin(session, holding, config)
-    send_own_codes(session, holding, config, audited.rows)
-    return _audited_holder(session, holding, config, audited)
+    return _holder(session, holding, config)
 
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
@@ -195,7 +191,9 @@ def _protected(
     return values + torch.from_numpy(drawn).to(values.dtype) * config.protected_noise
 
 
-def _audited_holder(session: Session, holding: Holding, config: FairVFL, audited: Audited) -> Result:
+def _holder(session: Session, holding: Holding, config: FairVFL) -> Result:
+    audited = _begin(session, holding, config)
+    send_own_codes(session, holding, config, audited.rows)
     findings, attacked = _attack(session, holding, config, audited)
     peer, role = session.channel("label_holder"), session.role
     groups = [_groups(one, audited) for one in own_attributes(session, holding, config)]

@@ -34,7 +34,7 @@ from colonnade.methods.fairvfl.messages import (
 from colonnade.methods.fairvfl.networks import dtype_of
 from colonnade.methods.fairvfl.sides import chunks, read_columns
 from colonnade.methods.fairvfl.train import MARK_BYTES
-from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing
+from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing, crossings
 
 __all__ = ["FORECASTER"]
 
@@ -119,12 +119,14 @@ class _Forecast:
     def _codes(self, sizes: Sizes) -> list[Crossing]:
         config, found = self._config, []
         for party in self._coders:
-            message = local_code(self._role(party))
-            samples = [
-                (message(torch.zeros(rows, config.width, dtype=dtype_of(config)), np.zeros(rows, bool)), number)
-                for rows, number in sizes.items()
-            ]
-            found += [crossing(party, self._server, *samples)] if samples else []
+            found += crossings(
+                party,
+                self._server,
+                local_code(self._role(party)),
+                sizes,
+                lambda rows: torch.zeros(rows, config.width, dtype=dtype_of(config)),
+                lambda rows: np.zeros(rows, bool),
+            )
         return found
 
     def _towards_task(self, sizes: Sizes) -> list[Crossing]:

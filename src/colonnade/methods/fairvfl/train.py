@@ -103,8 +103,8 @@ def label_holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     else:
         values = scores_of(task.kind, test.double().numpy()) if len(test) else np.empty(0)
         scores = scores_in_terms_of(task.encoder, values, split.test, truth)
-    refusals = [_REFUSED_TASK for one in findings if one.values.get("refused", False)]
-    return Result(holder.part(), scores, findings, refusal="".join(refusals))
+    is_refused = any(one.values.get("refused", False) for one in findings)
+    return Result(holder.part(), scores, findings, refusal=_REFUSED_TASK if is_refused else "")
 
 
 def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:

@@ -37,7 +37,7 @@ from colonnade.methods.mpdl.rows import fold_parts
 from colonnade.methods.mpdl.train import MODELS, Amounts
 from colonnade.methods.mpdl.units import UnitColumn
 from colonnade.nn.regression import outputs_for
-from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing
+from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing, crossings
 
 __all__ = ["FORECASTER"]
 
@@ -47,17 +47,17 @@ _MARK = "0" * 16
 
 def stages(facts: Facts, plan: RunPlan, config: MPDL) -> tuple[StageForecast, ...]:
     """Forecast a training, or one of its two halves."""
-    return _Forecast(facts, plan, config).stages()
-
-
-def key(config: MPDL) -> None:
-    """Say that a training encrypts nothing, unless it is of a kind that is not forecast."""
     for name, value, instead in (("exchange", "interactive", "release"), ("completion", "secure_block", "own_copy")):
         if getattr(config, name) == value:
             raise ConfigError(
                 f"Trainings with config.{name} = '{value}' are not forecast yet. With {name} = '{instead}' they are, "
                 "and send less."
             )
+    return _Forecast(facts, plan, config).stages()
+
+
+def key(config: MPDL) -> None:
+    """Say that what is forecast encrypts nothing."""
 
 
 def assumes(plan: RunPlan, config: MPDL) -> tuple[str, ...]:
@@ -149,8 +149,7 @@ class _Forecast:
         found = []
         for sender, receiver in self._pairs():
             message = dual_scalars(self._role(sender), self._role(receiver))
-            samples = [(message(np.zeros(rows)), number) for rows, number in sizes.items()]
-            found.append(crossing(sender, receiver, *samples))
+            found += crossings(sender, receiver, message, sizes, np.zeros)
         return found
 
     def _trainings(self, learned: int) -> list[Crossing]:
@@ -211,19 +210,20 @@ class _Forecast:
         found = []
         for party in self._holders:
             message = masked_values(self._role(party), COLLABORATOR)
-            samples = [
-                (message(np.zeros((rows, *(shape or self._shape)), np.uint64)), number)
-                for rows, number in sizes.items()
-            ]
-            found += [crossing(party, self._helper, *samples)] if samples else []
+            found += crossings(
+                party,
+                self._helper,
+                message,
+                sizes,
+                lambda rows: np.zeros((rows, *(shape or self._shape)), np.uint64),
+            )
         return found
 
     def _tensors(
         self, sender: str, receiver: str, message: type[Any], sizes: Sizes, shape: tuple[int, ...]
     ) -> list[Crossing]:
         dtype = dtype_of(self._config)
-        samples = [(message(torch.zeros(rows, *shape, dtype=dtype)), number) for rows, number in sizes.items()]
-        return [crossing(sender, receiver, *samples)] if samples else []
+        return crossings(sender, receiver, message, sizes, lambda rows: torch.zeros(rows, *shape, dtype=dtype))
 
     def _to_all(self, made: Any, times: int = 1) -> list[Crossing]:
         """Return what the label holder tells everyone."""

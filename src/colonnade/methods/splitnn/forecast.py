@@ -13,7 +13,7 @@ from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.messages import CutActivations, CutWidth, HeldOutActivations, gradient_message
 from colonnade.methods.splitnn.network import dtype_of
 from colonnade.methods.splitnn.predict import chunks
-from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing
+from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing, crossings
 
 __all__ = ["FORECASTER"]
 
@@ -30,8 +30,9 @@ def stages(facts: Facts, plan: RunPlan, config: SplitNN) -> tuple[StageForecast,
         def crossed(
             sender: str, receiver: str, message: type[Any], sizes: Counter[int], width: int = width
         ) -> list[Crossing]:
-            samples = [(message(torch.zeros(rows, width, dtype=dtype_of(config))), n) for rows, n in sizes.items()]
-            return [crossing(sender, receiver, *samples)] if samples else []
+            return crossings(
+                sender, receiver, message, sizes, lambda rows: torch.zeros(rows, width, dtype=dtype_of(config))
+            )
 
         set_up.append(crossing(party, lead, (CutWidth(width), 1)))
         epoch += crossed(party, lead, CutActivations, training)
