@@ -75,6 +75,8 @@ class FTL:
     """With several sources, how much each one's score counts; 1 by default."""
     predictions_per_day: int = 100_000
     """Rows a source scores for a target within 24 hours."""
+    secret_start: bool = True
+    """Whether first weights are secret. Without, a run repeats from its seed, and the guard counts columns."""
     checkpoint_every: int = 1
 
     def __post_init__(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,15 +63,18 @@ def exchange_sizes(peer: Channel, own: Sizes) -> Sizes:
     return Sizes(theirs.widths, theirs.columns)
 
 
-def check_guard(session: Session, peer: Channel, config: FTL, rows: int, scores: int, *sizes: Sizes) -> None:
+def check_guard(
+    session: Session, peer: Channel, config: FTL, rows: int, scores: int, own: Sizes, theirs: Sizes
+) -> None:
     """Refuse a step from whose gradients a party could solve for the other's codes, unless both agreed to it.
 
-    A party knows the derivatives of its own codes, so that its gradient is a system of linear equations: one per
-    parameter, about one unknown per shared row and code entry.
+    A party knows the derivatives of its own codes, so that its gradient is a system of equations: one per parameter,
+    about one unknown per shared row and code entry. Where first weights are public, codes are a known function of
+    columns, and there are no more unknowns than these.
     """
     if not config.is_sealed or config.reveal == "rows":
         return
-    if not all(one.widths for one in sizes):
+    if not own.widths or not theirs.widths:
         raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
     if not config.gamma:
         # The settings have refused this already, unless all parties accept it.
@@ -86,19 +90,24 @@ def check_guard(session: Session, peer: Channel, config: FTL, rows: int, scores:
             scores=scores,
             width=config.width,
         )
-    equations = max(sum(parameter_counts(one.widths, config.width)) for one in sizes)
-    unknowns = rows * config.width
-    if unknowns >= config.guard * equations:
+    fewest, equations, entries = 0, 0, 1
+    for reader, hidden in ((own, theirs), (theirs, own)):
+        found = sum(parameter_counts(reader.widths, config.width))
+        each = config.width if config.secret_start else min(config.width, hidden.columns)
+        fewest, equations, entries = max(
+            (fewest, equations, entries), (math.ceil(config.guard * found / each), found, each)
+        )
+    if rows >= fewest:
         return
-    fewest = -(-config.guard * equations // config.width)
+    unknowns, what = rows * entries, "code entries" if config.secret_start else "cells of columns"
     _refuse(
         session,
         peer,
         config,
-        f"A step over {rows} shared rows has {unknowns} unknown code entries, and an encoder of this run has "
-        f"{equations} parameters: a party could work out the other's codes from the gradients it gets. At least "
-        f"{int(fewest)} rows per step are needed. Use more shared rows, a larger batch_size, fewer columns or hidden "
-        "units, or trained_layers = 1.",
+        f"A step over {rows} shared rows has {unknowns} unknown {what}, and an encoder of this run has {equations} "
+        f"parameters: a party could work out the other's codes from the gradients it gets. At least {fewest} rows per "
+        "step are needed. Use more shared rows, a larger batch_size, fewer columns or hidden units, or trained_layers "
+        f"= 1{'' if config.secret_start else ', or leave out secret_start = false'}.",
         guard="linear system",
         rows=rows,
         unknowns=unknowns,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.holdings import without_columns
+from colonnade.exchanges.holdings import first_seeds, without_columns
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, build_encoder
 from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_sizes
@@ -103,10 +103,9 @@ def apprentice_for(
     session: Session, holding: Holding, config: FTL, columns: Numbers, peer: str = "", counter: int = 0
 ) -> Apprentice:
     """Build this party's encoder, ready to learn; with several sources, one for each."""
-    where = f"/{peer}" if peer else ""
-    seed = session.own_seed(f"encoder{where}", counter)
-    encoder = build_encoder(config, session.party, columns.shape[1], seed, holding.module)
-    return Apprentice(config, encoder, columns, session.own_seed(f"decoder{where}", counter))
+    where, seeds = f"/{peer}" if peer else "", first_seeds(session, config.secret_start)
+    encoder = build_encoder(config, session.party, columns.shape[1], seeds(f"encoder{where}", counter), holding.module)
+    return Apprentice(config, encoder, columns, seeds(f"decoder{where}", counter))
 
 
 def choose_labelled(may: Mask, count: int, seed: int) -> Mask:

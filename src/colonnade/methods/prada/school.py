@@ -15,6 +15,7 @@ import torch
 from colonnade.crypto import PrivateKey
 from colonnade.data import CodeEncoder
 from colonnade.errors import LeakRefused, WrongContent
+from colonnade.exchanges.holdings import first_seeds
 from colonnade.exchanges.public_keys import make_key, send_key
 from colonnade.methods.prada.bank import messages_for, own_start
 from colonnade.methods.prada.config import PrADA
@@ -86,6 +87,7 @@ class School:
         self.session, self.config, self._table = session, config, holding.table
         self._sources = session.plan.roles.get("source", ()) if stage != "finetune" else ()
         self.pairs = {peer.peer: holding.pair(peer.peer) for peer in session.all_channels}
+        self._seeds = first_seeds(session, config.secret_start)
         self._earlier = holding.part
         self.groups, self.encoder = self._groups_and_encoder()
         self._shapes = group_shapes(config, self.encoder, self.groups)
@@ -101,7 +103,7 @@ class School:
             config,
             network,
             self.columns if self.is_pretrained else self.columns.tied(self._ties, self._table_of),
-            session.own_seed,
+            self._seeds,
             domains=1 + len(self._sources) if config.adaptation else 1,
             rate=config.learning_rate,
         )
@@ -200,7 +202,7 @@ class School:
                     table[code] = table[like]
         self.is_pretrained = True
         self.extractors = Extractors(
-            self.config, network, self.columns, self.session.own_seed, domains=1, rate=self.config.learning_rate
+            self.config, network, self.columns, self._seeds, domains=1, rate=self.config.learning_rate
         )
 
     def extractors_for(self, lesson: Lesson) -> Extractors:
@@ -227,7 +229,7 @@ class School:
                 config,
                 network,
                 self.columns,
-                self.session.own_seed,
+                self._seeds,
                 domains=1,
                 rate=rate,
                 only=only,
@@ -364,7 +366,7 @@ class School:
         return {column for columns in self.groups.values() for column in columns}
 
     def _network(self, purpose: str) -> FeatureGroups:
-        return build_network(self.config, self.encoder, self._shapes, self.session.own_seed(purpose))
+        return build_network(self.config, self.encoder, self._shapes, self._seeds(purpose))
 
     def _groups_and_encoder(self) -> tuple[dict[str, tuple[str, ...]], CodeEncoder]:
         """Choose groups and fit their columns' encoder, or take both from the model to go on from."""
@@ -374,7 +376,7 @@ class School:
             check_structure(config, document["structure"])
             groups = {name: tuple(columns) for name, columns in document["groups"].items()}
             return groups, CodeEncoder.from_json(document["code_encoder"])
-        groups = choose_groups(config, table, self.session.own_seed("groups"))
+        groups = choose_groups(config, table, self._seeds("groups"))
         columns = [column for names in groups.values() for column in names]
         training = [pair.aligned.positions[pair.split.train] for pair in self.pairs.values()]
         fitted = np.unique(np.concatenate(training))
@@ -422,14 +424,14 @@ class School:
             return
         target = self.target_rows
         # Drawn anew for every step, so that a resumed run draws the same.
-        draw = np.random.default_rng(session.own_seed("adversarial rows", session.step))
+        draw = np.random.default_rng(self._seeds("adversarial rows", session.step))
         chosen = draw.choice(target, size=len(rows), replace=len(target) < len(rows))
         if config.domain_sampling == "density":
             every = self.source_rows(lesson.party)
             if lesson.party not in self._weights:
                 seen = self.columns.tied(self._ties, self._table_of)
                 sizes = [len(self.encoder.tables[name]) + 1 for name in self._table_of]
-                seed = session.own_seed("density")
+                seed = self._seeds("density")
                 self._weights[lesson.party] = density_weights(seen, sizes, every, target, seed)
             rows = draw.choice(every, size=len(rows), p=self._weights[lesson.party])
         domain = 1 + self._sources.index(lesson.party)

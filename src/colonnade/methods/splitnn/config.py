@@ -55,6 +55,8 @@ class SplitNN:
     batch_size: int = 256
     patience: int = 8
     precision: Literal["float32", "float64"] = "float32"
+    secret_start: bool = True
+    """Whether first weights are secret. Without, a run repeats from its seed, and partners can work out columns."""
     checkpoint_every: int = 0
     """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
     defence: Literal["none", "marvell", "coae", "marvell+coae"] = "none"

@@ -13,7 +13,7 @@ from torch import nn
 from colonnade.data import LabelEncoder, TableEncoder, batches
 from colonnade.errors import ConfigError, WrongContent, did_you_mean
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
-from colonnade.exchanges.holdings import encoded_columns, encoded_labels, without_columns
+from colonnade.exchanges.holdings import encoded_columns, encoded_labels, first_seeds, without_columns
 from colonnade.methods.splitnn.config import WIDEST, SplitNN
 from colonnade.methods.splitnn.defence import DefendedLearner, LabelDefence
 from colonnade.methods.splitnn.messages import CutActivations, CutWidth, gradient_message
@@ -44,7 +44,8 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
     table_encoder, features = _own_features(holding, config)
     if features is None:
         raise without_columns(session)
-    encoder = build_encoder(config, session.party, features.shape[1], session.own_seed("encoder"), holding.module)
+    seeds = first_seeds(session, config.secret_start)
+    encoder = build_encoder(config, session.party, features.shape[1], seeds("encoder"), holding.module)
     width = width_of(encoder, session.party, features)
     peer.send(CutWidth(width))
 
@@ -56,7 +57,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
         for (batch,) in _batches_left(session, epochs, holding.split.train, config, features):
             session.next_step()
             learner.zero_gradients()
-            reseed_dropout(dropouts, session.own_seed("dropout", session.step))
+            reseed_dropout(dropouts, seeds("dropout", session.step))
             activations = encoder(batch)
             check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
@@ -91,15 +92,15 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     )
 
     table_encoder, features = _own_features(holding, config)
+    seeds = first_seeds(session, config.secret_start)
     modules: dict[str, nn.Module] = {}
     widths = []
     if features is not None:
-        seed = session.own_seed("encoder")
-        modules["encoder"] = build_encoder(config, session.party, features.shape[1], seed, holding.module)
+        modules["encoder"] = build_encoder(config, session.party, features.shape[1], seeds("encoder"), holding.module)
         widths.append(width_of(modules["encoder"], session.party, features))
     peer_widths = [_announced_width(peer.receive(CutWidth), peer.peer) for peer in peers]
     outputs = outputs_for(task, len(label_encoder.classes))
-    head = modules["head"] = build_head(config, [*widths, *peer_widths], outputs, session.own_seed("head"))
+    head = modules["head"] = build_head(config, [*widths, *peer_widths], outputs, seeds("head"))
     encoder = modules.get("encoder")
 
     learner = _learner(modules, config)
@@ -111,7 +112,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
         for batch, wanted, rows in _batches_left(session, epochs, split.train, config, *columns):
             session.next_step()
             learner.zero_gradients()
-            reseed_dropout(dropouts, session.own_seed("dropout", session.step))
+            reseed_dropout(dropouts, seeds("dropout", session.step))
             own = encoder(batch) if encoder is not None else None
             cuts = [
                 peer.receive(CutActivations, values=(len(wanted), width)).values.to(dtype).requires_grad_()

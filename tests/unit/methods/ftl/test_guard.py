@@ -76,6 +76,7 @@ def source(monkeypatch: pytest.MonkeyPatch) -> Source:
     def source_factors(objective: Any, translator: Any, weights: Any, every: Any, shared: Any) -> np.ndarray:
         if not curious.own:
             curious.own = {"objective": objective, "translator": translator, "every": every, "shared": shared}
+            curious.own["weights"] = weights
         return factors(objective, translator, weights, every, shared)
 
     def kept(link: Link) -> list[np.ndarray]:
