@@ -7,6 +7,7 @@ import sys
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
 from colonnade.launch.joining import Joining
+from colonnade.launch.record import known_start
 from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
@@ -30,6 +31,8 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     ):
         say(line)
     say("")
+    if known := known_start(plan):
+        say(f"{known}\n")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "

@@ -22,12 +22,12 @@ from colonnade.reports import (
     PartyNote,
     RunRecord,
 )
-from colonnade.session import CONTROL
+from colonnade.session import ALIGN, CONTROL, RunPlan
 
 if TYPE_CHECKING:
     from colonnade.launch.run import Run
 
-__all__ = ["crossed_notes", "ledger_notes", "record_of"]
+__all__ = ["crossed_notes", "known_start", "ledger_notes", "record_of"]
 
 # Who judges held-out rows, where parties of several roles have labels.
 _JUDGES = {("prada", "train"): "target", ("prada", "pretrain"): "source", ("prada", "finetune"): "target"}
@@ -198,6 +198,8 @@ def _marks(run: Run) -> tuple[str, ...]:
             "(protection = 'none'). For research only."
         )
     marks += [f"Refused: {reason}" for said in run.refusals.values() for reason in said.values()]
+    marks += [known] if (known := known_start(run.plan)) else []
+    marks += _split_marks(run)
     marks += _level_marks(run)
     marks += _dual_marks(run)
     marks += _fair_marks(run)
@@ -226,6 +228,42 @@ _GUARDS = {
     "scores": "the source can work out the target's codes from their scores",
     "labels": "the target can work out the labels of labelled rows from its gradients",
 }
+
+
+# What partners can make of first weights that they know, by method.
+_KNOWN_STARTS = {
+    "splitnn": "The label holder can solve its first batch for the other parties' columns, repeat their steps and so "
+    "follow them through every training row; a feature holder can read numbers to predict off its first gradient.",
+    "ftl": "A party can solve its first gradients for the other's columns of shared rows.",
+    "prada": "A bank can work out what its first scores say about the feature holder's columns.",
+    "fedcvt": "The label holder can solve the first codes for the feature holders' columns.",
+    "mpdl": "The collaborator can solve the first sums for columns, and holders the first gradients for labels.",
+    "fairvfl": "Noise and randomised answers follow from it too and protect nothing, and the aggregator can solve first "
+    "codes for columns.",
+}
+
+
+def known_start(plan: RunPlan) -> str | None:
+    """Say what first weights give away that follow from the run's seed, if they do."""
+    if plan.config.get("secret_start", True) or plan.stage in ("predict", ALIGN):
+        return None
+    return (
+        "Known start: first weights follow from the run's seed, which all parties know (secret_start = false). "
+        f"{_KNOWN_STARTS[plan.method]} For research only."
+    )
+
+
+def _split_marks(run: Run) -> list[str]:
+    """Say what activations of a split network gave away."""
+    if run.plan.method != "splitnn" or not run.plan.roles.get("feature_holder"):
+        return []
+    (holder,), others = run.plan.roles["label_holder"], run.plan.roles["feature_holder"]
+    told = (
+        f"Columns in effect: {holder} got the activations of {' and '.join(others)} for every shared row without any "
+        "protection. They are a learned summary of the columns; whoever knows the columns of some tens of rows can "
+        "often work out those of the others from it."
+    )
+    return [told]
 
 
 # What crosses of feature holders' columns in fedcvt, by level.
@@ -342,11 +380,6 @@ def _fair_marks(run: Run) -> list[str]:
             f"Codes of a plain model: it was trained for comparison, and {receivers} with attributes got its code, "
             "whole and without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
         )
-    if not run.plan.config["secret_start"]:
-        marks.append(
-            "Known start: first weights, noise and randomised answers follow from the run's seed and protect nothing "
-            "(secret_start = false)."
-        )
     return marks
 
 
@@ -356,7 +389,7 @@ def _label_marks(run: Run) -> list[str]:
 
 
 # Messages from which, without noise, the receiver can read the labels of rows.
-_TELLING = frozenset({"TrainedGradients", "ClearGradients", "CodeGradient", "SealedCodeGradient"})
+_TELLING = frozenset({"CutGradient", "TrainedGradients", "ClearGradients", "CodeGradient", "SealedCodeGradient"})
 
 
 def _unprotected(run: Run) -> dict[str, set[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from colonnade.errors import (
     TrainingFailed,
     WrongContent,
 )
+from colonnade.launch.record import record_of
 from colonnade.methods.splitnn.network import build_encoder, build_head
 from colonnade.nn import SeededDropout, mlp
 from colonnade.session import Session
@@ -253,3 +255,17 @@ def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() 
         build_encoder(config, "shop", 10_000, 0, None)
     with pytest.raises(ConfigError, match=r"The head needs .* weights"):
         build_head(config, [10_000, 10_000], 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, {"Columns in effect: bank", "Labels can be read: shop"}),
+        ({"secret_start": False}, {"Known start", "Columns in effect: bank", "Labels can be read: shop"}),
+        ({"defence": "marvell"}, {"Columns in effect: bank"}),
+    ],
+)
+def test_a_report_says_first_what_crossed_in_the_clear(changes: dict[str, Any], said: set[str]) -> None:
+    marks = record_of(cn.simulate(cn.SplitNN(epochs=1, **changes), tables())).marks
+    every = ("Known start", "Columns in effect: bank", "Labels can be read: shop")
+    assert {one for one in every if any(mark.startswith(one) for mark in marks)} == said

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from colonnade.errors import LeakRefused
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds
 from colonnade.exchanges.labels import OwnLabels
@@ -406,8 +407,10 @@ class OpenLabelSide:
             # Which rows got a label is hidden like a label: dropped rows carry noise of the size of kept ones.
             kept = outcome.kept[place] if outcome.kept else torch.zeros(len(values) - count)
             flags = kept.numpy().astype(np.int64)
-            if len(flags) == len(values) - count:
-                sent.append(of_own.protect(values[count:], flags, step, np.arange(len(flags))))
-            else:
-                sent.append(values[count:])
+            if len(flags) != len(values) - count:
+                raise LeakRefused(
+                    f"'{self._session.party}' does not know which of {len(values) - count} rows got a label, so "
+                    "that no noise can hide it. Nothing of them was sent; please report this as a fault of colonnade."
+                )
+            sent.append(of_own.protect(values[count:], flags, step, np.arange(len(flags))))
         return torch.from_numpy(np.concatenate(sent)).to(gradient.dtype)

@@ -44,8 +44,8 @@ class CutActivations:
 class CutGradient:
     """The loss's gradient at the receiver's activations.
 
-    Reveals: for binary labels, in most cases the label of every row of the batch, to a receiver that looks at
-    directions and norms.
+    Reveals: in most cases the label of every row of the batch, to a receiver that looks at directions and norms; of
+    numbers to predict their order, or its reverse, and how far they lie apart.
     """
 
     values: torch.Tensor

@@ -11,12 +11,14 @@ from tests.unit.methods.fedcvt.worlds import fixed_secret, frames, run_of, setti
 from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
+from colonnade.errors import LeakRefused
 from colonnade.exchanges import split_linear, weighted_sums
 from colonnade.messages import declaration_of
 from colonnade.methods.fedcvt import sealed_cut
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.methods.fedcvt.guards import hidden_rows
 from colonnade.methods.fedcvt.networks import build_encoders
+from colonnade.methods.fedcvt.open_cut import OpenLabelSide
 from colonnade.methods.fedcvt.sealed_cut import SealedLabelSide, SealedPartnerSide
 from colonnade.nn import key_counts
 from colonnade.session import derive_seed
@@ -195,3 +197,16 @@ def test_with_marvell_dropped_rows_carry_noise_too() -> None:
 def test_at_level_2_the_shop_sees_which_of_its_rows_got_a_label() -> None:
     """As SealedCodeGradient says."""
     assert "which of its own rows got a label" in declaration_of(split_linear.SealedCodeGradient).reveals
+
+
+def test_without_knowing_which_rows_got_a_label_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of these rows would have crossed as they are, under a declaration that says NOISED."""
+    protected = OpenLabelSide._protected
+
+    def forgetful(side: OpenLabelSide, place: int, gradient: Any, shared: Any, outcome: Any) -> Any:
+        outcome.kept = [one[:-1] for one in outcome.kept]
+        return protected(side, place, gradient, shared, outcome)
+
+    monkeypatch.setattr(OpenLabelSide, "_protected", forgetful)
+    with pytest.raises(LeakRefused, match="no noise can hide it"):
+        run_of(frames(), settings(defence="marvell", warmup_epochs=0, epochs=1))
