@@ -57,6 +57,7 @@ SETTINGS = {
         "batch_size": "Rows per step.",
         "patience": "Epochs without a better validation loss before training stops; 0 trains all of them.",
         "precision": "The arithmetic of all networks, and the type of what crosses.",
+        "secret_start": "`false` draws first weights from the run's seed, so that it repeats and partners know them.",
         "checkpoint_every": "Steps between checkpoints within an epoch; the end of an epoch always makes one.",
         "defence": "What hides labels: noise on gradients, secret codes of the classes, or both.",
         "label_budget": "With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier.",
@@ -160,6 +161,7 @@ SETTINGS = {
         "folds": "Parts of the source's labelled rows in the stage `validate`.",
         "source_weights": "With several sources, how much each one's score counts: a table by party; 1 by default.",
         "predictions_per_day": "Most rows a source scores for a target within 24 hours.",
+        "secret_start": "`false` draws first weights from the run's seed, so that it repeats and partners know them.",
         "checkpoint_every": "Iterations between checkpoints.",
     },
     "mpdl": {

@@ -55,6 +55,15 @@ class Case:
         return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
 
 
+_SPLITNN: dict[str, Any] = {
+    "epochs": 15,
+    "batch_size": 32,
+    "hidden": (8,),
+    "cut_width": 4,
+    "learning_rate": 0.02,
+    "secret_start": False,
+}
+
 _FTL: dict[str, Any] = {
     "width": 3,
     "iterations": 5,
@@ -63,6 +72,8 @@ _FTL: dict[str, Any] = {
     "gamma": 0.01,
     "reconstruction": 0.0,
     "safeguard": False,
+    "secret_start": False,
+    "allow_leak": True,
     "key_size": "insecure_test",
 }
 
@@ -157,13 +168,11 @@ _FAIRVFL: dict[str, Any] = {
 }
 
 CASES = (
+    Case(cn.SplitNN(**_SPLITNN), {"label_holder": 1, "feature_holder": 1}),
     Case(
-        cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
-        {"label_holder": 1, "feature_holder": 1},
-    ),
-    Case(
-        cn.SplitNN(epochs=15, batch_size=32, hidden=(8,), cut_width=4, learning_rate=0.02),
+        cn.SplitNN(**{**_SPLITNN, "secret_start": True}),
         {"label_holder": 1, "feature_holder": 2},
+        draws_in_secret=True,
     ),
     Case(
         cn.SecureLR(
@@ -211,6 +220,7 @@ CASES = (
     Case(
         cn.PrADA(**{**_PRADA, "tune": "all", "defence": "marvell", "secret_start": True}),
         {"feature_holder": 1, "source": 1, "target": 1},
+        repeats_within=1e-6,
         learns=0.6,
         draws_in_secret=True,
         is_slow=True,
@@ -233,6 +243,7 @@ CASES = (
     Case(
         cn.FedCVT(**{**_FEDCVT, **_SEALED}),
         {"label_holder": 1, "feature_holder": 1},
+        repeats_within=1e-4,
         learns=0.6,
         draws_in_secret=True,
         beats_alone=False,
@@ -259,6 +270,7 @@ CASES = (
     Case(
         cn.MPDL(**{**_MPDL, **_PENALISED, "exchange": "interactive", "completion": "ship", "folds": 0}),
         {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        repeats_within=1e-6,
         rows=80,
         learns=0.0,
         draws_in_secret=True,

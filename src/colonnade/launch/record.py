@@ -238,7 +238,7 @@ _KNOWN_STARTS = {
     "prada": "A bank can work out what its first scores say about the feature holder's columns.",
     "fedcvt": "The label holder can solve the first codes for the feature holders' columns.",
     "mpdl": "The collaborator can solve the first sums for columns, and holders the first gradients for labels.",
-    "fairvfl": "Noise and randomised answers follow from it too and protect nothing, and the aggregator can solve first "
+    "fairvfl": "Noise and randomised answers follow from it too and hide nothing; the aggregator can solve first "
     "codes for columns.",
 }
 
