@@ -549,6 +549,7 @@ def _product_settings(settings: Settings, **more: Any) -> Any:
         learning_rate=settings.learning_rate,
         iterations=settings.iterations,
         tolerance=0.0,
+        secret_start=False,
         **more,
     )
 
@@ -794,6 +795,9 @@ class Page:
     def opening(self) -> str:
         """Say what was done."""
         return f"""# Results: federated transfer learning
+
+*First weights of these runs follow from their seeds (`secret_start = false`), so that they repeat. Since 2026-11-18 the
+shipped default draws them in secret, and these tables have not been rerun with it.*
 
 Written by `python -m benchmarks.papers.ftl`, every number of it. The paper: Y. Liu and others, "A Secure Federated
 Transfer Learning Framework", 2020; how the method works is told on [its own page](method-ftl.md).

@@ -201,6 +201,9 @@ class Page:
         equal = self.found["equality/0"]
         return f"""# Results: PrADA
 
+*First weights of these runs follow from their seeds (`secret_start = false`), so that they repeat. Since 2026-11-18 the
+shipped default draws them in secret, and these tables have not been rerun with it.*
+
 Written by `python -m benchmarks.papers.prada`, every number of it. The paper: Y. Kang and others, "Privacy-preserving
 Federated Adversarial Domain Adaptation over Feature Groups for Interpretability", 2022; how the method works is told on
 [its own page](method-prada.md).

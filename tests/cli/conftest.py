@@ -30,6 +30,7 @@ protocol = "ecdh"
 [config]
 hidden = [8]
 cut_width = 4
+secret_start = false
 epochs = 2
 batch_size = 32
 

@@ -173,6 +173,8 @@ CASES = (
         cn.SplitNN(**{**_SPLITNN, "secret_start": True}),
         {"label_holder": 1, "feature_holder": 2},
         draws_in_secret=True,
+        learns=0.7,
+        beats_alone=False,
     ),
     Case(
         cn.SecureLR(

@@ -37,6 +37,7 @@ cut_width = 8
 batch_size = 16
 epochs = {epochs}
 patience = 0
+secret_start = false
 checkpoint_every = 50
 """
 

@@ -27,6 +27,8 @@ tolerance = 0.0
 batch_size = 120
 labelled_rows = 60
 safeguard = false
+secret_start = false
+allow_leak = true
 key_size = "insecure_test"
 """
 

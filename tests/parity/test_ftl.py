@@ -35,6 +35,8 @@ def settings(**changes: Any) -> cn.FTL:
         "gamma": 0.3,
         "decay": 0.01,
         "safeguard": False,
+        "secret_start": False,
+        "allow_leak": True,
         "key_size": "insecure_test",
     }
     return cn.FTL(**{**base, **changes})

@@ -110,6 +110,7 @@ def settings(**changes: object) -> cn.SplitNN:
         "patience": 0,
         "learning_rate": 0.01,
         "precision": "float64",
+        "secret_start": False,
     }
     return cn.SplitNN(**{**base, **changes})  # type: ignore[arg-type]
 

@@ -27,6 +27,11 @@ from colonnade.nn import SeededDropout, mlp
 from colonnade.session import Session
 
 
+def settings(**changes: Any) -> cn.SplitNN:
+    """Return settings of runs that repeat."""
+    return cn.SplitNN(**{"secret_start": False, **changes})
+
+
 def tables(rows: int = 200, label: str = "binary") -> dict[str, cn.PartyTable]:
     generator = np.random.default_rng(0)
     own, other = generator.normal(size=(rows, 3)), generator.normal(size=(rows, 2))
@@ -62,7 +67,7 @@ class Normalised(nn.Module):
 def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Path) -> None:
     modules = {"shop": Normalised(2, 5), "bank": Normalised(3, 4)}
     before = {name: value.clone() for name, value in modules["shop"].state_dict().items()}
-    config = cn.SplitNN(epochs=25, learning_rate=0.02, batch_size=64)
+    config = settings(epochs=25, learning_rate=0.02, batch_size=64)
     run = cn.simulate(config, tables(), seed=1, modules=modules, folder=tmp_path / "run")
 
     assert run.metrics["auc"] > 0.9
@@ -79,15 +84,15 @@ def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Pat
 
 def test_a_module_that_does_not_fit_is_refused_with_what_it_should_take() -> None:
     with pytest.raises(ConfigError, match="cannot take its 2 encoded columns"):
-        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shop": nn.Linear(7, 3)})
+        cn.simulate(settings(epochs=1), tables(), modules={"shop": nn.Linear(7, 3)})
     with pytest.raises(ConfigError, match="one row"):
-        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shop": nn.Sequential(nn.Linear(2, 3), nn.Flatten(0))})
+        cn.simulate(settings(epochs=1), tables(), modules={"shop": nn.Sequential(nn.Linear(2, 3), nn.Flatten(0))})
     with pytest.raises(ConfigError, match="not a party"):
-        cn.simulate(cn.SplitNN(epochs=1), tables(), modules={"shap": nn.Linear(2, 3)})
+        cn.simulate(settings(epochs=1), tables(), modules={"shap": nn.Linear(2, 3)})
 
 
 def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
-    cn.simulate(cn.SplitNN(epochs=2), tables(), folder=tmp_path / "run")
+    cn.simulate(settings(epochs=2), tables(), folder=tmp_path / "run")
     shop = (tmp_path / "run/shop/model/part.json").read_text()
     assert "label_encoder" not in shop
     assert '"column": "a"' not in shop
@@ -99,7 +104,7 @@ def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
 
 
 def test_each_party_can_have_its_own_encoder() -> None:
-    config = cn.SplitNN(epochs=1, encoders={"shop": cn.PartyEncoder(hidden=(7, 5), cut_width=3)})
+    config = settings(epochs=1, encoders={"shop": cn.PartyEncoder(hidden=(7, 5), cut_width=3)})
     run = cn.simulate(config, tables())
     assert [tuple(v.shape) for k, v in run.parts["shop"].tensors.items() if "weight" in k] == [(7, 2), (5, 7), (3, 5)]
     assert run.parts["bank"].tensors["head.0.weight"].shape == (1, 32 + 3)
@@ -107,7 +112,7 @@ def test_each_party_can_have_its_own_encoder() -> None:
 
 @pytest.mark.parametrize("label", ["binary", "multiclass", "regression"])
 def test_predictions_come_back_in_the_labels_own_terms(label: str) -> None:
-    run = cn.simulate(cn.SplitNN(epochs=60, learning_rate=0.02, batch_size=32), tables(label=label), seed=2)
+    run = cn.simulate(settings(epochs=60, learning_rate=0.02, batch_size=32), tables(label=label), seed=2)
     found = run.predict(tables(label=label)).set_index("id").sort_index()
     truth = tables(label=label)["bank"].labels
     if label == "regression":
@@ -125,25 +130,25 @@ def test_class_weights_move_the_model_towards_the_rare_class() -> None:
     bank = pd.DataFrame(own, columns=["a", "b"]).assign(id=np.arange(rows), y=rare)
     shop = pd.DataFrame({"c": generator.normal(size=rows), "id": np.arange(rows)})
     both = {"bank": cn.PartyTable(bank, id="id", label="y"), "shop": cn.PartyTable(shop, id="id")}
-    plain = cn.simulate(cn.SplitNN(epochs=30), both, seed=1).predict(both)["score"].mean()
-    weighted = cn.simulate(cn.SplitNN(epochs=30, class_weights="balanced"), both, seed=1).predict(both)["score"].mean()
+    plain = cn.simulate(settings(epochs=30), both, seed=1).predict(both)["score"].mean()
+    weighted = cn.simulate(settings(epochs=30, class_weights="balanced"), both, seed=1).predict(both)["score"].mean()
     assert weighted > plain + 0.1
 
 
 def test_divergence_is_named_not_trained_through() -> None:
-    config = cn.SplitNN(epochs=30, optimiser="SGD", learning_rate=1e12)
+    config = settings(epochs=30, optimiser="SGD", learning_rate=1e12)
     with pytest.raises((TrainingFailed, WrongContent), match="learning"):
         cn.simulate(config, tables(label="regression"))
 
 
 def test_the_central_reference_and_the_model_alone_use_the_same_held_out_rows() -> None:
-    run = cn.simulate(cn.SplitNN(epochs=30, learning_rate=0.02), tables(), compare=True)
+    run = cn.simulate(settings(epochs=30, learning_rate=0.02), tables(), compare=True)
     assert {name: found.rows for name, found in run.evaluations.items()} == {"together": 40, "alone": 40, "central": 40}
     assert run.evaluations["central"].metrics["auc"] > run.evaluations["alone"].metrics["auc"] + 0.1
 
 
 def test_a_tampered_part_is_refused(tmp_path: Path) -> None:
-    cn.simulate(cn.SplitNN(epochs=1), tables(), folder=tmp_path / "run")
+    cn.simulate(settings(epochs=1), tables(), folder=tmp_path / "run")
     path = tmp_path / "run/bank/model/part.safetensors"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
@@ -153,7 +158,7 @@ def test_a_tampered_part_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_policy_made_stricter_after_training_stops_prediction() -> None:
-    run = cn.simulate(cn.SplitNN(epochs=1), tables())
+    run = cn.simulate(settings(epochs=1), tables())
     with pytest.raises(PolicyRefused, match="never_send"):
         run.predict(tables(), policies={"shop": cn.Policy(never_send=("PLAIN",))})
     few = {name: table.take(np.arange(3)) for name, table in tables().items()}
@@ -164,7 +169,7 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
     def module() -> nn.Module:
         return nn.Sequential(mlp((2, 8, 4), seed=3), SeededDropout(0.5))
 
-    config = cn.SplitNN(epochs=4, batch_size=32, patience=0)
+    config = settings(epochs=4, batch_size=32, patience=0)
     whole = cn.simulate(config, tables(), modules={"shop": module()})
     with pytest.MonkeyPatch.context() as patch:
         original = Session.next_step
@@ -190,7 +195,7 @@ def ids_of(table: cn.PartyTable, **columns: object) -> cn.PartyTable:
 def test_a_label_holder_without_columns_needs_only_ids_to_predict() -> None:
     both = tables()
     alone = {"bank": ids_of(both["bank"], y=both["bank"].labels), "shop": both["shop"]}
-    run = cn.simulate(cn.SplitNN(epochs=20, learning_rate=0.02), alone, compare=True)
+    run = cn.simulate(settings(epochs=20, learning_rate=0.02), alone, compare=True)
     with_label = run.predict(alone)
     pd.testing.assert_frame_equal(with_label, run.predict({"bank": ids_of(both["bank"]), "shop": both["shop"]}))
     assert len(with_label) == 200
@@ -200,13 +205,13 @@ def test_a_party_that_must_bring_columns_is_told_so() -> None:
     both = tables()
     nothing = {"bank": both["bank"], "shop": ids_of(both["shop"])}
     with pytest.raises(ConfigError, match="'shop' has no usable feature columns"):
-        cn.simulate(cn.SplitNN(epochs=1), nothing)
-    run = cn.simulate(cn.SplitNN(epochs=1), both)
+        cn.simulate(settings(epochs=1), nothing)
+    run = cn.simulate(settings(epochs=1), both)
     with pytest.raises(TableError, match=r"lacks the column 'd'.*Add the columns"):
         run.predict(nothing)
     only_ids = {"bank": ids_of(both["bank"]), "shop": both["shop"]}
     with pytest.raises(ConfigError, match="no label column"):
-        cn.simulate(cn.SplitNN(epochs=1), only_ids, roles={"label_holder": "bank", "feature_holder": "shop"})
+        cn.simulate(settings(epochs=1), only_ids, roles={"label_holder": "bank", "feature_holder": "shop"})
 
 
 @pytest.mark.parametrize("label", ["binary", "multiclass"])
@@ -218,7 +223,7 @@ def test_a_class_that_is_held_out_altogether_is_told_with_what_helps(label: str)
     said = set()
     for seed in range(6):
         try:
-            cn.simulate(cn.SplitNN(epochs=1), both, seed=seed, evaluate=cn.Evaluate(test_fraction=0.6))
+            cn.simulate(settings(epochs=1), both, seed=seed, evaluate=cn.Evaluate(test_fraction=0.6))
         except TableError as error:
             said.add(str(error))
     (message,) = said
@@ -227,7 +232,7 @@ def test_a_class_that_is_held_out_altogether_is_told_with_what_helps(label: str)
 
 
 def test_a_rare_number_may_be_held_out_in_a_regression() -> None:
-    run = cn.simulate(cn.SplitNN(epochs=1), tables(60, "regression"))
+    run = cn.simulate(settings(epochs=1), tables(60, "regression"))
     assert run.plan.config["task"] == "auto"
 
 

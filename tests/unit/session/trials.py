@@ -43,7 +43,8 @@ class Trial:
 
     def config(self) -> SplitNN:
         small: dict[str, Any] = {"epochs": 3, "batch_size": BATCH, "hidden": (4,), "cut_width": 3, "dropout": 0.25}
-        return SplitNN(**{**small, "checkpoint_every": 2, "patience": 2, **self.settings})
+        fixed = {"checkpoint_every": 2, "patience": 2, "secret_start": False}
+        return SplitNN(**{**small, **fixed, **self.settings})
 
     def run(self, observer: Callable[[Progress], None] | None = None, **more: Any) -> Run:
         return simulate(

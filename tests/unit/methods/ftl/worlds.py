@@ -18,6 +18,7 @@ SMALL: dict[str, Any] = {
     "iterations": 4,
     "learning_rate": 0.1,
     "safeguard": False,
+    "secret_start": False,
     "key_size": "insecure_test",
 }
 
