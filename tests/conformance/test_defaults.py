@@ -31,7 +31,7 @@ class _Enough(Exception):
     """The first steps were taken."""
 
 
-@pytest.mark.parametrize("rows", [200, 1000, 5000])
+@pytest.mark.parametrize("rows", [1000, 5000])
 @pytest.mark.parametrize("case", _shipped(), ids=str)
 def test_what_ships_begins_to_train(case: Case, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     next_step = Session.next_step
@@ -47,9 +47,8 @@ def test_what_ships_begins_to_train(case: Case, rows: int, monkeypatch: pytest.M
     assert isinstance(stopped.value.__cause__, _Enough)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("rows", [200, 1000, 5000])
+@pytest.mark.parametrize("rows", [200, *(pytest.param(rows, marks=pytest.mark.slow) for rows in (1000, 5000))])
 @pytest.mark.parametrize("case", _shipped(), ids=str)
 def test_what_ships_trains_to_the_end(case: Case, rows: int) -> None:
     with integers_for_ciphertexts():
