@@ -25,13 +25,10 @@ Array = np.ndarray[Any, Any]
 
 # One row in so many.
 _SUREST = 20
-# More rows than this make the attack with columns hardly stronger, and a checkpoint larger.
-_MOST_ROWS = 20_000
-_LANDMARKS = 200
-_REPEATS = 3
-# Fewer say nothing about what columns tell.
-_LEAST_ROWS = 20
+# Columns are kept of so many rows: more make the attack with them hardly stronger. Fewer than the least say nothing.
+_MOST_ROWS, _LEAST_ROWS = 20_000, 20
 _LARGEST = 1e6
+_LANDMARKS, _REPEATS = 200, 6
 _COLUMNS = "columns."
 # How much the attacker may trust columns, against releases.
 _TRUST = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -46,9 +43,9 @@ class MeasuredLeak:
 
     ``bound`` is about one release of a row, for Gaussian classes; with several releases of one row the budgets add up,
     and ``bound_over_all_releases`` is about as many of them as the most released row had. Both are about gradients
-    alone, so that ``with_columns`` may be above them. For classes the measure is an
-    AUC, of which 0.5 is chance and which is not turned round if it is below. For numbers it is the share of their
-    variance that a linear estimate explains.
+    alone, so that ``with_columns`` may be above them. For classes the measure is an AUC, of which 0.5 is chance and
+    which is not turned round if it is below. For numbers it is the share of their variance that a linear estimate
+    explains.
     """
 
     measure: str
@@ -109,10 +106,12 @@ class LeakMeter:
         used, most = int(self._slots.max(initial=-1)) + 1, min(len(self._slots), _MOST_ROWS)
         new = np.unique(rows[self._slots[rows] < 0])[: most - used]
         self._slots[new] = np.arange(used, used + len(new))
-        kept = self._columns.setdefault(source, np.zeros((most, columns.shape[1]), np.float32))
+        if source not in self._columns:
+            self._columns[source] = np.zeros((most, columns.shape[1]), np.float32)
         slots = self._slots[rows]
-        # Whatever a receiver says its columns look like must not end the run.
-        kept[slots[slots >= 0]] = np.nan_to_num(columns[slots >= 0]).clip(-_LARGEST, _LARGEST)
+        # Whatever numbers a receiver sent must not end the run here.
+        sound = np.nan_to_num(columns[slots >= 0]).clip(-_LARGEST, _LARGEST)
+        self._columns[source][slots[slots >= 0]] = sound
 
     def add(self, rows: Array, clean: Array | None = None, noised: Array | None = None) -> None:
         """Note one release of some rows, and the evidence in it; none if it was noise only."""
@@ -234,7 +233,9 @@ def _told_by_columns(columns: Array, evidence: Array) -> Array:
 
     scaled = _standardised(columns.astype(np.float64))
     nearness = Nystroem(gamma=0.5 / scaled.shape[1], n_components=min(_LANDMARKS, len(scaled)), random_state=0)
-    inputs = np.concatenate([0.1 * scaled, nearness.fit_transform(scaled)], axis=1)
+    inputs = nearness.fit_transform(scaled)
+    if scaled.shape[1] <= _LANDMARKS:  # very many columns would take minutes, and nearness tells nearly as much
+        inputs = np.concatenate([inputs, 0.1 * scaled], axis=1)
     told = np.zeros(evidence.shape)
     for repeat in range(_REPEATS):
         first, second = _halves(len(evidence), repeat)
