@@ -31,7 +31,12 @@ from colonnade.metrics.inference import (
     measure_inference,
     measure_value_inference,
 )
-from colonnade.metrics.leakage import direction_attack_auc, norm_attack_auc, sign_attack_accuracy
+from colonnade.metrics.leakage import (
+    direction_attack_auc,
+    norm_attack_auc,
+    sign_attack_accuracy,
+    spectral_attack_auc,
+)
 from colonnade.metrics.names import TASKS, headline, higher_is_better
 from colonnade.metrics.ranking import Ranking, exposure_gap, exposures, rank_impressions
 from colonnade.metrics.uncertainty import auc_interval, interval, proportion_interval
@@ -68,6 +73,7 @@ __all__ = [
     "proportion_interval",
     "rank_impressions",
     "sign_attack_accuracy",
+    "spectral_attack_auc",
     "tuned_threshold",
     "widest_gap",
 ]

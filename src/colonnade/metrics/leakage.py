@@ -1,7 +1,8 @@
 """How well labels can be told from gradients at the cut: the attacks of Li et al., ICLR 2022, as numbers.
 
-Classes are 0 and 1. Each attack is given more than a real one would have: for the direction attack the labels of half
-of the rows, for the others the better of their two orientations. The numbers are measurements of these attacks and no
+Classes are 0 and 1. Two attacks are given more than a real one would have: the direction attack the labels of half of
+the rows, the norm attack the better of its two orientations. The spectral attack is given no label, only which class is
+rarer (J. Sun et al., arXiv:2203.01451, attack activations so). The numbers are measurements of these attacks and no
 bound on others.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 from colonnade.errors import UsageError
 from colonnade.metrics.counting import area_under_roc
 
-__all__ = ["direction_attack_auc", "norm_attack_auc", "sign_attack_accuracy"]
+__all__ = ["direction_attack_auc", "norm_attack_auc", "sign_attack_accuracy", "spectral_attack_auc"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,6 +47,20 @@ def norm_attack_auc(gradients: Array, classes: Array) -> float:
     gradients, is_positive = _checked(gradients, classes)
     area = area_under_roc(is_positive, np.linalg.norm(gradients, axis=1))
     return max(area, 1.0 - area)
+
+
+def spectral_attack_auc(gradients: Array, classes: Array, *, rarer: int = 1) -> float:
+    """Return the AUC of scoring rows by where they lie along the line on which a batch's gradients differ most.
+
+    That line is the first singular vector of the batch less its mean. The end of it with fewer rows is taken for the
+    rarer class. Which class that is counts as known, no label does, and the number is not turned round.
+    """
+    gradients, is_positive = _checked(gradients, classes)
+    centred = gradients - gradients.mean(axis=0)
+    scores = centred @ np.linalg.svd(centred, full_matrices=False)[2][0]
+    if (scores > 0.0).mean() > 0.5:
+        scores = -scores
+    return area_under_roc(is_positive, scores if rarer == 1 else -scores)
 
 
 def sign_attack_accuracy(gradients: Array, classes: Array) -> float:

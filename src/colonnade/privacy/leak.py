@@ -1,8 +1,13 @@
 """What an attack on noised gradients finds out, measured by the party that knows both the noise and the labels.
 
-The attacker here is stronger than a real one: it knows where the means of the classes lie and how much noise there is,
-and weighs every release accordingly (Fisher's discriminant). It does not know the noise itself. What it reaches
-on the releases of a run is a measurement, not a bound.
+The attacker knows where the means of the classes lie and how much noise there is, and weighs every release accordingly
+(Fisher's discriminant). It does not know the noise itself.
+
+A receiver of gradients also has columns. What the releases say of a row is a weak label for it: from the weak labels of
+some rows the attacker learns what columns say, and puts that together with the releases of other rows. No bound on
+gradients covers this. The measuring party does not have the columns; numbers that it got for the same rows, such as
+activations, stand in for them, and columns may tell more than these. So everything here is a measurement of two
+attacks, and not a bound on others.
 """
 
 from __future__ import annotations
@@ -20,6 +25,13 @@ Array = np.ndarray[Any, Any]
 
 # One row in so many.
 _SUREST = 20
+# Columns are kept of so many rows: more make the attack with them hardly stronger. Fewer than the least say nothing.
+_MOST_ROWS, _LEAST_ROWS = 20_000, 20
+_LARGEST = 1e6
+_LANDMARKS, _REPEATS = 200, 6
+_COLUMNS = "columns."
+# How much the attacker may trust columns, against releases.
+_TRUST = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 
 AreaUnderRoc = Callable[[Array, Array], float]
 """The AUC of scores, by which rows are positive: `colonnade.metrics` has one."""
@@ -30,9 +42,10 @@ class MeasuredLeak:
     """How well labels could be told from what was sent.
 
     ``bound`` is about one release of a row, for Gaussian classes; with several releases of one row the budgets add up,
-    and ``bound_over_all_releases`` is about as many of them as the most released row had. For classes the measure is an
-    AUC, of which 0.5 is chance and which is not turned round if it is below. For numbers it is the share of their
-    variance that a linear estimate explains.
+    and ``bound_over_all_releases`` is about as many of them as the most released row had. Both are about gradients
+    alone, so that ``with_columns`` may be above them. For classes the measure is an AUC, of which 0.5 is chance and
+    which is not turned round if it is below. For numbers it is the share of their variance that a linear estimate
+    explains.
     """
 
     measure: str
@@ -46,6 +59,8 @@ class MeasuredLeak:
     """One release, had it been sent as it was. None where no batch had rows of two classes."""
     of_one_release: float | None
     over_all_releases: float | None
+    with_columns: float | None = None
+    """All releases together with what stands in for the receiver's columns. None where nothing does."""
     by_epoch: tuple[float, ...] = ()
     """`of_one_release`, epoch by epoch."""
     surest_right: float | None = None
@@ -82,6 +97,21 @@ class LeakMeter:
         # How many rows the attacker was surest of, and how many of them it got right.
         self._surest = np.zeros(2, np.int64)
         self._by_epoch: list[float] = []
+        # Where columns of a row are kept, -1 if nowhere; and the latest seen of each row, by where it is from.
+        self._slots = np.full(len(self._labels), -1)
+        self._columns: dict[str, Array] = {}
+
+    def saw(self, rows: Array, columns: Array, source: str = "columns") -> None:
+        """Keep numbers that stand in for the receiver's columns of some rows; those that come later replace them."""
+        used, most = int(self._slots.max(initial=-1)) + 1, min(len(self._slots), _MOST_ROWS)
+        new = np.unique(rows[self._slots[rows] < 0])[: most - used]
+        self._slots[new] = np.arange(used, used + len(new))
+        if source not in self._columns:
+            self._columns[source] = np.zeros((most, columns.shape[1]), np.float32)
+        slots = self._slots[rows]
+        # Whatever numbers a receiver sent must not end the run here.
+        sound = np.nan_to_num(columns[slots >= 0]).clip(-_LARGEST, _LARGEST)
+        self._columns[source][slots[slots >= 0]] = sound
 
     def add(self, rows: Array, clean: Array | None = None, noised: Array | None = None) -> None:
         """Note one release of some rows, and the evidence in it; none if it was noise only."""
@@ -123,6 +153,7 @@ class LeakMeter:
             without_noise=float(without / weight) if weight else None,
             of_one_release=float(noised / weight) if weight else None,
             over_all_releases=over_all if weight_over_all else None,
+            with_columns=self._with_columns() if weight_over_all else None,
             by_epoch=tuple(self._by_epoch),
             surest_right=float(self._surest[1] / self._surest[0]) if self._surest[0] else None,
         )
@@ -135,7 +166,9 @@ class LeakMeter:
             "totals": np.stack([self._epoch, self._total]),
             "by_epoch": np.array(self._by_epoch),
             "surest": self._surest,
+            "slots": self._slots,
         }
+        kept |= {f"{_COLUMNS}{source}": columns for source, columns in self._columns.items()}
         return {name: torch.from_numpy(value.copy()) for name, value in kept.items()}
 
     def load_state(self, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -145,6 +178,33 @@ class LeakMeter:
         self._epoch, self._total = tensors["totals"].numpy().copy()
         self._by_epoch = tensors["by_epoch"].tolist()
         self._surest = tensors["surest"].numpy().copy()
+        self._slots = tensors["slots"].numpy().copy()
+        self._columns = {
+            name.removeprefix(_COLUMNS): value.numpy().copy()
+            for name, value in tensors.items()
+            if name.startswith(_COLUMNS)
+        }
+
+    def _with_columns(self) -> float | None:
+        """Return how well releases and columns do together, or None where there are no columns or too few rows.
+
+        How far columns are trusted is chosen on one half of the rows and judged on the other, both ways round.
+        """
+        rows = np.flatnonzero(self._slots >= 0)
+        if len(rows) < _LEAST_ROWS:
+            return None
+        columns = np.concatenate([one[self._slots[rows]] for one in self._columns.values()], axis=1)
+        evidence = self._evidence[rows]
+        told = _standardised(_told_by_columns(columns, evidence))
+        scores = [_standardised(evidence) + trust * told for trust in _TRUST]
+        weights, measures = [], []
+        first, second = _halves(len(rows), _REPEATS)
+        for chosen_on, judged_on in ((first, second), (second, first)):
+            best = max(scores, key=lambda score: self._judge(rows[chosen_on], score[chosen_on])[1])
+            weight, measure = self._judge(rows[judged_on], best[judged_on])
+            weights.append(weight)
+            measures.append(measure)
+        return float(np.average(measures, weights=weights)) if all(weights) else None
 
     def _judge(self, rows: Array, evidence: Array) -> tuple[float, float]:
         """Return how much a batch tells about the attack, and how well it does there."""
@@ -160,6 +220,40 @@ class LeakMeter:
                 weight += pairs
                 measure += pairs * self._area(is_positive, evidence[:, column])
         return weight, measure / weight if weight else 0.0
+
+
+def _told_by_columns(columns: Array, evidence: Array) -> Array:
+    """Return what columns say of each row, learned from the evidence about rows of another half.
+
+    Ridge regression on the columns and on their nearness to some of the rows; several halvings are averaged.
+    """
+    # scikit-learn takes long to import.
+    from sklearn.kernel_approximation import Nystroem
+    from sklearn.linear_model import RidgeCV
+
+    scaled = _standardised(columns.astype(np.float64))
+    nearness = Nystroem(gamma=0.5 / scaled.shape[1], n_components=min(_LANDMARKS, len(scaled)), random_state=0)
+    inputs = nearness.fit_transform(scaled)
+    if scaled.shape[1] <= _LANDMARKS:  # very many columns would take minutes, and nearness tells nearly as much
+        inputs = np.concatenate([inputs, 0.1 * scaled], axis=1)
+    told = np.zeros(evidence.shape)
+    for repeat in range(_REPEATS):
+        first, second = _halves(len(evidence), repeat)
+        for known, asked in ((first, second), (second, first)):
+            regression = RidgeCV(np.logspace(-2, 3, 6)).fit(inputs[known], evidence[known])
+            told[asked] += regression.predict(inputs[asked]).reshape(-1, evidence.shape[1]) / _REPEATS
+    return told
+
+
+def _halves(count: int, seed: int) -> list[Array]:
+    return np.array_split(np.random.default_rng(seed).permutation(count), 2)
+
+
+def _standardised(values: Array) -> Array:
+    """Return every column with mean 0 and variance 1, or 0 where it is constant."""
+    width = values.std(axis=0)
+    standardised: Array = (values - values.mean(axis=0)) / np.where(width > 0.0, width, 1.0)
+    return standardised
 
 
 def _explained(values: Array, evidence: Array) -> tuple[float, float]:

@@ -4,8 +4,10 @@ O. Li et al., "Label leakage and protection in two-party split learning", ICLR 2
 
 What it hides, and what not. The budget bounds what any attack makes of *one* release of a row's gradient, where the
 gradients of a class are Gaussian. A row is released once per epoch; with T releases the budgets add up to T times the
-budget, and from 4 on the bound says nothing. Partners that put their gradients together add up in the same way. It does
-not hide what a trained encoder knows: a partner with some labels can fit a head to its own outputs (model completion).
+budget, and from 4 on the bound says nothing. Partners that put their gradients together add up in the same way. It is
+about gradients alone: a partner also has columns, and learns from the noised gradients of many rows what these say of
+labels. It does not hide what a trained encoder knows: a partner with some labels can fit a head to its own outputs
+(model completion).
 And the bound is on the ranking of all rows. The noise is as large as the classes differ on the whole; a row with a far
 larger gradient, such as one that the model gets wrong late in training, stands out of it.
 

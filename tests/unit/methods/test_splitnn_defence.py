@@ -114,7 +114,10 @@ def test_the_finding_tells_the_attack_with_and_without_noise_and_its_bounds() ->
         assert found["of_one_release"] < found["bound"] == auc_bound(0.25)
         assert found["releases_per_row"] == len(found["by_epoch"]) == 4
         assert found["bound_over_all_releases"] == auc_bound(1.0)
+        assert found["with_columns"] > found["over_all_releases"] - 0.03, "here with few rows"
     assert "budgets add up" in finding.text
+    assert "The bounds are about gradients alone" in finding.text
+    assert "AUC with the partner's columns" in finding.columns
     assert run.metrics["auc"] > 0.8
 
 

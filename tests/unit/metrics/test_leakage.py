@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from colonnade.errors import UsageError
-from colonnade.metrics import direction_attack_auc, norm_attack_auc, sign_attack_accuracy
+from colonnade.metrics import direction_attack_auc, norm_attack_auc, sign_attack_accuracy, spectral_attack_auc
 
 GENERATOR = np.random.default_rng(0)
 CLASSES = (GENERATOR.random(600) < 0.2).astype(int)
@@ -19,6 +19,8 @@ def test_a_binary_labels_gradients_give_it_away(gradients: np.ndarray) -> None:
     assert direction_attack_auc(gradients, CLASSES) == 1.0
     assert norm_attack_auc(gradients, CLASSES) > 0.9
     assert sign_attack_accuracy(gradients, CLASSES) == 1.0
+    assert spectral_attack_auc(gradients, CLASSES) == 1.0
+    assert spectral_attack_auc(gradients, 1 - CLASSES, rarer=0) == 1.0
 
 
 def test_noise_alone_gives_nothing_away_however_many_columns_there_are() -> None:
@@ -27,6 +29,8 @@ def test_noise_alone_gives_nothing_away_however_many_columns_there_are() -> None
     assert abs(np.mean(found) - 0.5) < 0.04
     assert min(found) < 0.5
     assert 0.5 <= norm_attack_auc(GENERATOR.normal(size=(600, 200)), CLASSES) < 0.6
+    found = [spectral_attack_auc(GENERATOR.normal(size=(600, 200)), CLASSES) for _ in range(10)]
+    assert abs(np.mean(found) - 0.5) < 0.04
 
 
 def test_norms_find_what_directions_do_not() -> None:

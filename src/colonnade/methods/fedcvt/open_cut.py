@@ -14,6 +14,7 @@ from torch import nn
 from colonnade.errors import LeakRefused
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.label_protection import protection_finding
 from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
@@ -38,8 +39,8 @@ from colonnade.methods.fedcvt.objective import (
 from colonnade.methods.fedcvt.rows import OwnTable
 from colonnade.methods.fedcvt.watch import PseudoLabelWatch
 from colonnade.nn import Learner, tensors_under
-from colonnade.privacy import Marvell, RowBudget, SecretNoise, clip_rows
-from colonnade.session import Channel, Session
+from colonnade.privacy import LeakMeter, Marvell, RowBudget, SecretNoise, clip_rows
+from colonnade.session import Channel, Finding, Session
 
 __all__ = [
     "SCORED_AT_ONCE",
@@ -47,6 +48,7 @@ __all__ = [
     "OpenLabelSide",
     "OpenPartnerSide",
     "ScoredCodeSender",
+    "classes_to_hide",
     "make_learner",
     "receive_held_out",
 ]
@@ -226,6 +228,11 @@ class OpenPartnerSide:
         self.sender.send_held_out(torch.cat(list(codes.values()), dim=1), rows, what)
 
 
+def classes_to_hide(labels: OwnLabels) -> int:
+    """Return how many classes label noise hides; 0 for numbers."""
+    return 0 if labels.task == "regression" else max(len(labels.encoder.classes), 2)
+
+
 class OpenLabelSide:
     """The label holder with one candidate under training."""
 
@@ -237,9 +244,10 @@ class OpenLabelSide:
         table: OwnTable,
         labels: OwnLabels,
         module: nn.Module | None,
+        meters: Sequence[LeakMeter],
     ) -> None:
         self._session, self._config, self._variant = session, config, variant
-        self._table, self._labels = table, labels
+        self._table, self._labels, self._meters = table, labels, meters
         self._peers = session.channels("feature_holder")
         inputs = table.features.shape[1]
         encoders = build_encoders(
@@ -260,12 +268,12 @@ class OpenLabelSide:
         self._defences: list[tuple[Marvell, Marvell]] = []
         if config.defence == "marvell" and variant.name != "local":
             noise = SecretNoise(session.secret("label noise"))
-            classes = 0 if labels.task == "regression" else max(len(labels.encoder.classes), 2)
-            for peer in self._peers:
-                purpose = f"{variant.name} for {peer.peer}"
+            for peer, meter in zip(self._peers, meters, strict=True):
+                purpose, classes = f"{variant.name} for {peer.peer}", classes_to_hide(labels)
+                of_shared = f"{purpose}, shared rows"
                 self._defences.append(
                     (
-                        Marvell(config.label_budget, noise, classes=classes, purpose=f"{purpose}, shared rows"),
+                        Marvell(config.label_budget, noise, classes=classes, purpose=of_shared, meter=meter),
                         Marvell(config.label_budget, noise, classes=2, purpose=f"{purpose}, own rows"),
                     )
                 )
@@ -300,6 +308,8 @@ class OpenLabelSide:
         answer = gradient_message(config.defence)
         for place, (peer, cut) in enumerate(zip(self._peers, cuts, strict=True)):
             gradient = torch.zeros_like(cut) if cut.grad is None else cut.grad
+            if self._meters:
+                self._meters[place].saw(shared, cut.detach().numpy()[: len(shared)], variant.name)
             peer.send(answer(self._protected(place, gradient, shared, outcome)))
         if config.gradient_clip:
             self.learner.clip_gradients(config.gradient_clip)
@@ -319,6 +329,8 @@ class OpenLabelSide:
             for place in range(1, len(codes)):
                 found = list(self._outputs("alone", {place: codes[place]}, self._recent, every=True).values())
                 self.watch.judge(*agreed_labels(self._config, self._labels.task, found))
+        for meter in self._meters:
+            meter.end_epoch()
         return outputs[self._variant.name]
 
     def finish(self) -> dict[str, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
@@ -349,6 +361,8 @@ class OpenLabelSide:
             tensors |= {f"memory.{name}": value for name, value in self._memory.state().items()}
         for place, one in enumerate(self._recent):
             tensors |= {f"recent.{place}.{kind}": value for kind, value in one.items()}
+        for place, meter in enumerate(self._meters):
+            tensors |= {f"meter.{place}.{name}": value for name, value in meter.state().items()}
         marvells = [[one.state() for one in pair] for pair in self._defences]
         return tensors, document | {"watch": self.watch.state(), "marvells": marvells}
 
@@ -360,6 +374,8 @@ class OpenLabelSide:
         recent = [tensors_under(f"recent.{place}.", tensors) for place in range(1 + len(self._peers))]
         self._recent = [{kind: one[kind] for kind in self._variant.kinds} for one in recent if one]
         self.watch.load_state(document["watch"])
+        for place, meter in enumerate(self._meters):
+            meter.load_state(tensors_under(f"meter.{place}.", tensors))
         for pair, states in zip(self._defences, document["marvells"], strict=True):
             for one, state in zip(pair, states, strict=True):
                 one.load_state(state)
@@ -367,6 +383,12 @@ class OpenLabelSide:
     def keep_best(self) -> None:
         """Remember the weights as they are now."""
         self.learner.keep_best()
+
+    def protection(self) -> tuple[Finding, ...]:
+        """Say how well labels of shared rows were hidden, over all candidates so far, if they were."""
+        pairs = zip(self._peers, self._defences, strict=False)
+        measured = {peer.peer: found for peer, (one, _) in pairs if (found := one.measured()) is not None}
+        return (protection_finding(measured),) if measured else ()
 
     def part(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return what scoring needs later: the networks, and all parties' codes of anchors."""

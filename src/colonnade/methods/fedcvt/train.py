@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,12 @@ from colonnade.methods.fedcvt.choice import Ways, budget_finding, choose, local_
 from colonnade.methods.fedcvt.config import LOCAL, SCORES_ALONE, FedCVT
 from colonnade.methods.fedcvt.guards import check_shared_rows
 from colonnade.methods.fedcvt.messages import Choice, OwnRows, Schedule
-from colonnade.methods.fedcvt.open_cut import OpenLabelSide, OpenPartnerSide
+from colonnade.methods.fedcvt.open_cut import OpenLabelSide, OpenPartnerSide, classes_to_hide
 from colonnade.methods.fedcvt.rows import Batches, OwnTable, batch_rows, own_table, steps_of
 from colonnade.methods.fedcvt.sealed_cut import SealedKeys, SealedLabelSide, SealedPartnerSide
+from colonnade.metrics import area_under_roc
 from colonnade.nn import row_losses
-from colonnade.privacy import new_key
+from colonnade.privacy import LeakMeter, new_key
 from colonnade.session import Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder"]
@@ -114,8 +116,10 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     course = Course(session)
     session.expect_steps(steps * config.epochs * len(joint))
     sides: dict[str, OpenLabelSide | SealedLabelSide] = {}
+    # Every candidate releases gradients of the same rows, so that what they give away adds up.
+    meters = [_meter(labels) for _ in peers] if config.defence == "marvell" else []
     for name in joint:
-        side = sides[name] = _label_side(session, holding, config, name, table, labels, keys)
+        side = sides[name] = _label_side(session, holding, config, name, table, labels, keys, meters)
         if course.is_done(name):
             course.restore(name, side)
             continue
@@ -169,7 +173,9 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     test = holding.split.test
     truth = labels.values[table.test]
     scores = scores_in_terms_of(labels.encoder, choice.test, test, truth)
-    return Result(ModelPart(tensors, document), scores, choice.findings)
+    last = sides[joint[-1]] if joint else None
+    protection = last.protection() if isinstance(last, OpenLabelSide) else ()
+    return Result(ModelPart(tensors, document), scores, (*choice.findings, *protection))
 
 
 def _shared_batches(session: Session, config: FedCVT, table: OwnTable) -> Batches:
@@ -204,11 +210,17 @@ def _label_side(
     table: OwnTable,
     labels: OwnLabels,
     keys: SealedKeys | None,
+    meters: Sequence[LeakMeter],
 ) -> OpenLabelSide | SealedLabelSide:
     variant = config.variant(name)
     if keys is not None:
         return SealedLabelSide(session, config, variant, table, labels, keys, holding.module)
-    return OpenLabelSide(session, config, variant, table, labels, holding.module)
+    return OpenLabelSide(session, config, variant, table, labels, holding.module, meters)
+
+
+def _meter(labels: OwnLabels) -> LeakMeter:
+    classes = classes_to_hide(labels)
+    return LeakMeter(labels.targets.numpy().astype(np.int64 if classes else np.float64), classes, area_under_roc)
 
 
 def _loss(labels: OwnLabels, outputs: torch.Tensor, table: OwnTable) -> float | None:

@@ -218,11 +218,11 @@ class Bank:
         return model.head.score(len(places)) + model.own.logits(self.columns[places])
 
     def _step(self, model: BankModel, phase: Phase, number: int, places: Places, rate: float) -> float:
-        own = model.own.logits(self.columns[places])
         if phase.trains_inputs:
-            logits = model.head.trained_logits(len(places)) + own
+            added = model.head.trained_logits(len(places))
         else:
-            logits = model.head.fixed_logits(number, len(places)) + own
+            added = model.head.fixed_logits(number, len(places))
+        logits = added + model.own.logits(self.columns[places])
         loss = self.labels.loss(logits, places)
         check_finite(loss, self.session)
         slopes = self.labels.slopes(logits, places)
@@ -230,6 +230,7 @@ class Bank:
         steps = np.clip(rate * slopes, -STEEPEST, STEEPEST)
         self.cut += int((steps != rate * slopes).sum())
         if phase.trains_inputs:
+            self.labels.saw(added, places)
             shown = self.labels.protected(slopes, places)
             model.head.learn_trained(steps, shown, self.labels.direction_noise(slopes, places, model.inputs))
         else:

@@ -11,6 +11,7 @@ import torch
 
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError
+from colonnade.exchanges.label_protection import about_columns
 from colonnade.methods.prada.config import PrADA
 from colonnade.metrics import area_under_roc, widest_gap
 from colonnade.nn.regression import loss_of, outputs_for, scores_of, targets_of
@@ -74,6 +75,11 @@ class Labels:
             return slopes
         return self._marvell.protect(slopes, labels, self._session.step, places)
 
+    def saw(self, scores: Numbers, places: Places) -> None:
+        """Note what the feature holder's columns added to the scores of some rows, for the measurement."""
+        if self._marvell is not None:
+            self._meter.saw(places, scores)
+
     def direction_noise(self, slopes: Numbers, places: Places, inputs: int) -> Numbers | None:
         """Return noise for every number of the gradient that the feature holder gets; None without a defence."""
         if self._noise is None:
@@ -112,7 +118,8 @@ class Labels:
             text = (
                 f"What '{peer}' could tell about training labels from the gradients it got, with a label budget of "
                 f"{found.budget:g} for each release (MARVELL). The attacker measured here knows where the classes lie. "
-                "The bound holds for Gaussian classes; it says nothing about what a trained network itself knows."
+                "The bound holds for Gaussian classes; it says nothing about what a trained network itself knows. "
+                + about_columns(found, "what its groups added to our scores")
             )
         if not found.releases_per_row:
             return None
@@ -123,6 +130,8 @@ class Labels:
         every = f"all {found.releases_per_row} releases of a row together"
         bound = _shown(found.bound_over_all_releases) if has_noise else ""
         rows.append((every, _shown(found.over_all_releases), bound))
+        if found.with_columns is not None:
+            rows.append((f"all releases, and columns of '{peer}'", _shown(found.with_columns), ""))
         return Finding(
             name="label protection",
             title="How well labels were hidden",

@@ -11,11 +11,12 @@ from torch.nn import functional
 
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError
+from colonnade.exchanges.label_protection import protection_finding
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.network import dtype_of
 from colonnade.metrics import area_under_roc
 from colonnade.nn import Learner, supervised_loss, tensors_under
-from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, MeasuredLeak, SecretNoise
+from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
 from colonnade.session import Finding, ModelPart, Session
 
 __all__ = ["DefendedLearner", "LabelDefence", "kept_disguise"]
@@ -82,11 +83,15 @@ class LabelDefence:
             losses = functional.cross_entropy(outputs, wanted, reduction="none")
         return (weights * losses).sum() / weights.sum()
 
-    def protect(self, gradients: list[torch.Tensor], step: int, rows: torch.Tensor) -> list[torch.Tensor]:
+    def protect(
+        self, activations: list[torch.Tensor], gradients: list[torch.Tensor], step: int, rows: torch.Tensor
+    ) -> list[torch.Tensor]:
         """Return the partners' gradients of a batch, with noise where the settings ask for it."""
         if not self._marvells:
             return gradients
         labels, places = self._labels[rows].numpy(), rows.numpy()
+        for meter, received in zip(self._meters, activations, strict=True):
+            meter.saw(places, received.detach().numpy())
         return [
             torch.from_numpy(marvell.protect(gradient.double().numpy(), labels, step, places)).to(self._dtype)
             for marvell, gradient in zip(self._marvells, gradients, strict=True)
@@ -117,39 +122,12 @@ class LabelDefence:
 
     def findings(self) -> tuple[Finding, ...]:
         """Say what was hidden how well, if anything was."""
-        measured = [found for marvell in self._marvells if (found := marvell.measured()) is not None]
-        if not measured and self.disguise is None:
+        if not self._marvells and self.disguise is None:
             return ()
-        sentences = list(_about_noise(measured[0])) if measured else ["Gradients crossed without noise."]
-        sentences += [] if self.disguise is None else self.disguise.warnings
-        is_auc = not measured or measured[0].measure == "auc"
-        what = "AUC" if is_auc else "explained share"
-        return (
-            Finding(
-                name="label protection",
-                title="what the cut gradients gave away about labels",
-                text=" ".join(sentences),
-                columns=(
-                    "partner",
-                    f"{what} without noise",
-                    f"{what} of one release",
-                    "its bound",
-                    f"{what} of all releases",
-                    "its bound",
-                    "releases of a row",
-                    "right of the surest 5%",
-                )
-                if measured
-                else (),
-                rows=tuple(_row(partner, one) for partner, one in zip(self._partners, measured, strict=False)),
-                values={
-                    "disguised": self.disguise is not None,
-                    "partners": {
-                        partner: one.to_json() for partner, one in zip(self._partners, measured, strict=False)
-                    },
-                },
-            ),
-        )
+        pairs = zip(self._partners, self._marvells, strict=False)
+        measured = {partner: found for partner, marvell in pairs if (found := marvell.measured()) is not None}
+        warnings = () if self.disguise is None else self.disguise.warnings
+        return (protection_finding(measured, is_disguised=self.disguise is not None, warnings=warnings),)
 
 
 class DefendedLearner:
@@ -178,35 +156,3 @@ def kept_disguise(part: ModelPart) -> LabelDisguise | None:
     """Return the disguise that a checkpoint or a trained part holds, if any."""
     tensors = tensors_under(_DISGUISE, part.tensors)
     return LabelDisguise.from_state(tensors) if tensors else None
-
-
-def _about_noise(measured: MeasuredLeak) -> tuple[str, ...]:
-    one = f"Each release of a row's gradient has a budget of {measured.budget:g}."
-    if measured.measure == "auc":
-        bound = (
-            f"No attack on one release has an AUC above {measured.bound:.3f}, if gradients of a class are Gaussian. "
-            "0.5 is chance."
-        )
-    else:
-        bound = f"A linear estimate from one release explains at most {measured.bound:.3f} of the labels' variance."
-    several = (
-        f"Rows were released up to {measured.releases_per_row} times; budgets add up, and all releases together are "
-        f"bounded by {measured.bound_over_all_releases:.3f}. Partners that put theirs together add up in the same way."
-    )
-    attack = "What was measured is an attack that knows where the classes lie, but not the noise."
-    if measured.surest_right is None:
-        return one, bound, several, attack
-    outliers = "No bound holds for single rows: one with a far larger gradient than its class stands out of the noise."
-    return one, bound, several, attack, outliers
-
-
-def _row(partner: str, found: MeasuredLeak) -> tuple[str, ...]:
-    shown = (
-        found.without_noise,
-        found.of_one_release,
-        found.bound,
-        found.over_all_releases,
-        found.bound_over_all_releases,
-    )
-    told = ["–" if one is None else f"{one:.3f}" for one in (*shown, found.surest_right)]
-    return (partner, *told[:-1], str(found.releases_per_row), told[-1])

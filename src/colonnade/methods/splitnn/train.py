@@ -124,9 +124,8 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             loss_value = loss.item()
             check_finite(loss_value, session)
             loss.backward()  # type: ignore[no-untyped-call]
-            for peer, values in zip(
-                peers, defence.protect([*map(_gradient_of, cuts)], session.step, rows), strict=True
-            ):
+            slopes = defence.protect(cuts, [*map(_gradient_of, cuts)], session.step, rows)
+            for peer, values in zip(peers, slopes, strict=True):
                 peer.send(gradient(values))
             if own is not None:
                 backpropagate(own, _gradient_of(own_cut[0]))

@@ -194,6 +194,20 @@ def test_with_marvell_dropped_rows_carry_noise_too() -> None:
     assert not torch.cat([(one == 0.0).all(dim=1) for one in hidden]).any()
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_the_finding_counts_all_candidates_and_what_codes_add(level: int) -> None:
+    options = {"level": level, "noise": 0.1, "defence": "marvell", "candidates": ("fedcvt", "vanilla"), "epochs": 3}
+    run = run_of(frames(shared=1000), settings(**options, batch_size=200, own_batch_size=30), keep_views=True)
+    finding = run.findings["label protection"]
+    (found,) = finding.values["partners"].values()
+    assert found["releases_per_row"] >= 6
+    assert len(found["by_epoch"]) == 6
+    assert found["without_noise"] > found["over_all_releases"] > found["of_one_release"] > 0.5
+    assert found["with_columns"] > found["over_all_releases"] + 0.05
+    assert "The bounds are about gradients alone" in finding.text
+    assert "label protection" not in run_of(frames(), settings(epochs=1)).findings
+
+
 def test_at_level_2_the_shop_sees_which_of_its_rows_got_a_label() -> None:
     """As SealedCodeGradient says."""
     assert "which of its own rows got a label" in declaration_of(split_linear.SealedCodeGradient).reveals

@@ -49,11 +49,16 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, int]], int]] = {
     "noise": ({"level": 1, "noise": 0.3}, [("shop", 9)], 2),
     "noise on gradients": ({"level": 1, "defence": "marvell"}, [("bank", 9)], 2),
     "marvell": ({"defence": "marvell", "label_budget": 1.0}, [("shop", 8)], 2),
+    "marvell, the second of two models": (
+        {"defence": "marvell", "label_budget": 1.0, "candidates": ("fedcvt", "vanilla")},
+        [("shop", 20)],
+        2,
+    ),
     "secret start": ({"secret_start": True}, [("shop", 9)], 2),
 }
 
 
-QUICK = ("the second of three models", "noise")
+QUICK = ("the second of three models", "noise", "marvell, the second of two models")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +79,7 @@ def test_a_run_cut_in_mid_epoch_ends_with_the_same_bits(name: str, tmp_path: Pat
     for key, value in one.items():
         assert value.tobytes() == two[key].tobytes(), key
     assert whole.metrics == resumed.metrics
-    for finding in ("situations", "pseudo-labels", "privacy budget"):
+    for finding in ("situations", "pseudo-labels", "privacy budget", "label protection"):
         if finding in whole.findings:
             assert whole.findings[finding].values == resumed.findings[finding].values, finding
     resumed.verify()

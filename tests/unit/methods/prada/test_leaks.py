@@ -132,6 +132,9 @@ def test_with_marvell_one_release_stays_within_the_sheets_bound() -> None:
     assert values["bound"] == pytest.approx(auc_bound(0.25))
     assert values["releases_per_row"] == 3
     assert values["of_one_release"] < values["over_all_releases"] <= values["bound_over_all_releases"] + 0.03
+    assert values["with_columns"] > values["over_all_releases"] + 0.05, "which no bound is about"
+    assert "about gradients alone" in finding.text
+    assert "columns" in finding.rows[-1][0]
 
 
 def from_steps_of_weights(seen: Seen, momentum: float) -> float:
