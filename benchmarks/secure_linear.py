@@ -22,7 +22,7 @@ import numpy as np
 from phe import EncodedNumber, paillier
 
 from benchmarks.form import Findings, main, say
-from colonnade.crypto import PrivateKey, PublicKey
+from colonnade.crypto import PrivateKey
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
 from colonnade.ledger import LedgerWriter
 from colonnade.session import Channel, Policy
@@ -64,7 +64,7 @@ class Ours:
     def __init__(self) -> None:
         start = time.perf_counter()
         key = PrivateKey.generate(str(BITS))
-        public = PublicKey.check(int(key.n), str(BITS))
+        public = key.public
         key.prepare()
         public.prepare()
         self.set_up_seconds = time.perf_counter() - start

@@ -31,6 +31,7 @@ from gmpy2 import mpz
 from colonnade.crypto import chunks
 from colonnade.crypto.costs import multiplication_seconds
 from colonnade.crypto.fixed_point import Integers
+from colonnade.crypto.modulus_proof import prove_modulus, verify_modulus
 from colonnade.crypto.products import cost_of, largest_bits
 from colonnade.crypto.window_table import WINDOW_BITS, build_subset_table, build_table, table_multiplications
 from colonnade.engine import INLINE, Engine, Work
@@ -44,7 +45,6 @@ DEFAULT_KEY = "2048"
 KEY_SIZES = {DEFAULT_KEY: 2048, "3072": 3072, INSECURE_TEST: 1024}
 
 _PRIME_ROUNDS = 40
-_SMALL_PRIMES = gmpy2.primorial(2**16)
 _ROOM = "colonnade.crypto.chunks"
 _UNITS = 5 * WINDOW_BITS
 """How many units besides h: all of them lie in one half of the group with probability 2**-40."""
@@ -73,11 +73,11 @@ class PublicKey:
         return f"{type(self).__name__}({self.bits} bits, {self.fingerprint.hex()[:8]})"
 
     @classmethod
-    def check(cls, n: int, size: str, engine: Engine = INLINE) -> PublicKey:
-        """Accept a partner's modulus of an agreed size, or say what is wrong with it.
+    def check(cls, n: int, proof: Sequence[int], size: str, engine: Engine = INLINE) -> PublicKey:
+        """Accept a partner's modulus of an agreed size with its proof, or say what is wrong with it.
 
-        This finds keys that are broken or careless. A modulus made to deceive can pass; the protocols assume partners
-        that follow them.
+        This finds keys under which a mask would not hide, whether they are careless or made to deceive. A modulus of
+        more than two primes can pass: that weakens what its owner encrypts, and nobody else's numbers.
         """
         wanted = key_bits(size)
         modulus = mpz(n)
@@ -87,12 +87,11 @@ class PublicKey:
             )
         if modulus.bit_length() != wanted:
             raise KeyRefused(f"The Paillier key has {modulus.bit_length()} bits; the parties agreed on {wanted}.")
-        if modulus.is_even() or gmpy2.gcd(modulus, _SMALL_PRIMES) != 1:
-            raise KeyRefused("The Paillier key has a small factor, so anyone can find its secret. It was refused.")
         if modulus.is_power():
             raise KeyRefused("The Paillier key is a power, so anyone can find its secret. It was refused.")
         if modulus.is_prime(_PRIME_ROUNDS):
             raise KeyRefused("The Paillier key is a prime, so it hides nothing. It was refused.")
+        verify_modulus(int(modulus), tuple(proof))
         return cls(n, engine)
 
     def encrypt_integers(self, plains: Sequence[int]) -> list[mpz]:
@@ -234,6 +233,11 @@ class PrivateKey(PublicKey):
     def public(self) -> PublicKey:
         """Return the part that may be shared."""
         return PublicKey(int(self.n), self.engine)
+
+    @cached_property
+    def proof(self) -> tuple[int, ...]:
+        """Return what shows a partner that its masks hide under this key."""
+        return prove_modulus(int(self._p), int(self._q))
 
     def encrypt_integers(self, plains: Sequence[int]) -> list[mpz]:
         """Encrypt integers modulo n, faster with the factors known."""

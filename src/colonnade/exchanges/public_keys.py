@@ -1,4 +1,4 @@
-"""Hand over a public key, and check the one that arrives."""
+"""Hand over a public key with the proof that it hides, and check the one that arrives."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import functools
 from typing import Any
 
 from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey
+from colonnade.crypto.modulus_proof import ROOTS
 from colonnade.messages import PLAIN, message
 from colonnade.session import Channel, Session
 
-__all__ = ["make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["largest_modulus", "make_key", "public_modulus", "receive_key", "send_key"]
 
 
 @functools.cache
@@ -18,11 +19,21 @@ def public_modulus(owner: str, partner: str) -> type[Any]:
 
     @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
     class PublicModulus:
-        """The sender's Paillier public key. Reveals: nothing about any table; it is drawn anew for every run."""
+        """The sender's Paillier public key, and n-th roots that show that masks hide under it.
+
+        Reveals: nothing about any table; it is drawn anew for every run.
+        """
 
         modulus: int
+        proof: tuple[int, ...]
 
     return PublicModulus
+
+
+def largest_modulus(owner: str, partner: str, key_bits: int) -> Any:
+    """Return the message for a key of so many bits as forecasts weigh it."""
+    largest = (1 << key_bits) - 1
+    return public_modulus(owner, partner)(largest, (largest,) * ROOTS)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:
@@ -34,13 +45,13 @@ def make_key(session: Session, size: str) -> PrivateKey:
 
 def send_key(peer: Channel, key: PrivateKey) -> None:
     """Send the public part."""
-    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n)))
+    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), key.proof))
 
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
-    """Receive a partner's key and refuse one that cannot protect anything."""
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role)).modulus
-    key = PublicKey.check(offered, size, session.engine)
+    """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
+    offered = peer.receive(public_modulus(peer.peer_role, peer.role))
+    key = PublicKey.check(offered.modulus, offered.proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key
 

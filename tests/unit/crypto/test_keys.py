@@ -32,7 +32,7 @@ def test_a_generated_key_has_the_form_of_damgard_jurik_and_nielsen(size: str) ->
     assert abs(p - q) > 2 ** (key.bits // 2 - 100)
     assert math.gcd(int(key.n), int(another.n)) == 1
     assert key.fingerprint != another.fingerprint
-    assert PublicKey.check(int(key.n), size).fingerprint == key.fingerprint
+    assert PublicKey.check(int(key.n), key.proof, size).fingerprint == key.fingerprint
     assert key.decrypt_integers(key.encrypt_integers([-1]) + key.public.encrypt_integers([5])) == [key.n - 1, 5]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 import colonnade as cn
-from colonnade.crypto import PrivateKey, PublicKey
+from colonnade.crypto import PrivateKey
 from colonnade.ledger import LedgerWriter
 from colonnade.methods.prada.bank import bank_head
 from colonnade.methods.prada.head import BankHead, HolderHead
@@ -193,7 +193,7 @@ class Line:
         self, config: cn.PrADA, inputs: int, scores: int, key: PrivateKey | None = None
     ) -> tuple[HolderHead, BankHead]:
         """Return both halves of a scoring layer."""
-        public = None if key is None else PublicKey.check(int(key.n), config.key)
+        public = None if key is None else key.public
         return (
             holder_head(config, self.channels["holder"], self.messages, key, inputs, scores),
             bank_head(config, self.channels["bank"], self.messages, public, inputs, scores),
