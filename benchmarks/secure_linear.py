@@ -12,6 +12,7 @@ The rounds are interleaved and the ratio is that of the medians.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import threading
@@ -47,7 +48,7 @@ def channels() -> tuple[Channel, Channel]:
             messages=EVERY,
             ledger=LedgerWriter(),
             policy=Policy(),
-            step=lambda: 0,
+            step=itertools.count(1).__next__,
         )
         for party, peer in (("owner", "partner"), ("partner", "owner"))
     ]

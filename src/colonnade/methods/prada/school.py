@@ -168,7 +168,8 @@ class School:
                 head.settle()
                 keep()
         head.settle()
-        head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
+        with pupil.peer.openings.at("validation"):
+            head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
         end = pupil.peer.receive(pupil.messages.EpochEnd)
         is_final = lesson.epoch + 1 >= phase.epochs
         may_choose = phase.patience > 0 and len(pupil.places("validation"))

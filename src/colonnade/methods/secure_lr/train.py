@@ -90,7 +90,8 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
             if ~number not in sent:
                 layer.send_inputs(inputs, trains=False)
                 sent.add(~number)
-            layer.answer(inputs)
+            with peer.openings.at(f"validation, part {number}"):
+                layer.answer(inputs)
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -176,7 +177,7 @@ class Line:
                 messages=every,
                 ledger=LedgerWriter(),
                 policy=Policy(),
-                step=lambda: 0,
+                step=itertools.count(1).__next__,
             )
             self.channels[party] = channel
             channel.receive = self._keeping(party, channel.receive)  # type: ignore[method-assign]
