@@ -213,6 +213,11 @@ def test_each_side_sees_only_the_declared_messages(key: PrivateKey, public: Publ
     names = {side: [declaration_of(one).name for one in seen] for side, seen in line.seen.items()}
     assert names["partner"] == ["OpeningShare", "TrainedInputs", "OpenedLogits"]
     assert names["owner"] == ["MaskedLogits", "TrainedGradients"]
+    openings = line.channels["owner"].openings
+    # The weights' gradient and that at the inputs come in one message.
+    assert openings.counts == {"MaskedLogits": 1, "TrainedGradients": 1}
+    assert openings.numbers == {"MaskedLogits": 5, "TrainedGradients": 3 + 5 * 3}
+    assert not line.channels["partner"].openings.counts
 
 
 def test_a_batch_of_the_paper_takes_four_messages_and_fewer_ciphertexts_than_the_sheet() -> None:
