@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey
+import numpy as np
+
+from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey, key_bits, ring_elements
 from colonnade.crypto.modulus_proof import ROOTS
 from colonnade.messages import PLAIN, message
 from colonnade.session import Channel, Session
@@ -25,15 +27,15 @@ def public_modulus(owner: str, partner: str) -> type[Any]:
         """
 
         modulus: int
-        proof: tuple[int, ...]
+        proof: np.ndarray[Any, Any]
 
     return PublicModulus
 
 
-def largest_modulus(owner: str, partner: str, key_bits: int) -> Any:
+def largest_modulus(owner: str, partner: str, bits: int) -> Any:
     """Return the message for a key of so many bits as forecasts weigh it."""
-    largest = (1 << key_bits) - 1
-    return public_modulus(owner, partner)(largest, (largest,) * ROOTS)
+    roots = np.zeros((ROOTS, -(-bits // 8)), np.uint8)
+    return public_modulus(owner, partner)((1 << bits) - 1, roots)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:
@@ -45,13 +47,15 @@ def make_key(session: Session, size: str) -> PrivateKey:
 
 def send_key(peer: Channel, key: PrivateKey) -> None:
     """Send the public part."""
-    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), key.proof))
+    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), ring_elements(key.proof, key)))
 
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
     """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role))
-    key = PublicKey.check(offered.modulus, offered.proof, size, session.engine)
+    shape = ROOTS, -(-key_bits(size) // 8)
+    offered = peer.receive(public_modulus(peer.peer_role, peer.role), proof=shape)
+    proof = [int.from_bytes(root.tobytes(), "little") for root in offered.proof]
+    key = PublicKey.check(offered.modulus, proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key
 
