@@ -176,6 +176,7 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     assert first[0] == {"MaskedLogits": 3 + 1 + 2, "MaskedGradient": 4}
     assert second[0] == {"MaskedLogits": 3 + 1, "MaskedGradient": 3}
     assert first[0]["MaskedLogits"] + second[0]["MaskedLogits"] == whole["MaskedLogits"] + 2
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 10, "MaskedGradient": 7}}
     assert np.allclose(run.parts["shop"].tensors["coefficients"], honest.parts["shop"].tensors["coefficients"])
 
 
