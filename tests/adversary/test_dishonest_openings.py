@@ -18,14 +18,14 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.crypto import FixedPoint
-from colonnade.errors import CiphertextRefused, OpeningRefused, OutOfStep, PeerLost
+from colonnade.errors import CiphertextRefused, OpeningRefused, OutOfStep, PeerLost, WrongContent
 from colonnade.exchanges.open_masked import ask_to_open, take_opened
 from colonnade.exchanges.secure_linear import LinearOwner, LinearPartner
 from colonnade.methods.secure_lr.messages import LINEAR
 from colonnade.session import Channel, Evaluate
 
 SOURCE = Path(cn.__file__).parent
-CONFIG = cn.SecureLR(key_size="insecure_test", epochs=2, batch_size=16)
+CONFIG = cn.SecureLR(key_size="insecure_test", epochs=2, batch_size=16, task="binary")
 # One column in the lowest 28 bits of the number that is opened for a row, the next one above it.
 COLUMN_BITS = 28
 
@@ -152,6 +152,12 @@ def test_an_opening_of_another_shape_is_refused() -> None:
     for shape in ((3, 1), (4, 2), (8, 1)):
         lie = Lie("bank", "MaskedLogits", with_field(values=functools.partial(same_key, shape=shape)))
         check_refused(played, lie, CiphertextRefused, seconds=60)
+
+
+def test_more_scores_than_the_agreed_task_has_are_refused() -> None:
+    """Each score would be one number more of every row in every opening."""
+    lie = Lie("bank", "LogitCount", with_field(count=2))
+    check_refused(played, lie, WrongContent, "the agreed task, binary, has one", seconds=60)
 
 
 def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so(

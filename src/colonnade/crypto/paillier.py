@@ -192,7 +192,9 @@ class PublicKey:
     def _encryption(self) -> Work:
         # One unit for each window of the exponent: their number also exceeds that of the primes that n may have.
         units = [self._random_unit() for _ in range(self.random_bits // WINDOW_BITS)]
-        powers = gmpy2.powmod_base_list(units, self.n, self.square)
+        work = replace(self._multiplication, function=f"{_ROOM}:raise_to_n")
+        seconds = 1.2 * self.bits * multiplication_seconds(2 * self.bits)
+        powers = self._in_parts(work, [unit.to_bytes(self.width, "little") for unit in units], seconds)
         table = b"".join(build_table(power, self.square, WINDOW_BITS) for power in powers)
         context = chunks.join_parts([self.n.to_bytes(self.width, "little"), table])
         return Work(f"{_ROOM}:encrypt", f"{_ROOM}:prepare_encryptor", context)
