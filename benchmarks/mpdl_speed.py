@@ -22,6 +22,7 @@ the medians.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -37,7 +38,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.form import Findings, main, say
 from colonnade import MPDL, Evaluate, PartyTable, simulate
-from colonnade.crypto import PrivateKey, PublicKey
+from colonnade.crypto import PrivateKey
 from colonnade.crypto.ring import Ring
 from colonnade.exchanges.sealed_query import QueryFormat, answer_query, query_messages, receive_answer, send_query
 from colonnade.ledger import LedgerWriter
@@ -57,7 +58,7 @@ class SealedQuery:
 
     def __init__(self, bits: int, size: str, columns: int, results: int) -> None:
         self.key = PrivateKey.generate(size)
-        self.public = PublicKey.check(int(self.key.n), size)
+        self.public = self.key.public
         self.key.prepare()
         self.public.prepare()
         self.format = QueryFormat(inputs=columns, outputs=results, key_bits=bits)
@@ -74,7 +75,7 @@ class SealedQuery:
                 messages=query_messages("feature_holder", "label_holder").all,
                 ledger=LedgerWriter(),
                 policy=Policy(),
-                step=lambda: 0,
+                step=itertools.count(1).__next__,
             )
             for party, peer in (("shop", "bank"), ("bank", "shop"))
         )

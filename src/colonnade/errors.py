@@ -18,6 +18,7 @@
     │   ├── KeyRefused              a partner's public key that cannot protect anything
     │   │   └── KeyTooSmall         one of fewer bits than agreed
     │   ├── CiphertextRefused       a ciphertext under another key, or none at all
+    │   ├── OpeningRefused          a decryption for a partner that the method does not ask for
     │   ├── HandshakeRefused        parties disagree on version, run or roles
     │   ├── PeerFailed              a peer stopped with an error of its own and told us
     │   ├── PeerLost                a peer went away without a word
@@ -59,6 +60,7 @@ __all__ = [
     "LedgerBroken",
     "LedgerUnfinished",
     "LedgersDisagree",
+    "OpeningRefused",
     "OutOfRange",
     "OutOfStep",
     "PeerFailed",
@@ -146,6 +148,10 @@ class KeyTooSmall(KeyRefused):
 
 class CiphertextRefused(ProtocolError):
     """A ciphertext belongs to another key, to another layout, or to no key at all."""
+
+
+class OpeningRefused(ProtocolError):
+    """A partner was to have something decrypted once more than the method asks for, or outside of it."""
 
 
 class HandshakeRefused(ProtocolError):

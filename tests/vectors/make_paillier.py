@@ -91,13 +91,35 @@ class Textbook:
         return hashlib.sha256(b"colonnade paillier" + self.n.to_bytes(width, "little")).digest()[:16]
 
 
+def challenges(n: int) -> list[int]:
+    """What a proof takes roots of: hashes of a label, a number and the modulus."""
+    width = -(-n.bit_length() // 8)
+    label = b"colonnade paillier modulus, gcd(n, phi(n)) = 1, root "
+    hashes = [
+        hashlib.shake_256(label + bytes([at]) + n.to_bytes(width, "little")).digest(width + 32) for at in range(8)
+    ]
+    return [int.from_bytes(one, "little") % n for one in hashes]
+
+
+def proof(p: int, q: int) -> list[str]:
+    exponent = pow(p * q, -1, math.lcm(p - 1, q - 1))
+    return [hex(pow(one, exponent, p * q)) for one in challenges(p * q)]
+
+
 def keys(small: Textbook, large: Textbook) -> list[Case]:
     n, m = small.n, large.n
+    third, beside_fermat = prime("third", 512), prime("beside 65537", 1008)
+    proofs = {p * q: proof(p, q) for p, q in ((small.p, small.q), (large.p, large.q), (small.p, third))}
+    proofs[65537 * beside_fermat] = proof(65537, beside_fermat)
+    above = number("1 modulo 65537", 1008) | 1 << 1007
+    above -= (above - 1) % (2 * 65537)
+    while not is_prime(above):
+        above += 2 * 65537
     prime_1024, prime_2048 = prime("a prime of 1024 bits", 1024), prime("a prime of 2048 bits", 2048)
     cases: list[tuple[str, int, str, str]] = [
         ("valid", n, "insecure_test", "ok"),
         ("valid", m, "2048", "ok"),
-        ("another valid one", small.p * prime("third", 512), "insecure_test", "ok"),
+        ("another valid one", small.p * third, "insecure_test", "ok"),
         ("half the agreed size", n, "2048", "KeyTooSmall"),
         ("a third of the agreed size", n, "3072", "KeyTooSmall"),
         ("two thirds of the agreed size", m, "3072", "KeyTooSmall"),
@@ -114,7 +136,8 @@ def keys(small: Textbook, large: Textbook) -> list[Case]:
         ("all bits set", (1 << 1024) - 1, "insecure_test", "KeyRefused"),
         ("negative", -n, "insecure_test", "KeyTooSmall"),
         ("negative", -m, "2048", "KeyTooSmall"),
-        ("a factor just too large to find", 65537 * prime("beside 65537", 1008), "insecure_test", "ok"),
+        ("a factor just too large to find", 65537 * beside_fermat, "insecure_test", "ok"),
+        ("65537 and a prime that is 1 modulo 65537", 65537 * above, "insecure_test", "KeyRefused"),
     ]
     cases += [
         (f"the number {one}", one, size, "KeyTooSmall")
@@ -138,7 +161,12 @@ def keys(small: Textbook, large: Textbook) -> list[Case]:
     cases += [
         ("a size that does not exist", n, size, "ConfigError") for size in ("", "1024", "512", "4096", "INSECURE_TEST")
     ]
-    return [{"name": name, "n": hex(one), "size": size, "verdict": verdict} for name, one, size, verdict in cases]
+    return [
+        {"name": name, "n": hex(one), "size": size, "verdict": verdict, "proof": proofs.get(one, proofs[n])}
+        if one in proofs or "65537" in name
+        else {"name": name, "n": hex(one), "size": size, "verdict": verdict}
+        for name, one, size, verdict in cases
+    ]
 
 
 def private_keys(small: Textbook) -> list[Case]:
@@ -741,6 +769,7 @@ def made() -> dict[str, Any]:
         "primes": {name: [hex(key.p), hex(key.q)] for name, key in named.items()},
         "fingerprints": {name: key.fingerprint().hex() for name, key in named.items()},
         "keys": keys(small, large),
+        "challenges": [{"n": hex(key.n), "found": list(map(hex, challenges(key.n)))} for key in (small, large)],
         "private_keys": private_keys(small),
         "ciphertexts": ciphertexts(small),
         "plaintexts": plaintexts("small", small, 30) + plaintexts("large", large, 5),

@@ -16,6 +16,7 @@ from tests.vectors.make_paillier import FILE, made, text
 from colonnade import errors
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey, decrypt_fixed
 from colonnade.crypto import chunks as pieces_of_work
+from colonnade.crypto.modulus_proof import modulus_challenges
 from colonnade.crypto.window_table import build_table
 
 VECTORS: dict[str, Any] = json.loads(FILE.read_text())
@@ -60,13 +61,26 @@ def test_keys_have_known_fingerprints(name: str) -> None:
 
 @cases("keys")
 def test_a_modulus_is_judged(case: dict[str, Any]) -> None:
-    n = number(case["n"])
+    n, proof = number(case["n"]), [number(root) for root in case.get("proof", ())]
     if case["verdict"] == "ok":
-        assert PublicKey.check(n, case["size"]).n == n
+        assert PublicKey.check(n, proof, case["size"]).n == n
         return
     with pytest.raises(error(case["verdict"])) as caught:
-        PublicKey.check(n, case["size"])
+        PublicKey.check(n, proof, case["size"])
     assert type(caught.value) is error(case["verdict"])
+
+
+@cases("challenges")
+def test_a_modulus_has_known_challenges(case: dict[str, Any]) -> None:
+    assert modulus_challenges(number(case["n"])) == [number(one) for one in case["found"]]
+
+
+@pytest.mark.parametrize("name", VECTORS["primes"])
+def test_an_owner_finds_the_roots_of_the_textbook(name: str) -> None:
+    n = int(key(name).n)
+    known = [case["proof"] for case in VECTORS["keys"] if number(case["n"]) == n and case["verdict"] == "ok"]
+    assert all(list(key(name).proof) == [number(root) for root in proof] for proof in known)
+    assert len(known) == (name != "foreign")
 
 
 @cases("private_keys")

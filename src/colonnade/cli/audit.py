@@ -43,6 +43,7 @@ def verify(
                         "entries": len(ledger.entries),
                         "head": ledger.head,
                         "messages": [vars(total) for total in ledger.summary()],
+                        "openings": ledger.openings(),
                     }
                     for name, ledger in ledgers.items()
                 },
@@ -65,6 +66,9 @@ def verify(
     typer.echo("")
     for name, ledger in ledgers.items():
         typer.echo(f"{name}: {len(ledger.entries)} entries, chain intact and closed, head {ledger.head[:16]}")
+        for peer, counts in ledger.openings().items():
+            listed = ", ".join(f"{message} {count} times" for message, count in counts.items())
+            typer.echo(f"{name} decrypted for {peer}: {listed}")
     if len(ledgers) > 1:
         typer.echo("The ledgers agree: everything received is what the other side recorded sending.")
 

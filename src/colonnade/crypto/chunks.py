@@ -27,6 +27,7 @@ __all__ = [
     "prepare_encryptor",
     "prepare_modulus",
     "prepare_owner",
+    "raise_to_n",
     "shift_and_add",
     "split_numbers",
     "split_parts",
@@ -168,6 +169,12 @@ def decrypt(context: OwnerContext, chunk: bytes) -> bytes:
         at_q = (gmpy2.powmod_sec(ciphertext, q - 1, context.q_square) - 1) // q * context.q_factor % q
         plains.append(at_q + q * ((at_p - at_q) * context.q_inverse % p))
     return join_numbers(plains, _width(n))
+
+
+def raise_to_n(modulus: Modulus, chunk: bytes | memoryview) -> bytes:
+    """Raise units to the n-th power modulo n**2."""
+    units = split_numbers(chunk, modulus.width // 2)
+    return join_numbers(gmpy2.powmod_base_list(units, gmpy2.isqrt(modulus.value), modulus.value), modulus.width)
 
 
 def multiply(modulus: Modulus, chunk: bytes | memoryview) -> bytes:

@@ -2,16 +2,16 @@
 
 P. Paillier, "Public-key cryptosystems based on composite degree residuosity classes", EUROCRYPT 1999, with the
 faster randomness of I. Damgård, M. Jurik and J. B. Nielsen, "A generalization of Paillier's public-key system with
-applications to electronic voting", IJIS 9, 2010: an encryption of m is (1+n)**m * (h**n)**r modulo n**2, where h is
-minus a random square and r is random with half as many bits as n.
+applications to electronic voting", IJIS 9, 2010, for the key's owner: an encryption of m is (1+n)**m * (h**n)**r modulo
+n**2, where h is minus a random square and r is random with half as many bits as n.
 
-A public key is n alone. Everyone who encrypts draws an h of its own, so that nobody depends on how the key's owner
-chose it.
+A public key is n alone, and a proof that n and phi(n) share no factor.
 
-Who does not own the key also re-randomises against its owner, who sees more than others: in which coset of the group
-that h generates a ciphertext lies. The Jacobi symbol tells one such bit, and h may be a cube modulo p; the owner would
-then learn sums of the plain operand's integers modulo 2 or 3. So some units besides h are drawn, and each ciphertext
-takes a random half of them.
+Who does not own the key also re-randomises against its owner, who may have chosen the factors of n such that it sees
+far more than others: with p-1 and q-1 made of small primes, all logarithms. The owner could then solve for r, and for
+the plain operand's integers. So a partner draws some hundred random units and multiplies n-th powers of random powers
+of them, with 128 bits more to choose than the group has elements. By the leftover hash lemma (R. Impagliazzo,
+L. A. Levin and M. Luby, STOC 1989) the result differs from a uniform n-th power by less than 2**-64, whatever n is.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from gmpy2 import mpz
 from colonnade.crypto import chunks
 from colonnade.crypto.costs import multiplication_seconds
 from colonnade.crypto.fixed_point import Integers
+from colonnade.crypto.modulus_proof import prove_modulus, verify_modulus
 from colonnade.crypto.products import cost_of, largest_bits
-from colonnade.crypto.window_table import WINDOW_BITS, build_subset_table, build_table, table_multiplications
+from colonnade.crypto.window_table import WINDOW_BITS, build_table, table_multiplications
 from colonnade.engine import INLINE, Engine, Work
 from colonnade.errors import CiphertextRefused, ConfigError, KeyRefused, KeyTooSmall
 
@@ -44,10 +45,9 @@ DEFAULT_KEY = "2048"
 KEY_SIZES = {DEFAULT_KEY: 2048, "3072": 3072, INSECURE_TEST: 1024}
 
 _PRIME_ROUNDS = 40
-_SMALL_PRIMES = gmpy2.primorial(2**16)
 _ROOM = "colonnade.crypto.chunks"
-_UNITS = 5 * WINDOW_BITS
-"""How many units besides h: all of them lie in one half of the group with probability 2**-40."""
+_SPARE_BITS = 128
+"""How many more bits a partner's randomness has than the group of the ciphertexts: twice those of what it may show."""
 
 
 def key_bits(size: str) -> int:
@@ -67,17 +67,19 @@ class PublicKey:
         self.width = -(-self.bits // 8)
         """How many bytes a plaintext takes; a ciphertext takes twice as many."""
         self.fingerprint = hashlib.sha256(b"colonnade paillier" + self.n.to_bytes(self.width, "little")).digest()[:16]
+        self.random_bits = 8 * self.width + _SPARE_BITS
+        """How many random bits a partner puts into a ciphertext."""
         self.engine = engine
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.bits} bits, {self.fingerprint.hex()[:8]})"
 
     @classmethod
-    def check(cls, n: int, size: str, engine: Engine = INLINE) -> PublicKey:
-        """Accept a partner's modulus of an agreed size, or say what is wrong with it.
+    def check(cls, n: int, proof: Sequence[int], size: str, engine: Engine = INLINE) -> PublicKey:
+        """Accept a partner's modulus of an agreed size with its proof, or say what is wrong with it.
 
-        This finds keys that are broken or careless. A modulus made to deceive can pass; the protocols assume partners
-        that follow them.
+        This finds keys under which a mask would not hide, whether they are careless or made to deceive. A modulus of
+        more than two primes can pass: that weakens what its owner encrypts, and nobody else's numbers.
         """
         wanted = key_bits(size)
         modulus = mpz(n)
@@ -87,17 +89,16 @@ class PublicKey:
             )
         if modulus.bit_length() != wanted:
             raise KeyRefused(f"The Paillier key has {modulus.bit_length()} bits; the parties agreed on {wanted}.")
-        if modulus.is_even() or gmpy2.gcd(modulus, _SMALL_PRIMES) != 1:
-            raise KeyRefused("The Paillier key has a small factor, so anyone can find its secret. It was refused.")
         if modulus.is_power():
             raise KeyRefused("The Paillier key is a power, so anyone can find its secret. It was refused.")
         if modulus.is_prime(_PRIME_ROUNDS):
             raise KeyRefused("The Paillier key is a prime, so it hides nothing. It was refused.")
+        verify_modulus(int(modulus), tuple(proof))
         return cls(n, engine)
 
     def encrypt_integers(self, plains: Sequence[int]) -> list[mpz]:
         """Encrypt integers modulo n, each with fresh randomness."""
-        exponent_bytes = -(-self.bits // 16) + _UNITS // 8
+        exponent_bytes = self.random_bits // 8
         pieces = [
             int(plain % self.n).to_bytes(self.width, "little") + secrets.token_bytes(exponent_bytes) for plain in plains
         ]
@@ -189,9 +190,12 @@ class PublicKey:
 
     @cached_property
     def _encryption(self) -> Work:
-        base = gmpy2.powmod(-(self._random_unit() ** 2), self.n, self.square)
-        units = [gmpy2.powmod(self._random_unit(), self.n, self.square) for _ in range(_UNITS)]
-        table = build_table(base, self.square, 8 * -(-self.bits // 16)) + build_subset_table(units, self.square)
+        # One unit for each window of the exponent: their number also exceeds that of the primes that n may have.
+        units = [self._random_unit() for _ in range(self.random_bits // WINDOW_BITS)]
+        work = replace(self._multiplication, function=f"{_ROOM}:raise_to_n")
+        seconds = 1.2 * self.bits * multiplication_seconds(2 * self.bits)
+        powers = self._in_parts(work, [unit.to_bytes(self.width, "little") for unit in units], seconds)
+        table = b"".join(build_table(power, self.square, WINDOW_BITS) for power in powers)
         context = chunks.join_parts([self.n.to_bytes(self.width, "little"), table])
         return Work(f"{_ROOM}:encrypt", f"{_ROOM}:prepare_encryptor", context)
 
@@ -234,6 +238,11 @@ class PrivateKey(PublicKey):
     def public(self) -> PublicKey:
         """Return the part that may be shared."""
         return PublicKey(int(self.n), self.engine)
+
+    @cached_property
+    def proof(self) -> tuple[int, ...]:
+        """Return what shows a partner that its masks hide under this key."""
+        return prove_modulus(int(self._p), int(self._q))
 
     def encrypt_integers(self, plains: Sequence[int]) -> list[mpz]:
         """Encrypt integers modulo n, faster with the factors known."""

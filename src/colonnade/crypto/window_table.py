@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gmpy2 import mpz
 
-__all__ = ["WINDOW_BITS", "WindowTable", "build_subset_table", "build_table", "table_multiplications"]
+__all__ = ["WINDOW_BITS", "WindowTable", "build_table", "table_multiplications"]
 
 WINDOW_BITS = 8
 """A table of 16 MB at 2048 bits. Wider ones save little, take longer to build and leave the processor's cache."""
@@ -52,17 +52,6 @@ def build_table(base: mpz, modulus: mpz, exponent_bits: int) -> bytes:
             parts.append(entry.to_bytes(width, "little"))
             entry = entry * base % modulus
         base = entry
-    return b"".join(parts)
-
-
-def build_subset_table(bases: Sequence[mpz], modulus: mpz) -> bytes:
-    """Compute a table in which every bit of the exponent stands for a base of its own."""
-    width, parts = _width(modulus), []
-    for at in range(0, len(bases), WINDOW_BITS):
-        entries = [mpz(1)]
-        for base in bases[at : at + WINDOW_BITS]:
-            entries += [entry * base % modulus for entry in entries]
-        parts += [entry.to_bytes(width, "little") for entry in entries]
     return b"".join(parts)
 
 

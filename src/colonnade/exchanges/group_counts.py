@@ -43,6 +43,7 @@ from gmpy2 import mpz
 
 from colonnade.crypto import CipherArray, FixedPoint, Layout, PrivateKey, PublicKey
 from colonnade.errors import ConfigError, SlotOverflow, WrongContent
+from colonnade.exchanges.open_masked import Opening
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
 from colonnade.metrics.curves import SMALLEST_GROUP
 from colonnade.privacy import SecretNoise, largest_whole_laplace, whole_laplace
@@ -331,16 +332,17 @@ def count_by_group(
 def receive_counts(peer: Channel, key: PrivateKey, format: CountFormat, sealed: SealedIndicators) -> GroupCounts:
     """Decrypt the counts of one's own columns by a partner's groups, or refuse what cannot be such counts."""
     is_noised = format.epsilon is not None
-    reply = peer.receive(_counts_by_group(peer.role, peer.peer_role, is_noised))
+    opening = Opening(peer, _counts_by_group(peer.role, peer.peer_role, is_noised), key)
+    reply = opening.received
     is_given = reply.is_given
     if is_given.dtype != np.bool_ or is_given.ndim != 1 or len(is_given) > format.most_groups:
         raise WrongContent(
             f"'{peer.peer}' does not say which groups it gives counts of, or has more than {format.most_groups}."
         )
     given = np.flatnonzero(is_given)
-    array = reply.values.under(key, format.counts(len(given)))
+    layout = format.counts(len(given))
     try:
-        counts = array.layout.unpack(_below(array.layout, key, key.decrypt_integers(array.ciphertexts))).integers
+        counts = layout.unpack(_below(layout, key, opening.integers(reply.values, layout))).integers
     except SlotOverflow:
         raise _impossible(peer) from None
     # A row is in one group at most, so that all groups together cannot have more than all rows.

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import torch
 
 from colonnade.data import LabelEncoder
-from colonnade.errors import ConfigError, TableError
-from colonnade.session import Holding, Session
+from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.session import Channel, Holding, Session
 
-__all__ = ["OwnLabels", "own_labels"]
+__all__ = ["OwnLabels", "check_scores", "own_labels"]
 
 Places = npt.NDArray[np.int64]
 
@@ -34,6 +34,14 @@ class OwnLabels:
     def outputs(self) -> int:
         """Return how many scores a row has."""
         return len(self.encoder.classes) if self.task == "multiclass" else 1
+
+
+def check_scores(peer: Channel, task: str, announced: int) -> None:
+    """Refuse more scores than the agreed task has: each is one number more that is told of every row."""
+    if task in ("binary", "regression") and announced != 1:
+        raise WrongContent(
+            f"'{peer.peer}' announces {announced} scores for each row; the agreed task, {task}, has one."
+        )
 
 
 def own_labels(

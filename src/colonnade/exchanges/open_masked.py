@@ -3,16 +3,58 @@
 1. The asking party adds a mask that is uniform over the plaintext ring, and sends the ciphertext.
 2. The owner decrypts, sees a uniform integer, may add something of its own, and returns it.
 3. The asking party takes off the mask.
+
+Every decryption of what a partner sent is an `Opening`: it is counted, and has the agreed form.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from colonnade.crypto import CipherArray, FixedPoint, Layout, Mask, PrivateKey, open_masked
+from colonnade.crypto import (
+    CipherArray,
+    FixedPoint,
+    Layout,
+    Mask,
+    PrivateKey,
+    RingElements,
+    decrypt_fixed,
+    open_masked,
+)
 from colonnade.session import Channel
 
-__all__ = ["ask_to_open", "open_for", "take_opened"]
+__all__ = ["Opening", "ask_to_open", "open_for", "take_opened"]
+
+
+class Opening:
+    """One message that a partner sends for this party to decrypt with its key.
+
+    It is refused where the method has no opening, or had it already.
+    """
+
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey) -> None:
+        peer.openings.begin(message_class)
+        self.peer, self.received = peer, peer.receive(message_class)
+        self._message_class, self._key, self._is_first = message_class, key, True
+
+    def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
+        """Decrypt what lies behind a mask, with this party's own part added if there is one."""
+        return open_masked(self._key, self._agreed(array, layout), plus)
+
+    def fixed(self, array: CipherArray, layout: Layout) -> FixedPoint:
+        """Decrypt numbers for this party itself."""
+        return decrypt_fixed(self._key, self._agreed(array, layout))
+
+    def integers(self, array: CipherArray, layout: Layout) -> list[int]:
+        """Decrypt the integers of whole ciphertexts."""
+        return self._key.decrypt_integers(self._agreed(array, layout).ciphertexts)
+
+    def _agreed(self, array: CipherArray, layout: Layout) -> CipherArray:
+        found = array.under(self._key, layout)
+        self.peer.openings.add(self._message_class, math.prod(layout.shape), is_first=self._is_first)
+        self._is_first = False
+        return found
 
 
 def ask_to_open(peer: Channel, masked_message: type[Any], values: CipherArray) -> Mask:
@@ -31,8 +73,8 @@ def open_for(
     plus: FixedPoint | None = None,
 ) -> None:
     """Open what a partner masked, add this party's own part if there is one, and return it."""
-    masked = peer.receive(masked_message).values.under(key, layout)
-    peer.send(opened_message(open_masked(key, masked, plus)))
+    opening = Opening(peer, masked_message, key)
+    peer.send(opened_message(opening.masked(opening.received.values, layout, plus)))
 
 
 def take_opened(peer: Channel, opened_message: type[Any], mask: Mask) -> FixedPoint:

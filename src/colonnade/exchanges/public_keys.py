@@ -1,15 +1,18 @@
-"""Hand over a public key, and check the one that arrives."""
+"""Hand over a public key with the proof that it hides, and check the one that arrives."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey
+import numpy as np
+
+from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey, key_bits, ring_elements
+from colonnade.crypto.modulus_proof import ROOTS
 from colonnade.messages import PLAIN, message
 from colonnade.session import Channel, Session
 
-__all__ = ["make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["largest_modulus", "make_key", "public_modulus", "receive_key", "send_key"]
 
 
 @functools.cache
@@ -18,11 +21,21 @@ def public_modulus(owner: str, partner: str) -> type[Any]:
 
     @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
     class PublicModulus:
-        """The sender's Paillier public key. Reveals: nothing about any table; it is drawn anew for every run."""
+        """The sender's Paillier public key, and n-th roots that show that masks hide under it.
+
+        Reveals: nothing about any table; it is drawn anew for every run.
+        """
 
         modulus: int
+        proof: np.ndarray[Any, Any]
 
     return PublicModulus
+
+
+def largest_modulus(owner: str, partner: str, bits: int) -> Any:
+    """Return the message for a key of so many bits as forecasts weigh it."""
+    roots = np.zeros((ROOTS, -(-bits // 8)), np.uint8)
+    return public_modulus(owner, partner)((1 << bits) - 1, roots)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:
@@ -34,13 +47,15 @@ def make_key(session: Session, size: str) -> PrivateKey:
 
 def send_key(peer: Channel, key: PrivateKey) -> None:
     """Send the public part."""
-    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n)))
+    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), ring_elements(key.proof, key)))
 
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
-    """Receive a partner's key and refuse one that cannot protect anything."""
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role)).modulus
-    key = PublicKey.check(offered, size, session.engine)
+    """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
+    shape = ROOTS, -(-key_bits(size) // 8)
+    offered = peer.receive(public_modulus(peer.peer_role, peer.role), proof=shape)
+    proof = [int.from_bytes(root.tobytes(), "little") for root in offered.proof]
+    key = PublicKey.check(offered.modulus, proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key
 

@@ -35,6 +35,7 @@ import numpy as np
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import FRACTION_BITS, WORD_BITS, Words
 from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
     hide,
@@ -190,5 +191,5 @@ def answer_query(
 
 def receive_answer(peer: Channel, key: PrivateKey, format: QueryFormat, rows: int) -> Words:
     """Decrypt a partner's answer, and return this party's share of the products, of shape (rows, results)."""
-    answer = peer.receive(query_messages(peer.role, peer.peer_role).QueryAnswer).products
-    return open_share(peer, key, answer, format.answer(rows)).T
+    opening = Opening(peer, query_messages(peer.role, peer.peer_role).QueryAnswer, key)
+    return open_share(opening, opening.received.products, format.answer(rows)).T

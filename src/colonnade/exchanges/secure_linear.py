@@ -36,11 +36,9 @@ from colonnade.crypto import (
     Mask,
     PrivateKey,
     PublicKey,
-    decrypt,
-    open_masked,
 )
 from colonnade.errors import CheckpointBroken, SlotOverflow, TrainingFailed, WrongContent
-from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.messages import ENCRYPTED, MASKED, NOISED, PLAIN, message
 from colonnade.session import Channel
 
@@ -367,15 +365,16 @@ class LinearOwner(_Half):
 
         ``decay`` is the learning rate times the weight decay; both sides must take the same.
         """
-        masked = self._peer.receive(self._messages.MaskedGradient).values
-        self._peer.send(self._messages.ShareUpdate(self._next_update(masked, decay)))
+        opening = Opening(self._peer, self._messages.MaskedGradient, self._key)
+        update = self._next_update(opening, opening.received.values, decay)
+        self._peer.send(self._messages.ShareUpdate(update))
 
     def learn_with_inputs(self, rows: int, decay: float = 0.0) -> Numbers:
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
-        received = self._peer.receive(self._messages.TrainedGradients)
-        self._update = self._next_update(received.weights, decay)
+        opening = Opening(self._peer, self._messages.TrainedGradients, self._key)
+        self._update = self._next_update(opening, opening.received.weights, decay)
         try:
-            return decrypt(self._key, received.inputs.under(self._key, self.format.input_gradient(rows)))
+            return opening.fixed(opening.received.inputs, self.format.input_gradient(rows)).decode()
         except SlotOverflow:
             raise WrongContent(
                 f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
@@ -410,12 +409,12 @@ class LinearOwner(_Half):
         columns = CipherArray(self._key, layouts[0], found[: layouts[0].count])
         return columns, CipherArray(self._key, layouts[1], found[layouts[0].count :]) if trains else None
 
-    def _next_update(self, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
+    def _next_update(self, opening: Opening, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
         layout = self.format.gradient()
         fresh = self._draw()
         velocity = self.share - fresh
         missing = self._carried(decay) - velocity
-        opened = open_masked(self._key, masked.under(self._key, layout), _plain(missing.T, layout))
+        opened = opening.masked(masked, layout, _plain(missing.T, layout))
         self.share, self._velocity = fresh, velocity
         return opened
 

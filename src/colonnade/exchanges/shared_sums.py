@@ -32,6 +32,7 @@ from gmpy2 import mpz
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import FRACTION_BITS, WORD_BITS, Words
 from colonnade.errors import ConfigError
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
     hide,
@@ -160,8 +161,8 @@ def add_along_links(peer: Channel, key: PublicKey, format: SumFormat, links: Lin
 
 def receive_sums(peer: Channel, key: PrivateKey, format: SumFormat, rows: int) -> Words:
     """Decrypt the sums of so many rows, and return this party's share of them, of shape (rows, columns)."""
-    hidden = peer.receive(sum_messages(peer.role, peer.peer_role).HiddenSums).values
-    return open_share(peer, key, hidden, format.sums(rows))
+    opening = Opening(peer, sum_messages(peer.role, peer.peer_role).HiddenSums, key)
+    return open_share(opening, opening.received.values, format.sums(rows))
 
 
 def times_weights(share: Words, weights: Numbers, format: SumFormat, *, magnitude_bits: int = 3) -> Words:

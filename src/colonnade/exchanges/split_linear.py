@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey, decrypt, open_masked
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey
 from colonnade.errors import SlotOverflow, TrainingFailed, WrongContent
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
 from colonnade.exchanges.weighted_sums import WeightedSums
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
@@ -174,8 +175,8 @@ class _OwnerBlock(LinearOwner):
         found: Array = codes.integers.astype(object) @ self._forward_share().integers
         return found
 
-    def update(self, masked: CipherArray, decay: float) -> Array:
-        return self._next_update(masked, decay)
+    def update(self, opening: Opening, masked: CipherArray, decay: float) -> Array:
+        return self._next_update(opening, masked, decay)
 
 
 class _PartnerBlock(LinearPartner):
@@ -235,20 +236,17 @@ class SplitOwner:
         if trains:
             self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
         self._peer.send(self._sealed(encoded, extra, counts, trains, fits))
-        received = self._peer.receive(MaskedLogits)
+        opening = Opening(self._peer, MaskedLogits, self._key)
+        received = opening.received
         if len(received.shared) != len(self.blocks):
             raise WrongContent(f"'{self._peer.peer}' sent logits for another number of codes than agreed.")
         opened = []
         for block, masked, codes in zip(self.blocks, received.shared, encoded, strict=True):
             layout = block.format.logits(counts[0])
-            opened.append(
-                open_masked(self._key, masked.under(self._key, layout), _plain(block.own_logits(codes), layout))
-            )
+            opened.append(opening.masked(masked, layout, _plain(block.own_logits(codes), layout)))
         layout = _summed([block.format for block in self.blocks], counts[1])
         total = sum((block.own_logits(codes) for block, codes in zip(self.blocks, extra, strict=True)), start=0)
-        others_opened = open_masked(
-            self._key, received.others.under(self._key, layout), _plain(np.asarray(total), layout)
-        )
+        others_opened = opening.masked(received.others, layout, _plain(np.asarray(total), layout))
         self._peer.send(OpenedLogits(tuple(opened), others_opened))
 
     def learn(self, counts: tuple[int, int], fits: bool, decay: float = 0.0) -> tuple[list[Numbers], list[Numbers]]:
@@ -256,21 +254,21 @@ class SplitOwner:
 
         With ``fits`` the second list has, for shared rows, what the partner's estimates of the codes miss.
         """
-        masked = self._peer.receive(MaskedWeightGradient).values
-        received = self._peer.receive(SealedCodeGradient)
+        weights, codes = (Opening(self._peer, one, self._key) for one in (MaskedWeightGradient, SealedCodeGradient))
+        masked, received = weights.received.values, codes.received
         wanted = len(self.blocks)
         if (len(masked), len(received.values), len(received.fits)) != (wanted, wanted, wanted if fits else 0):
             raise WrongContent(f"'{self._peer.peer}' sent gradients for another number of codes than agreed.")
-        updates = tuple(block.update(one, decay) for block, one in zip(self.blocks, masked, strict=True))
+        updates = tuple(block.update(weights, one, decay) for block, one in zip(self.blocks, masked, strict=True))
         self._peer.send(WeightUpdate(updates))
         rows = sum(counts)
         try:
             gradients = [
-                decrypt(self._key, one.under(self._key, block.format.input_gradient(rows)))
+                codes.fixed(one, block.format.input_gradient(rows)).decode()
                 for block, one in zip(self.blocks, received.values, strict=True)
             ]
             missed = [
-                fit_sums(counts[0]).open(self._peer, self._key, one, block.fit_codes(counts[0]), counts[0])
+                fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
                 for block, one in zip(self.blocks, received.fits, strict=bool(fits))
             ]
         except SlotOverflow:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, decrypt
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey
 from colonnade.errors import SlotOverflow, WrongContent
-from colonnade.session import Channel
+from colonnade.exchanges.open_masked import Opening
 
 __all__ = ["WeightedSums", "blurred"]
 
@@ -53,13 +53,14 @@ class WeightedSums:
         """Return weighted sums of a partner's rows, ready to be sent."""
         return blurred(array.left_product(FixedPoint.encode(weights, self.weights), dense=True), self.weights)
 
-    def open(self, peer: Channel, key: PrivateKey, array: CipherArray, layout: Layout, rows: int) -> Numbers:
+    def open(self, opening: Opening, array: CipherArray, layout: Layout, rows: int) -> Numbers:
         """Return what a partner made of one's own rows, or refuse what cannot be such sums."""
         try:
-            return decrypt(key, array.under(key, self.sums(layout, rows)))
+            return opening.fixed(array, self.sums(layout, rows)).decode()
         except SlotOverflow:
             raise WrongContent(
-                f"'{peer.peer}' sent numbers beyond their range: it computed something else, or used other data."
+                f"'{opening.peer.peer}' sent numbers beyond their range: it computed something else, or used other "
+                "data."
             ) from None
 
 

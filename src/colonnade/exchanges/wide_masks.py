@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.crypto import CipherArray, FixedPoint, Layout, PrivateKey, decrypt_fixed
+from colonnade.crypto import CipherArray, FixedPoint, Layout
 from colonnade.crypto.ring import WORD_BITS, Words
 from colonnade.errors import SlotOverflow, WrongContent
-from colonnade.session import Channel
+from colonnade.exchanges.open_masked import Opening
 
 __all__ = ["HIDING_BITS", "hide", "lines_that_pay", "mask_bits", "masked_bound", "open_share", "side_by_side"]
 
@@ -46,13 +46,13 @@ def hide(array: CipherArray, bits: int) -> tuple[CipherArray, Words]:
     return (array + mask).rerandomise(), _words(-mask.integers)
 
 
-def open_share(peer: Channel, key: PrivateKey, array: CipherArray, layout: Layout) -> Words:
+def open_share(opening: Opening, array: CipherArray, layout: Layout) -> Words:
     """Decrypt what a partner has hidden in this way, and return it as this party's share in the ring."""
     try:
-        return _words(decrypt_fixed(key, array.under(key, layout)).integers)
+        return _words(opening.fixed(array, layout).integers)
     except SlotOverflow:
         raise WrongContent(
-            f"'{peer.peer}' sent numbers beyond their range: it computed something else, or used other data."
+            f"'{opening.peer.peer}' sent numbers beyond their range: it computed something else, or used other data."
         ) from None
 
 

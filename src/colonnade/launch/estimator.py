@@ -130,7 +130,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             "batch_size": self.batch_size,
             "patience": self.patience if self.validation_fraction else 0,
             "precision": "float64",
-            # All parties are threads here, so that there is nobody to hide first weights from, and random_state repeats.
+            # All parties are threads here: there is nobody to hide first weights from, and random_state repeats.
             "secret_start": False,
         }
         return {name: _plain(value) for name, value in given.items()}

@@ -41,6 +41,7 @@ _FACTS: dict[str, dict[str, type]] = {
     "opened": {"party": str, "digest": str},
     "disconnected": {"peer": str, "connections": list},
     "unconfirmed": {"peer": str},
+    "openings": {"peer": str, "messages": dict},
     "sent": _CROSSED,
     "received": _CROSSED,
 }

@@ -6,7 +6,7 @@ It grows with the kinds of messages and the number of connections, not with the 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -93,6 +93,8 @@ class Overview:
         """By peer, the connections used since the last opening mark."""
         self.unconfirmed: set[str] = set()
         """The peers that, since the last opening mark, were gone before their goodbye."""
+        self.openings: dict[str, Counter[str]] = defaultdict(Counter)
+        """By peer and message, what this party decrypted for it, over all attempts."""
         self._totals: dict[tuple[str, str, str, str], _Total] = defaultdict(_Total)
         self._crossed: dict[tuple[str, str], dict[str, list[Attempt]]] = defaultdict(lambda: defaultdict(list))
 
@@ -113,6 +115,10 @@ class Overview:
             self.unconfirmed.clear()
         elif entry.kind == "unconfirmed":
             self.unconfirmed.add(entry.content["peer"])
+        elif entry.kind == "openings":
+            self.openings[entry.content["peer"]].update(
+                {str(name): int(n) for name, n in entry.content["messages"].items()}
+            )
         elif entry.kind == "disconnected":
             self.ended[entry.content["peer"]].update(map(str, entry.content["connections"]))
 

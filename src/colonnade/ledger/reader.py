@@ -84,6 +84,10 @@ class Ledger:
         """Return totals by direction, peer and message, in order of first appearance."""
         return self._overview.totals()
 
+    def openings(self) -> dict[str, dict[str, int]]:
+        """Return how many messages this party decrypted, by the peer that sent them and their names."""
+        return {peer: dict(counts) for peer, counts in self._overview.openings.items()}
+
     def bytes_sent(self) -> dict[str, int]:
         """Return the bytes of all sent messages by protection."""
         totals: dict[str, int] = defaultdict(int)

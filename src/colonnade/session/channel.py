@@ -25,6 +25,7 @@ from colonnade.messages import (
     seal,
 )
 from colonnade.session.control import CONTROL, Failed, shown
+from colonnade.session.openings import Openings
 from colonnade.session.policy import Policy
 from colonnade.transport import BodyDigest, Link
 
@@ -62,6 +63,8 @@ class Channel:
         self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
         self._known = {one.schema: one for one in declared}
         self.connections: list[str] = []
+        self.openings = Openings(party, peer, step)
+        """What this party decrypted for the peer."""
         self.bytes_sent = self.bytes_received = 0
         self._is_torn = False
         self._outgoing = self._incoming = _GREETING

@@ -107,6 +107,7 @@ def say_goodbye(session: Session) -> None:
         lead.send(Finished())
         transcripts = {channel.peer: channel.transcript() for channel in channels}
         heard[lead.peer] = lead.receive(Goodbye)
+    _mark_openings(session)
     session.ledger.mark("complete", step=session.step)
     for channel in channels:
         with contextlib.suppress(PeerLost):
@@ -151,7 +152,16 @@ def say_failed(session: Session, error: BaseException) -> None:
             continue
     # What stopped this party may be the ledger itself; the error that is about to be raised matters more than its mark.
     with contextlib.suppress(ColonnadeError):
+        _mark_openings(session)
         session.ledger.mark("failed", step=session.step, party=origin, cause=cause)
+
+
+def _mark_openings(session: Session) -> None:
+    """Record what this party decrypted for whom in this attempt at the run."""
+    for channel in session.all_channels:
+        found = channel.openings
+        if found.counts:
+            session.ledger.mark("openings", peer=channel.peer, messages=dict(found.counts), numbers=dict(found.numbers))
 
 
 def _cause(error: BaseException) -> str:

@@ -288,4 +288,4 @@ def test_decrypted_values_outside_the_agreed_range_are_refused() -> None:
 
 def test_key_sizes_have_names() -> None:
     with pytest.raises(ConfigError, match="2048"):
-        PublicKey.check(15, "tiny")
+        PublicKey.check(15, (), "tiny")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from fractions import Fraction
+from itertools import pairwise
 
 import gmpy2
 import numpy as np
@@ -12,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.crypto.keys import FORMAT, KEY, PUBLIC, TINY
 
-from colonnade.crypto import KEY_SIZES, CipherArray, PrivateKey, PublicKey, encrypt, key_bits, paillier
-from colonnade.crypto.window_table import WindowTable, build_subset_table
+from colonnade.crypto import KEY_SIZES, CipherArray, PrivateKey, PublicKey, chunks, encrypt, key_bits, paillier
+from colonnade.crypto.window_table import WindowTable
 from colonnade.errors import CiphertextRefused
 
 
@@ -32,7 +34,7 @@ def test_a_generated_key_has_the_form_of_damgard_jurik_and_nielsen(size: str) ->
     assert abs(p - q) > 2 ** (key.bits // 2 - 100)
     assert math.gcd(int(key.n), int(another.n)) == 1
     assert key.fingerprint != another.fingerprint
-    assert PublicKey.check(int(key.n), size).fingerprint == key.fingerprint
+    assert PublicKey.check(int(key.n), key.proof, size).fingerprint == key.fingerprint
     assert key.decrypt_integers(key.encrypt_integers([-1]) + key.public.encrypt_integers([5])) == [key.n - 1, 5]
 
 
@@ -68,12 +70,37 @@ def test_the_partner_draws_a_base_of_its_own() -> None:
     assert one._encryption.context != another._encryption.context
 
 
-def test_a_subset_table_multiplies_what_the_bits_choose() -> None:
-    bases = [gmpy2.mpz(at + 2) for at in range(16)]
-    table = WindowTable.from_bytes(build_subset_table(bases, TINY.square), TINY.square)
-    for chosen in (0, 1, 2, 0x8000, 0x1234, 0xFFFF):
-        expected = math.prod(int(base) for at, base in enumerate(bases) if chosen >> at & 1)
-        assert table.power(chosen.to_bytes(2, "little")) == expected % TINY.square
+def collisions(bits: int, windows: int) -> Fraction:
+    """Bound the chance that two exponents give the same power, times the number of elements of any group modulo n.
+
+    Where all digits differ by multiples of g, powers can only differ by what is not a g-th power. A modulus without a
+    prime factor below 2**16 has fewer than bits / 16 of them, and as many cyclic parts.
+    """
+    found = 1 + Fraction(2**bits, 256**windows)
+    for divisor in range(2, 256):
+        # Two digits that leave the same remainder.
+        alike = Fraction(sum(len(range(rest, 256, divisor)) ** 2 for rest in range(divisor)), 2**16)
+        found += alike**windows * divisor ** (bits // 16)
+    return found
+
+
+@pytest.mark.parametrize(("size", "hidden_bits"), [("2048", 64), ("3072", 64), ("insecure_test", 40)])
+def test_a_partners_randomness_hides_from_an_owner_with_any_factors(size: str, hidden_bits: int) -> None:
+    """By the leftover hash lemma half the square root of what collisions are above 1 bounds what it may show."""
+    bits = key_bits(size)
+    key = PublicKey((1 << bits) - 1)
+    assert (collisions(bits, key.random_bits // 8) - 1) / 4 < Fraction(1, 4**hidden_bits)
+
+
+def test_every_window_of_a_partners_randomness_has_a_unit_of_its_own() -> None:
+    content = chunks.split_parts(TINY.public._encryption.context)[1]
+    windows = WindowTable.from_bytes(content, TINY.square).windows
+    assert 8 * len(windows) == TINY.random_bits == TINY.bits + 128
+    for window, following in pairwise(windows):
+        assert window[0] == 1
+        assert window[2] == window[1] ** 2 % TINY.square
+        assert following[1] != window[255] * window[1] % TINY.square
+    assert len({window[1] for window in windows}) == len(windows)
 
 
 WHOLE = encrypt(PUBLIC, np.ones((4, 2)), FORMAT, packed_axis=0)

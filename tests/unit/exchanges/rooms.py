@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from itertools import permutations
@@ -50,7 +51,7 @@ class Room:
                 messages=messages,
                 ledger=ledgers[party],
                 policy=Policy(),
-                step=lambda: 0,
+                step=itertools.count(1).__next__,
             )
             channel.receive = self._keeping(party, peer, channel.receive)  # type: ignore[method-assign]
             made[party].append(channel)

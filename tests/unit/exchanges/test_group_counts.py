@@ -49,7 +49,7 @@ def key() -> PrivateKey:
 
 @pytest.fixture(scope="module")
 def public(key: PrivateKey) -> PublicKey:
-    return PublicKey.check(int(key.n), SIZE)
+    return key.public
 
 
 @functools.cache

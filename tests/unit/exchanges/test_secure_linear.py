@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +32,7 @@ def key() -> PrivateKey:
 
 @pytest.fixture(scope="module")
 def public(key: PrivateKey) -> PublicKey:
-    return PublicKey.check(int(key.n), SIZE)
+    return key.public
 
 
 class Line:
@@ -53,7 +54,7 @@ class Line:
                 messages=EVERY,
                 ledger=LedgerWriter(),
                 policy=Policy(),
-                step=lambda: 0,
+                step=itertools.count(1).__next__,
             )
             self.channels[party] = channel
             channel.receive = self._keeping(party, channel.receive)  # type: ignore[method-assign]
@@ -212,6 +213,11 @@ def test_each_side_sees_only_the_declared_messages(key: PrivateKey, public: Publ
     names = {side: [declaration_of(one).name for one in seen] for side, seen in line.seen.items()}
     assert names["partner"] == ["OpeningShare", "TrainedInputs", "OpenedLogits"]
     assert names["owner"] == ["MaskedLogits", "TrainedGradients"]
+    openings = line.channels["owner"].openings
+    # The weights' gradient and that at the inputs come in one message.
+    assert openings.counts == {"MaskedLogits": 1, "TrainedGradients": 1}
+    assert openings.numbers == {"MaskedLogits": 5, "TrainedGradients": 3 + 5 * 3}
+    assert not line.channels["partner"].openings.counts
 
 
 def test_a_batch_of_the_paper_takes_four_messages_and_fewer_ciphertexts_than_the_sheet() -> None:

@@ -281,9 +281,10 @@ def _count(
             format = _format(config, len(truth), key.bits)
             sealed = seal_indicators(key, format, columns)
         send_key(peer, key)
-        for attribute in told.attributes:
+        for number, attribute in enumerate(told.attributes):
             send_indicators(peer, sealed)
-            counts = receive_counts(peer, key, format, sealed)
+            with peer.openings.at(f"attribute {number}"):
+                counts = receive_counts(peer, key, format, sealed)
             # Groups that were too small are left out; with fewer than two there is nothing to compare.
             if len(counts.given) > 1:
                 found[attribute] = _by_threshold(list(decided), counts.values, bool(config.count_epsilon))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.crypto import CipherArray, Format, Layout, PrivateKey, PublicKey
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.weighted_sums import WeightedSums
 from colonnade.methods.fedcvt.messages import AlignedGradient, AlignedLogits, EstimatedLogits, EstimateGradient
 from colonnade.session import Channel
@@ -51,7 +52,8 @@ def answer_estimates(peer: Channel, logits: CipherArray, weights: Numbers) -> No
 
 def take_estimates(peer: Channel, key: PrivateKey, layout: Layout, rows: int) -> Numbers:
     """Receive the averages for so many rows of the partner."""
-    return LOGITS.open(peer, key, peer.receive(EstimatedLogits).values, layout, rows)
+    opening = Opening(peer, EstimatedLogits, key)
+    return LOGITS.open(opening, opening.received.values, layout, rows)
 
 
 def ask_gradient(peer: Channel, key: PrivateKey, gradient: torch.Tensor) -> Layout:
@@ -70,4 +72,5 @@ def answer_gradient(peer: Channel, key: PublicKey, weights: Numbers, columns: in
 
 def take_gradient(peer: Channel, key: PrivateKey, layout: Layout, rows: int) -> Numbers:
     """Receive the gradient at so many shared rows, the kinds of code below each other."""
-    return GRADIENTS.open(peer, key, peer.receive(AlignedGradient).values, layout, rows)
+    opening = Opening(peer, AlignedGradient, key)
+    return GRADIENTS.open(opening, opening.received.values, layout, rows)

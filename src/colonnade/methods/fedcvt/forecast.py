@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.public_keys import largest_modulus
 from colonnade.exchanges.secure_linear import LinearFormat
 from colonnade.exchanges.split_linear import fit_sums, split_formats
 from colonnade.exchanges.split_linear_forecast import ArrayForecast, Sizes, SplitForecast
@@ -188,10 +188,9 @@ class _Forecast:
             work.down(partner, Schedule(self._steps, self._outputs))
         if config.is_sealed and config.joint_candidates:
             costs = self._machines.crypto
-            modulus = (1 << costs.key_bits) - 1
             for partner in self._partners:
-                work.up(partner, public_modulus(_HOLDER, _LEAD)(modulus))
-                work.down(partner, public_modulus(_LEAD, _HOLDER)(modulus))
+                work.up(partner, largest_modulus(_HOLDER, _LEAD, costs.key_bits))
+                work.down(partner, largest_modulus(_LEAD, _HOLDER, costs.key_bits))
                 for name in config.joint_candidates:
                     work.up(partner, self._sealed(config.variant(name), partner).layer.opening_shares())
             # A feature holder needs tables for the label holder's key only where it returns something under it.

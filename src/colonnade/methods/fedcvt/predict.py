@@ -46,12 +46,12 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     scorer = _PartnerScorer(session, holding, config, part, keys)
     chosen = part.document["chosen"]
     if chosen["shared"] != LOCAL:
-        scorer.give(chosen["shared"], holding.aligned.positions)
+        scorer.give("shared rows", chosen["shared"], holding.aligned.positions)
     rest = holding.aligned.rest if config.partner_answers != "none" and chosen["alone"] else _NOTHING
     peer.send(RowsAlone(len(rest)))
     if not len(rest):
         return Result()
-    scorer.give(chosen["alone"], rest)
+    scorer.give("other rows", chosen["alone"], rest)
     scorer.estimate(chosen["alone"], rest)
     found = told(peer.receive(AnswersAlone, values=(len(rest),)), peer)
     known = (_known_to(session),) * len(rest)
@@ -112,10 +112,11 @@ class _PartnerScorer:
         self._sides: dict[str, SealedPartnerSide] = {}
         self._sender = ScoredCodeSender(config, self._peer, part.document["noise_key"])
 
-    def give(self, model: str, rows: Any) -> None:
+    def give(self, what: str, model: str, rows: Any) -> None:
         """Let the label holder have codes or scores of rows."""
         if self._keys is not None:
-            self._side(model).score_rows(rows)
+            with self._peer.openings.at(what):
+                self._side(model).score_rows(rows)
             return
         codes = scored_codes(self._encoders(model), self._table.features[torch.from_numpy(rows)])
         self._sender.send(torch.cat(list(codes.values()), dim=1), model)

@@ -21,6 +21,7 @@ from colonnade.errors import WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds
 from colonnade.exchanges.labels import OwnLabels
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_sums, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
@@ -167,7 +168,8 @@ class SealedPartnerSide:
 
     def validate(self) -> None:
         """Let the label holder have the scores of validation rows."""
-        self.score_rows(self._table.validation)
+        with self._peer.openings.at("validation"):
+            self.score_rows(self._table.validation)
 
     def finish(self) -> None:
         """Let it have what the best model gives for anchors, validation and test rows, and averages for the latter."""
@@ -177,9 +179,12 @@ class SealedPartnerSide:
         table = self._table
         self._anchors = self.codes(table.anchors)
         nothing = [one[:0].double().numpy() for one in self._anchors.values()]
-        self.owner.score([one.double().numpy() for one in self._anchors.values()], nothing)
-        for rows in (table.validation, table.test):
-            self.score_rows(rows)
+        for name, rows in (("anchors", None), ("validation", table.validation), ("test", table.test)):
+            with self._peer.openings.at(f"end of {self._variant.name}, {name}"):
+                if rows is None:
+                    self.owner.score([one.double().numpy() for one in self._anchors.values()], nothing)
+                else:
+                    self.score_rows(rows)
         if self._variant.name == "fedcvt" and self._variant.uses_partner_rows:
             logits = receive_logits(self._peer, self._keys.theirs[self._peer.peer], self.anchor_shape)
             for rows in (table.validation, table.test):
@@ -233,7 +238,8 @@ class SealedPartnerSide:
         """Let the label holder have the scores of rows."""
         codes = [one.double().numpy() for one in self.codes(rows).values()]
         for start in range(0, len(rows), SCORED_AT_ONCE):
-            self.owner.score([one[:0] for one in codes], [one[start : start + SCORED_AT_ONCE] for one in codes])
+            with self._peer.openings.at(f"rows from {start}"):
+                self.owner.score([one[:0] for one in codes], [one[start : start + SCORED_AT_ONCE] for one in codes])
 
     def codes(self, rows: Places) -> dict[str, torch.Tensor]:
         """Return this party's codes of rows that are only scored."""
@@ -398,7 +404,8 @@ class SealedLabelSide:
                 for place, peer in enumerate(self._peers, start=1):
                     layout = self.send_anchors(place)
                     for number, rows in enumerate((table.validation, table.test)):
-                        estimated = self.receive_estimates(place, layout, len(rows))
+                        with peer.openings.at("test" if number else "validation"):
+                            estimated = self.receive_estimates(place, layout, len(rows))
                         ways[number][peer.peer] = self.partner_alone(place, parts[number][place], estimated)
                         if number == 0 and len(rows):
                             whole = self.heads.whole(self._with_missing(place, parts[0][place], estimated))
@@ -450,7 +457,9 @@ class SealedLabelSide:
         pieces = [np.zeros((0, self.heads.missing_columns))]
         for start in range(0, count, SCORED_AT_ONCE):
             rows = min(SCORED_AT_ONCE, count - start)
-            pieces.append(take_estimates(self._peers[place - 1], self._keys.own, layout, rows))
+            peer = self._peers[place - 1]
+            with peer.openings.at(f"rows from {start}"):
+                pieces.append(take_estimates(peer, self._keys.own, layout, rows))
         return torch.from_numpy(np.concatenate(pieces)).to(dtype_of(self._config))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -634,11 +643,12 @@ class SealedLabelSide:
         key, (peer,), sums = self._keys.own, self._peers, fit_sums(count)
         sealed = [sums.seal(key, one[:count].detach().double().numpy()) for one in mine.values()]
         peer.send(FitCodes(tuple(sealed)))
-        received = peer.receive(FitGradient).values
+        opening = Opening(peer, FitGradient, key)
+        received = opening.received.values
         if len(received) != len(sealed):
             raise WrongContent(f"'{peer.peer}' sent {len(received)} kinds of code; {len(sealed)} are agreed.")
         return [
-            torch.from_numpy(sums.open(peer, key, one, own.layout, count))
+            torch.from_numpy(sums.open(opening, one, own.layout, count))
             for one, own in zip(received, sealed, strict=True)
         ]
 

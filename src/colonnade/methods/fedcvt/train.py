@@ -16,7 +16,7 @@ from colonnade.errors import ConfigError, WrongContent, did_you_mean
 from colonnade.exchanges.course import Course
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
-from colonnade.exchanges.labels import OwnLabels, own_labels
+from colonnade.exchanges.labels import OwnLabels, check_scores, own_labels
 from colonnade.methods.fedcvt.choice import Ways, budget_finding, choose, local_ways
 from colonnade.methods.fedcvt.config import LOCAL, SCORES_ALONE, FedCVT
 from colonnade.methods.fedcvt.guards import check_shared_rows
@@ -48,6 +48,7 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     schedule = peer.receive(Schedule)
     if not 1 <= schedule.steps <= _MOST_STEPS or not 1 <= schedule.outputs <= _MOST_OUTPUTS:
         raise WrongContent(f"'{peer.peer}' announces {schedule.steps} steps and {schedule.outputs} scores per row.")
+    check_scores(peer, config.task, schedule.outputs)
     keys = SealedKeys.exchange(session, config) if config.is_sealed and config.joint_candidates else None
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
     check_shared_rows(session, config, shared, len(table.anchors), schedule.outputs, len(session.plan.parties))

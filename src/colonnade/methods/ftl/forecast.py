@@ -12,7 +12,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from colonnade.crypto import CipherArray, Format, Layout, PublicKey, ring_elements
-from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.public_keys import largest_modulus
 from colonnade.methods.ftl import sealed, self_learning
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.link import parameter_counts
@@ -144,7 +144,7 @@ class _Forecast:
         for source, target in self._links:
             for one, other in ((source, target), (target, source)):
                 if self._config.is_sealed:
-                    modulus = public_modulus(one.role, other.role)((1 << self._key.bits) - 1)
+                    modulus = largest_modulus(one.role, other.role, self._key.bits)
                     sent.append(crossing(one.name, other.name, (modulus, 1)))
                 sizes = layer_inputs(one.role, other.role)(one.widths, one.columns)
                 sent.append(crossing(one.name, other.name, (sizes, 1)))

@@ -154,7 +154,8 @@ class Link:
         """Open what the partner asks for: noise of this party's own is added before it is returned."""
         for number, layout in enumerate(layouts):
             noise = sealed.noise_for(layout, deviation, 0 if number else spared) if deviation else None
-            open_for(self.peer, self._is_asked, self._answers, self.keys.own, layout, noise)
+            with self.peer.openings.at(f"layer {number}"):
+                open_for(self.peer, self._is_asked, self._answers, self.keys.own, layout, noise)
 
     def answers(self) -> list[Numbers]:
         """Return what the partner opened, without the masks."""

@@ -146,7 +146,8 @@ def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequen
             continue
         for peer, key, mine in zip(peers, keys, codes, strict=True):
             if key is not None:
-                opened.append(open_scores(peer, key, len(rows), mine.shape[1], scores))
+                with peer.openings.at(f"rows from {rows[0]}"):
+                    opened.append(open_scores(peer, key, len(rows), mine.shape[1], scores))
         layout = score_layout(len(rows), codes[0].shape[1], scores, keys[0].own)
         added = layout.pack(FixedPoint.encode(own[rows], OFFSET))
         total = [sum(parts) for parts in zip(added, *opened, strict=True)]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.holdings import first_seeds, without_columns
+from colonnade.exchanges.labels import check_scores
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, build_encoder
 from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_sizes
@@ -144,6 +145,7 @@ def agree_as_target(
     said = peer.receive(LabelledRows, rows=(rows,))
     if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= MOST_SCORES:
         raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
+    check_scores(peer, config.task, said.scores)
     return _link(session, config, peer, keys, rows, said.scores, own, theirs), said.rows, said.scores
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import FixedPoint, Format, Layout, Mask, PublicKey, encrypt
-from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import scoring
@@ -63,7 +63,9 @@ def ask_for_scores(peer: Channel, keys: Keys | None, codes: Numbers, scores: int
         else:
             send_codes(peer, keys, codes[rows])
             masked, opened = scoring(peer.role, peer.peer_role)[1:3]
-            open_for(peer, masked, opened, keys.own, score_layout(len(rows), codes.shape[1], scores, keys.own))
+            layout = score_layout(len(rows), codes.shape[1], scores, keys.own)
+            with peer.openings.at(f"rows from {rows[0]}"):
+                open_for(peer, masked, opened, keys.own, layout)
 
 
 def give_scores(peer: Channel, keys: Keys | None, scorer: Scorer, count: int) -> Numbers:
@@ -97,8 +99,8 @@ def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
 def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> list[Any]:
     """Receive masked scores and return them opened, as integers, without sending them back."""
     layout = score_layout(count, width, scores, keys.own)
-    masked = peer.receive(scoring(peer.role, peer.peer_role)[1]).values.under(keys.own, layout)
-    return list(keys.own.decrypt_integers(masked.ciphertexts))
+    opening = Opening(peer, scoring(peer.role, peer.peer_role)[1], keys.own)
+    return list(opening.integers(opening.received.values, layout))
 
 
 def code_layout(rows: int, width: int, key: PublicKey) -> tuple[Layout, int]:

@@ -15,10 +15,10 @@ import json
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, decrypt, encrypt
+from colonnade.crypto import CipherArray, FixedPoint, Format, encrypt
 from colonnade.data import LabelEncoder
 from colonnade.errors import SlotOverflow, TableError, WrongContent
-from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
+from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import (
@@ -91,13 +91,15 @@ def learn_as_source(peer: Channel, keys: Keys | None, targets: Numbers, scored: 
         return [peer.receive(ClearScoresAlone, values=(rows, outputs)).values for rows in scored]
     peer.send(SealedLabels(encrypt(keys.own, targets, LABELS)))
     found = []
-    for rows in scored:
+    for part, rows in enumerate(scored):
         parts = [np.empty((0, outputs))]
         for chosen in chunks(rows):
             scale = 3 * sealed.FRACTION_BITS
             (layout,) = sealed.gradient_layouts([len(chosen) * outputs], [scale], keys.own)
             try:
-                opened = decrypt(keys.own, peer.receive(ScoresAlone).values.under(keys.own, layout))
+                with peer.openings.at(f"part {part}, rows from {chosen[0]}"):
+                    opening = Opening(peer, ScoresAlone, keys.own)
+                opened = opening.fixed(opening.received.values, layout).decode()
             except SlotOverflow as overflow:
                 raise WrongContent(str(overflow)) from None
             parts.append(opened.reshape(len(chosen), outputs))

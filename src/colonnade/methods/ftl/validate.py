@@ -186,7 +186,8 @@ def _target_fold(
         if verdict.is_last:
             break
     codes = apprentice.encoder.codes(own)
-    ask_for_scores(peer, keys, codes[shared[every]], scores)
+    with peer.openings.at("labelled rows"):
+        ask_for_scores(peer, keys, codes[shared[every]], scores)
     learn_as_target(peer, keys, own[shared[labelled]], [own[shared[every & ~labelled]]], scores)
     peer.send(row_count("target", "source")(len(own)))
     ask_for_scores(peer, keys, codes, scores)

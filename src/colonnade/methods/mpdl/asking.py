@@ -60,15 +60,16 @@ class Asking:
         keys = {peer.peer: receive_key(session, peer, config.key) for peer in peers}
         return cls(session, completion, hidden, key, keys, peers)
 
-    def ask(self, generated: torch.Tensor) -> Words:
-        """Return this holder's share of what all others make of generated columns."""
+    def ask(self, generated: torch.Tensor, place: str = "") -> Words:
+        """Return this holder's share of what all others make of generated columns; outside of steps, at a place."""
         for peer in self.peers:
             columns = self.completion.meant_for(peer, generated)
             send_query(peer, self.key, self._format(columns.shape[1], self.key), columns.double().numpy())
         total = np.zeros((len(generated), self.hidden), np.uint64)
         for peer in self.peers:
             width = self.completion.meant_for(peer, generated[:1]).shape[1]
-            total += receive_answer(peer, self.key, self._format(width, self.key), len(generated))
+            with peer.openings.at(place):
+                total += receive_answer(peer, self.key, self._format(width, self.key), len(generated))
         return total
 
     def answer(self, party: str, side: HolderSide, allow: Callable[[int], None]) -> Words:

@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey, decrypt, encrypt
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey, encrypt
 from colonnade.data import batches
 from colonnade.errors import ConfigError, SlotOverflow, WrongContent
 from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.weighted_sums import blurred
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
@@ -148,7 +149,8 @@ class DualLearning:
         for epoch in range(config.generator_epochs):
             seed = self._session.seed(f"{name}/generator batches", epoch)
             for batch in batches(len(rows), config.batch_size, seed):
-                step(rows[torch.from_numpy(batch)])
+                with self._peers[0].openings.at(f"{name}, generator batch {done}"):
+                    step(rows[torch.from_numpy(batch)])
                 done += 1
                 self._session.show("dual learning", done, total)
 
@@ -239,13 +241,13 @@ class _Interactive:
 
     def _opened(self, rows: int, columns: int) -> torch.Tensor:
         peer = self._peer
-        answer = peer.receive(encrypted_gradient(peer.peer_role, peer.role)).values
+        opening = Opening(peer, encrypted_gradient(peer.peer_role, peer.role), self._own_key)
         bound = _blurred_bound() if self._dual._config.dual_is_on else _GRADIENTS.bound
         layout = Layout.plan(
             (rows * columns,), 0, modulus_bits=self._own_key.bits, fraction_bits=_GRADIENT_BITS, bound=bound
         )
         try:
-            values = decrypt(self._own_key, answer.under(self._own_key, layout))
+            values = opening.fixed(opening.received.values, layout).decode()
         except SlotOverflow:
             raise WrongContent(f"'{peer.peer}' sent gradients beyond their range.") from None
         return torch.from_numpy(values.reshape(rows, columns))

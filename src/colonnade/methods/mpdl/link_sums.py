@@ -107,7 +107,8 @@ def _by_shares(session: Session, peer: Channel, config: MPDL, cross: CrossLinks)
         )
         mine = add_along_links(peer, their_key, their_format, cross.links)
     if cross.owns:
-        theirs = receive_sums(peer, own_key, own_format, cross.their_rows)
+        with peer.openings.at("links"):
+            theirs = receive_sums(peer, own_key, own_format, cross.their_rows)
     return mine, theirs
 
 

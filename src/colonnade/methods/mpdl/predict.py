@@ -176,7 +176,7 @@ def _score_alone(
             continue
         for chunk in asked_parts(counts[party]):
             if asking is not None and party == session.party:
-                words = asking.ask(completion.generated(rest[chunk]).double())
+                words = asking.ask(completion.generated(rest[chunk]).double(), f"rows from {chunk.start}")
                 side.contribute(completion.whole_with(rest[chunk], COMPLETED), words)
             elif asking is not None:
                 side.contribute_words(asking.answer(party, side, _allowing(session, config, party)))

@@ -56,7 +56,8 @@ def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
         training = scorer.values(peer.peer, pair.aligned.positions[pair.split.train])
         mean = rounded(training.mean(axis=0, keepdims=True)).decode()
         head = scorer.head(peer)
-        head.score(mean)
+        with peer.openings.at("mean"):
+            head.score(mean)
         if isinstance(head, SealedHolderHead):
             _open_contributions(peer, head, config, scorer, values - mean)
         else:
@@ -158,7 +159,8 @@ def _open_contributions(
     for rows in chunks(len(differences)):
         inputs = FixedPoint.encode(differences[rows], _DIFFERENCES)
         layer.send_inputs(inputs, trains=False)
-        layer.answer(inputs)
+        with peer.openings.at(f"rows from {rows[0]}"):
+            layer.answer(inputs)
 
 
 def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, count: int) -> Numbers:

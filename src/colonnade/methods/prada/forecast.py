@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.public_keys import largest_modulus
 from colonnade.exchanges.secure_linear_forecast import LayerForecast
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.head import chunks, head_format
@@ -169,7 +169,7 @@ class _Forecast:
             work, portion = _Work(self._holder, bank), pupil.portion
             if pupil.layer is not None:
                 costs = self._machines.crypto
-                work.down((public_modulus(HOLDER, pupil.messages.bank)((1 << costs.key_bits) - 1), 1))
+                work.down((largest_modulus(HOLDER, pupil.messages.bank, costs.key_bits), 1))
                 work.add(0.0, costs.tables)
             names = (tuple(self._names), self._config.aggregate, ())
             work.down((pupil.messages.GroupNames(*names), 1))

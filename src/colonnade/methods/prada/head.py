@@ -137,6 +137,7 @@ class SealedHolderHead(HolderHead):
     def __init__(
         self, peer: Channel, messages: BankMessages, format: LinearFormat, key: PrivateKey, momentum: float
     ) -> None:
+        self._peer = peer
         self.layer = LinearOwner(peer, messages.linear, format, key, momentum=momentum)
         self._sent: set[int] = set()
 
@@ -165,7 +166,8 @@ class SealedHolderHead(HolderHead):
         for rows in chunks(len(values)):
             inputs = rounded(values[rows])
             self.layer.send_inputs(inputs, trains=False)
-            self.layer.answer(inputs)
+            with self._peer.openings.at(f"rows from {rows[0]}"):
+                self.layer.answer(inputs)
 
     def settle(self) -> None:
         """Send the update that no further batch will carry."""

@@ -16,6 +16,7 @@ from colonnade.crypto import PrivateKey
 from colonnade.data import CodeEncoder
 from colonnade.errors import LeakRefused, WrongContent
 from colonnade.exchanges.holdings import first_seeds
+from colonnade.exchanges.labels import check_scores
 from colonnade.exchanges.public_keys import make_key, send_key
 from colonnade.methods.prada.bank import messages_for, own_start
 from colonnade.methods.prada.config import PrADA
@@ -170,7 +171,8 @@ class School:
                 head.settle()
                 keep()
         head.settle()
-        head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
+        with pupil.peer.openings.at("validation"):
+            head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
         end = pupil.peer.receive(pupil.messages.EpochEnd)
         is_final = lesson.epoch + 1 >= phase.epochs
         may_choose = phase.patience > 0 and len(pupil.places("validation"))
@@ -405,6 +407,7 @@ class School:
         is_sound = known.ndim == 1 and known.dtype.kind in "iu" and len(known) == len(np.unique(known))
         if not is_sound or not ((known >= 0) & (known < count)).all() or not 1 <= told.scores <= _MOST_SCORES:
             raise WrongContent(f"'{peer.peer}' says which rows have a label in a way that cannot be.")
+        check_scores(peer, self.config.task, told.scores)
         pupil = Pupil(peer, messages, pair, known.astype(np.int64), told.scores)
         if len(pupil.places("train")) < 2:
             raise WrongContent(f"'{peer.peer}' has fewer than two labelled training rows.")

@@ -106,7 +106,8 @@ def _close(school: School, pupil: Pupil) -> str:
     for phase, head in pupil.heads.items():
         uses_own = phase == "vfl" or school.config.tune != "nothing"
         extractors = school.own_extractors(pupil.peer.peer, phase) if uses_own else school.extractors
-        head.score(school.values(phase, extractors, held))
+        with pupil.peer.openings.at(f"end of {phase}"):
+            head.score(school.values(phase, extractors, held))
     received = pupil.peer.receive(Chosen)
     told, pupil.mark = received.model, received.mark
     compare = school.config.compare

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.exchanges.public_keys import public_modulus
+from colonnade.exchanges.public_keys import largest_modulus
 from colonnade.exchanges.secure_linear_forecast import LayerForecast
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, HeldOutLogits, LogitCount, PartnerShare
@@ -59,7 +59,7 @@ class _Forecast:
 
     def _setting_up(self) -> StageForecast:
         costs, own, theirs = self._machines.crypto, "feature_holder", "label_holder"
-        modulus = public_modulus(own, theirs)((1 << costs.key_bits) - 1)
+        modulus = largest_modulus(own, theirs, costs.key_bits)
         sent = []
         for layer in self._layers:
             format = layer.format

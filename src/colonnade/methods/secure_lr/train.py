@@ -14,6 +14,7 @@ from colonnade.data import TableEncoder, batches
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
 from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
+from colonnade.exchanges.labels import check_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.secure_lr.config import SecureLR
@@ -66,7 +67,9 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     key = make_key(session, config.key)
     send_key(peer, key)
     peer.send(ColumnCount(table_encoder.width))
-    format = linear_format(config, table_encoder.width, _announced(peer.receive(LogitCount).count, "scores", peer))
+    outputs = _announced(peer.receive(LogitCount).count, "scores", peer)
+    check_scores(peer, config.task, outputs)
+    format = linear_format(config, table_encoder.width, outputs)
     layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
     model = _Model([layer])
     epochs = Epochs.begin(session, model, len(split.train), config)
@@ -90,7 +93,8 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
             if ~number not in sent:
                 layer.send_inputs(inputs, trains=False)
                 sent.add(~number)
-            layer.answer(inputs)
+            with peer.openings.at(f"validation, part {number}"):
+                layer.answer(inputs)
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import pandas as pd
 import torch
 
 import colonnade as cn
-from colonnade.crypto import PrivateKey, PublicKey
+from colonnade.crypto import PrivateKey
 from colonnade.ledger import LedgerWriter
 from colonnade.methods.prada.bank import bank_head
 from colonnade.methods.prada.head import BankHead, HolderHead
@@ -176,7 +177,7 @@ class Line:
                 messages=every,
                 ledger=LedgerWriter(),
                 policy=Policy(),
-                step=lambda: 0,
+                step=itertools.count(1).__next__,
             )
             self.channels[party] = channel
             channel.receive = self._keeping(party, channel.receive)  # type: ignore[method-assign]
@@ -193,7 +194,7 @@ class Line:
         self, config: cn.PrADA, inputs: int, scores: int, key: PrivateKey | None = None
     ) -> tuple[HolderHead, BankHead]:
         """Return both halves of a scoring layer."""
-        public = None if key is None else PublicKey.check(int(key.n), config.key)
+        public = None if key is None else key.public
         return (
             holder_head(config, self.channels["holder"], self.messages, key, inputs, scores),
             bank_head(config, self.channels["bank"], self.messages, public, inputs, scores),

@@ -1,0 +1,68 @@
+"""How often a party opened, with its own key, what a peer had masked.
+
+A mask is uniform. So the owner of a key cannot see what it opens: a peer that deviates may put anything computed from
+the owner's ciphertexts behind its mask, and gets it back in the place of the honest answer. What the owner can do is to
+count. Each message is opened once in a step, or once at each place that the method names within a step or outside of
+all steps, such as a part of the rows that are scored; anything more is refused.
+
+Counts belong to one attempt at a run. A run that is taken up again repeats the steps since its last checkpoint, so that
+these are opened once more: a peer that makes a run break off gets another opening of each of them, and the ledger shows
+it, by one mark for every attempt.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from colonnade.errors import OpeningRefused
+from colonnade.messages import declaration_of
+
+__all__ = ["Openings"]
+
+
+class Openings:
+    """What this party opened for one peer in this attempt at the run."""
+
+    def __init__(self, party: str, peer: str, step: Callable[[], int]) -> None:
+        self._party, self._peer, self._step = party, peer, step
+        self._names: list[str] = []
+        self._at, self._begun = 0, set[tuple[bytes, str]]()
+        self.counts: Counter[str] = Counter()
+        """How many messages were opened, by their names."""
+        self.numbers: Counter[str] = Counter()
+        """How many numbers these held."""
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Name the place of the openings within: the same messages may be opened once more there."""
+        self._names.append(place)
+        try:
+            yield
+        finally:
+            self._names.pop()
+
+    def begin(self, message_class: type) -> None:
+        """Allow the opening of one message at this place, or refuse it."""
+        declaration, step, place = declaration_of(message_class), self._step(), ", ".join(self._names)
+        if step != self._at:
+            self._at, self._begun = step, set()
+        if not step and not place:
+            raise OpeningRefused(
+                f"'{self._party}' was to open {declaration.name} for '{self._peer}' outside of any step. Nothing was "
+                "opened: what a mask hides cannot be checked, so that only what the method asks for is opened."
+            )
+        if (declaration.schema, place) in self._begun:
+            where = f"step {step}, {place}" if place else f"step {step}"
+            raise OpeningRefused(
+                f"'{self._party}' was to open {declaration.name} for '{self._peer}' a second time at {where}. Nothing "
+                "was opened: what a mask hides cannot be checked, so that each message is opened once."
+            )
+        self._begun.add((declaration.schema, place))
+
+    def add(self, message_class: type, numbers: int, *, is_first: bool) -> None:
+        """Count numbers of a message that are opened now, and with the first of them the message."""
+        name = declaration_of(message_class).name
+        self.counts[name] += is_first
+        self.numbers[name] += numbers
