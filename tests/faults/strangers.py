@@ -1,6 +1,6 @@
 """A crowd that nobody invited, in a process of its own.
 
-``python strangers.py PORT IDLE RATE`` opens ``IDLE`` connections that say nothing, prints "ready", and goes on with
+``python strangers.py HOST PORT IDLE RATE`` opens ``IDLE`` connections that say nothing, prints "ready", and goes on with
 ``RATE`` new ones a second until its input ends: silent ones, some that send nonsense, some that shake hands without a
 certificate, and some that send a byte from time to time. None is given up before the other side does so.
 """
@@ -23,9 +23,20 @@ KINDS = ("silent", "nonsense", "no certificate", "dribbles")
 
 
 @contextmanager
-def strangers(port: int, *, idle: int, rate: int) -> Iterator[None]:
+def few_descriptors(count: int) -> Iterator[None]:
+    """Give processes that are started meanwhile so many descriptors, as ``ulimit -n`` would."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@contextmanager
+def strangers(port: int, *, idle: int, rate: int, host: str = "127.0.0.1") -> Iterator[None]:
     """Let strangers call at this port meanwhile."""
-    command = [sys.executable, __file__, str(port), str(idle), str(rate)]
+    command = [sys.executable, __file__, host, str(port), str(idle), str(rate)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -41,8 +52,8 @@ def strangers(port: int, *, idle: int, rate: int) -> Iterator[None]:
 class Crowd:
     """All connections of the strangers."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, host: str, port: int) -> None:
+        self._family, *_, self._address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._selector = selectors.DefaultSelector()
         self._dribbling: set[socket.socket] = set()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -51,10 +62,10 @@ class Crowd:
         self._selector.register(sys.stdin, selectors.EVENT_READ)
 
     def open(self, kind: str) -> None:
-        one = socket.socket()
+        one = socket.socket(self._family)
         one.setblocking(False)
         try:
-            one.connect_ex(("127.0.0.1", self._port))
+            one.connect_ex(self._address)
             if kind == "no certificate":
                 one = self._context.wrap_socket(one, do_handshake_on_connect=False, server_hostname="stranger")
         except OSError:  # hung up on at once, or the port is closed by now
@@ -107,10 +118,10 @@ class Crowd:
         one.close()
 
 
-def main(port: int, idle: int, rate: int) -> None:
+def main(host: str, port: int, idle: int, rate: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    crowd = Crowd(port)
+    crowd = Crowd(host, port)
     for count in range(idle):
         crowd.open("silent")
         if count % 100 == 99:
@@ -125,4 +136,4 @@ def main(port: int, idle: int, rate: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(sys.argv[1], *map(int, sys.argv[2:]))
