@@ -249,7 +249,7 @@ def remedy(error: OSError, otherwise: str) -> str:
 
 
 _REMEDIES = {
-    errno.EMFILE: "Raise the limit on open files and connections ('ulimit -n 4096'), and if you listen for partners let a "
-    "firewall keep all others from the port",
+    errno.EMFILE: "Raise the limit on open files and connections ('ulimit -n 4096'), and if you listen for partners "
+    "let a firewall keep all others from the port",
     errno.ENFILE: "End what holds so many files and connections open on this machine",
 }

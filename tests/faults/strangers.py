@@ -1,8 +1,8 @@
 """A crowd that nobody invited, in a process of its own.
 
-``python strangers.py HOST PORT IDLE RATE`` opens ``IDLE`` connections that say nothing, prints "ready", and goes on with
-``RATE`` new ones a second until its input ends: silent ones, some that send nonsense, some that shake hands without a
-certificate, and some that send a byte from time to time. None is given up before the other side does so.
+``python strangers.py HOST PORT IDLE RATE`` opens ``IDLE`` connections that say nothing, prints "ready", and goes on
+with ``RATE`` new ones a second until its input ends: silent ones, some that send nonsense, some that shake hands
+without a certificate, and some that send a byte from time to time. None is given up before the other side does so.
 """
 
 from __future__ import annotations

