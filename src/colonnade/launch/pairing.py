@@ -179,8 +179,8 @@ class _Invitation:
             await asyncio.gather(*attempts, return_exceptions=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_spent:
-            # Nobody else can pair any more, and the one who is pairing must not give way.
+        if self._is_spent or not writer.get_extra_info("peername"):
+            # Nobody else can pair any more, and the one who is pairing must not give way; or the caller is gone by now.
             writer.transport.abort()
             return
         attempt = asyncio.get_running_loop().create_task(self._attempt(reader, writer))

@@ -537,6 +537,20 @@ def test_silent_callers_do_not_push_out_one_that_was_answered(monkeypatch: pytes
         stranger.close()
 
 
+def test_callers_that_are_gone_at_once_are_not_noticed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a connection that was reset while it waited to be accepted nobody can say where it came from."""
+    monkeypatch.setattr(asyncio.StreamWriter, "get_extra_info", lambda *_: None)
+    waiting = Waiting()
+    for _ in range(20):
+        with waiting.dial() as line:
+            assert hangs_up(line)
+    monkeypatch.undo()
+    finish(waiting)
+    assert caplog.text == ""
+
+
 def hangs_up(line: socket.socket) -> bool:
     """Tell whether the other side has ended this connection, or does so within a moment."""
     try:
