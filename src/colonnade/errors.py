@@ -39,6 +39,7 @@ only counts, shapes, names and fingerprints.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -75,6 +76,7 @@ __all__ = [
     "UsageError",
     "WrongContent",
     "did_you_mean",
+    "remedy",
 ]
 
 
@@ -239,3 +241,21 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
         likeliest = max(close, key=lambda name: sorted(name) == sorted(given))
         return f"Did you mean '{likeliest}'?"
     return f"Known: {', '.join(names)}." if names else "There are none to choose from."
+
+
+def remedy(error: OSError, otherwise: str) -> str:
+    """Say what helps against an error of the operating system; too many open files are no full disk.
+
+    >>> remedy(OSError(errno.ENOSPC, ""), "Free some space")
+    'Free some space'
+    >>> remedy(OSError(errno.EMFILE, ""), "Free some space").split(",")[0]
+    "Raise the limit on open files and connections ('ulimit -n 4096')"
+    """
+    return _REMEDIES.get(error.errno or 0, otherwise)
+
+
+_REMEDIES = {
+    errno.EMFILE: "Raise the limit on open files and connections ('ulimit -n 4096'), and if you listen for partners "
+    "let a firewall keep all others from the port",
+    errno.ENFILE: "End what holds so many files and connections open on this machine",
+}

@@ -698,6 +698,22 @@ def test_a_full_disk_is_told_as_such(project: Any, colonnade: Any, monkeypatch: 
     outcome = colonnade(*RUN)
     assert outcome.code == USAGE
     assert "runs/churn/bank/plan.json cannot be used (No space left on device)" in outcome.err
+    assert "the free space" in outcome.err
+
+
+def test_too_many_open_files_are_not_told_as_a_full_disk(
+    project: Any, colonnade: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crowded(*_: object, **__: object) -> None:
+        raise OSError(24, "Too many open files", "runs/churn/bank/plan.json")
+
+    monkeypatch.setattr("colonnade.launch.party_folder.write_json", crowded)
+    outcome = colonnade(*RUN)
+    assert outcome.code == USAGE
+    assert "runs/churn/bank/plan.json cannot be used (Too many open files). Raise the limit" in outcome.err
+    assert "ulimit -n" in outcome.err
+    assert "firewall" in outcome.err
+    assert "space" not in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
     import traceback
     from importlib import import_module
 
-    from colonnade.errors import ColonnadeError, UsageError, did_you_mean
+    from colonnade.errors import ColonnadeError, UsageError, did_you_mean, remedy
 
     try:
         if words[0].startswith("-"):
@@ -105,9 +105,8 @@ def _run(words: list[str], shows_traceback: bool) -> int:
             traceback.print_exc()
         where = "A file or folder" if error.filename is None else str(error.filename)
         why = error.strerror or type(error).__name__
-        sys.stderr.write(
-            f"Error: {where} cannot be used ({why}). Check the path, its permissions and the free space.\n"
-        )
+        what_to_do = remedy(error, "Check the path, its permissions and the free space")
+        sys.stderr.write(f"Error: {where} cannot be used ({why}). {what_to_do}.\n")
         return UsageError.exit_code
     except Exception as error:
         if shows_traceback:

@@ -28,7 +28,6 @@ import signal
 import socket
 import struct
 import threading
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,9 +41,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from spake2 import SPAKE2_A, SPAKE2_B
 from spake2.spake2 import SPAKEError
 
-from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost
+from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost, remedy
 from colonnade.launch.home import check_address, describe_certificate
 from colonnade.session.plan import check_name
+from colonnade.transport.grpc.callers import most_unproved, network_of, surplus
 from colonnade.transport.grpc.certificates import check_certificate
 
 __all__ = ["Card", "invite", "join", "make_code", "open_listener", "read_code"]
@@ -57,7 +57,9 @@ _MOST_HELLO = len(_HEADING) + 1 + 64 + _PAKE_BYTES
 _MOST_SEALED = 4096
 _SECONDS = 10.0
 """How long one connection may take from beginning to end. Nobody types in between."""
-_MOST_AT_ONCE = 16
+_TRIES = 5
+"""How often a joiner dials who hangs up before the code was tried: strangers may have taken its place."""
+_RETRY_SECONDS = 0.2
 _PINNED, _REFUSED = b"pinned", b"refused"
 
 
@@ -101,7 +103,7 @@ def open_listener(address: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
-        listener.listen(_MOST_AT_ONCE)
+        listener.listen()
     except (OSError, OverflowError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or "not possible"
@@ -156,34 +158,51 @@ class _Invitation:
     def __init__(self, code: str, own: Card, accept: Callable[[Card], None]) -> None:
         self._code, self._own, self._accept = code, own, accept
         self._is_spent = False
-        self._attempts: deque[asyncio.Task[None]] = deque()
+        # With the network of each; those that have said nothing sensible do not compete with those that have.
+        self._silent: dict[asyncio.Task[None], bytes] = {}
+        self._answered: dict[asyncio.Task[None], bytes] = {}
+        self._most = most_unproved()
         self._outcome: asyncio.Future[Card]
 
     async def wait(self, listener: socket.socket) -> Card:
         self._outcome = asyncio.get_running_loop().create_future()
-        server = await asyncio.start_server(self._begin, sock=listener, limit=_MOST_SEALED)
+        # No more are accepted at once than may stay, or a crowd could take all descriptors before any is sent away.
+        server = await asyncio.start_server(self._begin, sock=listener, limit=_MOST_SEALED, backlog=self._most)
+        listener.listen()  # more may wait in the system's own queue, where they cost nothing
         try:
             return await self._outcome
         finally:
             server.close()
-            for attempt in self._attempts:
+            attempts = [*self._silent, *self._answered]
+            for attempt in attempts:
                 attempt.cancel()
-            await asyncio.gather(*self._attempts, return_exceptions=True)
+            await asyncio.gather(*attempts, return_exceptions=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._is_spent:
-            # Nobody else can pair any more, and the one who is pairing must not give way.
+        if self._is_spent or not writer.get_extra_info("peername"):
+            # Nobody else can pair any more, and the one who is pairing must not give way; or the caller is gone by now.
             writer.transport.abort()
             return
         attempt = asyncio.get_running_loop().create_task(self._attempt(reader, writer))
-        self._attempts.append(attempt)
         attempt.add_done_callback(lambda done: self._forget(done, writer))
-        # Those that have been silent for longest give way: a partner needs less than a second.
-        for oldest in list(self._attempts)[:-_MOST_AT_ONCE]:
-            oldest.cancel()
+        self._silent[attempt] = network_of(_host_of(writer))
+        self._make_room(self._silent)
+
+    def _make_room(self, attempts: dict[asyncio.Task[None], bytes]) -> None:
+        if len(attempts) > self._most:
+            for unlucky in surplus(attempts, self._most // 2):
+                del attempts[unlucky]
+                unlucky.cancel()
+
+    def _note_answer(self) -> None:
+        attempt = asyncio.current_task()
+        if attempt in self._silent:
+            self._answered[attempt] = self._silent.pop(attempt)
+            self._make_room(self._answered)
 
     def _forget(self, attempt: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
-        self._attempts.remove(attempt)
+        self._silent.pop(attempt, None)
+        self._answered.pop(attempt, None)
         # One that was cancelled before its first step has not closed anything.
         writer.transport.abort()
 
@@ -213,6 +232,7 @@ class _Invitation:
     async def _exchange(self, line: _Line) -> Card | None:
         hello = await line.receive(_MOST_HELLO)
         peer, _ = _read_hello(hello, 0)
+        self._note_answer()
         pake = SPAKE2_A(_password(self._code), idA=self._own.name.encode(), idB=peer.encode())
         answer = _hello(self._own.name, pake.start())
         await line.send(answer)
@@ -237,9 +257,10 @@ class _Invitation:
             await line.send(keys.inviter.seal(_REFUSED))
             if isinstance(error, ColonnadeError):
                 raise
+            what_to_do = remedy(error, "Check the home's permissions and the free space")
             raise ConfigError(
-                f"The certificate of '{peer}' cannot be written ({error.strerror}). Check the home's permissions and "
-                "the free space, then make a new invitation."
+                f"The certificate of '{peer}' cannot be written ({error.strerror}). {what_to_do}, then make a new "
+                "invitation."
             ) from None
         await line.send(keys.inviter.seal(_PINNED))
         return card
@@ -258,22 +279,31 @@ def join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> C
 
 async def _join(address: str, code: str, own: Card, check: Callable[[Card], None]) -> Card:
     host, port = check_address(address, "The address of the partner")
+    tries_left = _TRIES
+    while True:
+        line = await _dial(address, host, port)
+        tries_left -= 1
+        try:
+            async with asyncio.timeout(_SECONDS):
+                return await _exchange_as_joiner(line, host, code, own, check)
+        except (OSError, EOFError, TimeoutError, FrameRefused) as error:
+            was_hung_up_on = isinstance(error, (ConnectionError, EOFError)) and not line.has_guessed
+            if not (was_hung_up_on and tries_left):
+                raise _why_it_ended(line, address) from None
+        finally:
+            await line.close()
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _dial(address: str, host: str, port: int) -> _Line:
     try:
         async with asyncio.timeout(_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port, limit=_MOST_SEALED)
+            return _Line(*await asyncio.open_connection(host, port, limit=_MOST_SEALED))
     except (OSError, TimeoutError):
         raise PeerLost(
             f"Nobody answers at {address}. Check the address and the firewall, and that 'colonnade pair --invite' is "
             "running there: an invitation ends with the first code that is tried."
         ) from None
-    line = _Line(reader, writer)
-    try:
-        async with asyncio.timeout(_SECONDS):
-            return await _exchange_as_joiner(line, host, code, own, check)
-    except (OSError, EOFError, TimeoutError, FrameRefused):
-        raise _why_it_ended(line, address) from None
-    finally:
-        await line.close()
 
 
 def _why_it_ended(line: _Line, address: str) -> ColonnadeError:

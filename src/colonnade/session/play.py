@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from colonnade import __version__
-from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError
+from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
@@ -59,9 +59,10 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         raise
     except OSError as error:
         say_failed(session, error)
+        what_to_do = remedy(error, "Free some space or correct the permissions")
         raise RunFolderError(
             f"'{session.party}' could not write to its run folder at step {session.step} ({error.strerror}). "
-            "Free some space or correct the permissions, then run the same command again: it resumes."
+            f"{what_to_do}, then run the same command again: it resumes."
         ) from error
     except Exception as error:
         say_failed(session, error)

@@ -512,20 +512,68 @@ def test_silent_and_slow_strangers_do_not_keep_the_partner_waiting() -> None:
         line.close()
 
 
-def test_only_so_many_connections_are_kept() -> None:
+def test_only_so_many_connections_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "most_unproved", lambda: 16)
     waiting = Waiting()
-    lines = []
-    for _ in range(pairing._MOST_AT_ONCE + 5):
-        lines.append(waiting.dial())
-        time.sleep(0.02)  # so that the order of arrival is known
-    for line in lines[:5]:
-        assert is_closed(line, 4), "the oldest gave way, long before its time was up"
-    lines[-1].settimeout(0.2)
-    with pytest.raises(TimeoutError):
-        lines[-1].recv(1)
+    lines = [waiting.dial() for _ in range(21)]
+    closed = [line for line in lines if hangs_up(line)]
+    assert len(closed) == 9, "the seventeenth leaves eight, drawn by lot, and four came after it"
     finish(waiting)
     for line in lines:
         line.close()
+
+
+def test_silent_callers_do_not_push_out_one_that_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "most_unproved", lambda: 8)
+    waiting = Waiting()
+    with waiting.dial() as line:
+        send(line, pairing._hello("shop"))
+        receive(line)
+        strangers = [waiting.dial() for _ in range(100)]
+        assert sum(hangs_up(stranger) for stranger in strangers) > 90
+        assert not hangs_up(line)
+    finish(waiting)
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_callers_that_are_gone_at_once_are_not_noticed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a connection that was reset while it waited to be accepted nobody can say where it came from."""
+    monkeypatch.setattr(asyncio.StreamWriter, "get_extra_info", lambda *_: None)
+    waiting = Waiting()
+    for _ in range(20):
+        with waiting.dial() as line:
+            assert hangs_up(line)
+    monkeypatch.undo()
+    finish(waiting)
+    assert caplog.text == ""
+
+
+def hangs_up(line: socket.socket) -> bool:
+    """Tell whether the other side has ended this connection, or does so within a moment."""
+    try:
+        return is_closed(line, 0.2)
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize("times", [1, pairing._TRIES - 1, pairing._TRIES])
+def test_a_joiner_that_is_hung_up_on_before_its_guess_dials_again(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    monkeypatch.setattr(pairing, "_RETRY_SECONDS", 0.01)
+    begin, left = pairing._Invitation._begin, [times]
+
+    def hang_up(invitation: Any, reader: Any, writer: Any) -> None:
+        left[0] -= 1
+        writer.transport.abort() if left[0] >= 0 else begin(invitation, reader, writer)
+
+    monkeypatch.setattr(pairing._Invitation, "_begin", hang_up)
+    waiting = Waiting()
+    if times == pairing._TRIES:
+        with pytest.raises(PeerLost, match="no invitation"):
+            join(waiting.address, CODE, SHOP_CARD, nothing)
+    finish(waiting)
 
 
 def test_a_crowd_does_not_push_out_a_partner_whose_code_was_right() -> None:
@@ -540,7 +588,7 @@ def test_a_crowd_does_not_push_out_a_partner_whose_code_was_right() -> None:
         send(line, message + keys.confirmation(by_inviter=False))
         receive(line)
         receive(line)
-        for _ in range(pairing._MOST_AT_ONCE + 5):
+        for _ in range(20):
             with waiting.dial() as stranger:
                 assert is_closed(stranger, 4)
         send(line, keys.joiner.seal(pairing._write_card(SHOP_CARD)))
@@ -659,7 +707,8 @@ def test_an_address_that_cannot_be_listened_on_is_told() -> None:
 
 def test_a_full_disk_and_a_fault_of_our_own_do_not_look_like_a_lost_partner() -> None:
     for fault, kind, says in (
-        (OSError(28, "No space left on device"), ConfigError, "No space left"),
+        (OSError(28, "No space left on device"), ConfigError, "the free space"),
+        (OSError(24, "Too many open files"), ConfigError, "ulimit -n"),
         (ZeroDivisionError("unforeseen"), ZeroDivisionError, "unforeseen"),
     ):
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from pathlib import Path
 from typing import Any
@@ -138,8 +139,16 @@ def test_a_full_disk_is_told_to_the_peers_without_a_path(tmp_path: Path) -> None
     full = OSError(28, "No space left on device", SECRET)
     _, outcomes = play_with(("bank", "shop"), "shop", 2, full, tmp_path)
     assert isinstance(outcomes["shop"], RunFolderError)
-    assert "No space left" in str(outcomes["shop"])
+    assert "No space left on device). Free some space" in str(outcomes["shop"])
     assert outcomes["bank"].cause == "it could not write to its run folder."
+
+
+@pytest.mark.parametrize(("number", "advice"), [(errno.EMFILE, "ulimit -n"), (errno.ENFILE, "on this machine")])
+def test_too_many_open_files_are_told_apart_from_a_full_disk(tmp_path: Path, number: int, advice: str) -> None:
+    _, outcomes = play_with(("bank", "shop"), "shop", 2, OSError(number, "Too many open files"), tmp_path)
+    assert isinstance(outcomes["shop"], RunFolderError)
+    assert advice in str(outcomes["shop"])
+    assert "space" not in str(outcomes["shop"])
 
 
 def test_an_error_text_that_is_not_unicode_still_reaches_the_peers(tmp_path: Path) -> None:

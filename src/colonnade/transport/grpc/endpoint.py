@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from colonnade.errors import ConfigError, FrameRefused, PeerLost
+from colonnade.transport.grpc.callers import Callers
 from colonnade.transport.grpc.certificates import Identity, check_certificate, fingerprint, server_name
 from colonnade.transport.grpc.link import GrpcLink
 from colonnade.transport.grpc.succession import successor_in
@@ -23,6 +24,8 @@ _LARGEST_RENEWAL = 16 * 1024
 _RETRY_SECONDS = 0.2
 # One that works, and some whose connections are dead but not yet given up by the system.
 _CALLS_PER_PARTNER = 16
+# How long a caller may take to prove who it is; a slow line needs some.
+_HANDSHAKE_SECONDS = 10.0
 # How long who should not dial waits for who should.
 _SECOND_SECONDS = 3.0
 # The first that fits counts.
@@ -108,6 +111,7 @@ class Endpoint:
         self._links: dict[str, GrpcLink] = {}
         self._lock = threading.Condition()
         self._server: grpc.Server | None = None
+        self._callers = Callers(self._partners, _CALLS_PER_PARTNER)
         self._told = b""
         self._is_closed = False
         self.port: int | None = None
@@ -121,9 +125,14 @@ class Endpoint:
         credentials = grpc.dynamic_ssl_server_credentials(
             self._trusted(), self._trusted_anew, require_client_authentication=True
         )
+        options = [
+            *_OPTIONS,
+            ("grpc.max_allowed_incoming_connections", self._callers.limit),
+            ("grpc.server_handshake_timeout_ms", int(1000 * _HANDSHAKE_SECONDS)),
+        ]
         # Few calls at once are enough, and a partner's broken programme cannot fill this process with threads.
         self._server = grpc.server(
-            _Threads(), options=_OPTIONS, maximum_concurrent_rpcs=_CALLS_PER_PARTNER * len(self._partners) + 1
+            _Threads(), options=options, maximum_concurrent_rpcs=_CALLS_PER_PARTNER * len(self._partners) + 1
         )
         handlers = {
             _EXCHANGE: grpc.stream_stream_rpc_method_handler(self._answer),
@@ -131,7 +140,7 @@ class Endpoint:
         }
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
         try:
-            self.port = self._server.add_secure_port(self._listen, credentials)
+            self.port = self._callers.port = self._server.add_secure_port(self._listen, credentials)
         except RuntimeError:
             raise ConfigError(
                 f"'{self._identity.name}' cannot listen on {self._listen}: the address is taken or not this machine's. "
@@ -181,13 +190,14 @@ class Endpoint:
         )
 
     def _trusted_anew(self) -> Any:
-        """Return whom to trust if that has changed since it was last asked; grpc asks at every connection.
+        """Return whom to trust if that has changed since it was last asked; grpc asks at every new connection.
 
         A partner may renew its certificate while we listen. Whatever is returned replaces what grpc shakes hands with,
         and grpc frees the old at once: a connection that has asked but not yet begun would use freed memory and bring
         the process down (grpc/grpc#36693), so that a stranger could, by calling twice at once. Hence nothing is
         returned without need, and then only when those connections have had time to begin: others wait for our answer.
         """
+        self._callers.note_arrival()
         if self._told == self._pinned():
             return None
         time.sleep(_RETRY_SECONDS)
@@ -316,11 +326,11 @@ class Endpoint:
             return None
         shown = fingerprint(found[0])
         for partner in self._partners.values():
-            if shown == fingerprint(partner.certificate):
-                if partner.previous is not None:
+            is_newest = shown == fingerprint(partner.certificate)
+            if is_newest or (partner.previous is not None and shown == fingerprint(partner.previous)):
+                self._callers.prove(partner.name, context.peer())
+                if is_newest and partner.previous is not None:
                     self._note_seen(partner.name)
-                return partner.name
-            if partner.previous is not None and shown == fingerprint(partner.previous):
                 return partner.name
         return None
 

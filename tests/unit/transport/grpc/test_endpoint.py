@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ from colonnade.transport.grpc import (
     name_of,
     server_name,
 )
+from colonnade.transport.grpc import callers as callers_module
+from colonnade.transport.grpc import endpoint as endpoint_module
 from colonnade.transport.grpc import link as link_module
 
 import grpc  # isort: skip  # after colonnade, which sets the ciphers
@@ -519,6 +522,58 @@ def test_garbage_from_a_partner_ends_only_its_own_line(host: Endpoint, parties: 
     with pytest.raises(FrameRefused, match="no version of colonnade sends"):
         host._links["a"].receive()
     assert not host._links["c"].is_over
+
+
+def open_ones(strangers: list[socket.socket]) -> list[socket.socket]:
+    """Return those that nobody has hung up on."""
+    found = []
+    for stranger in strangers:
+        stranger.settimeout(0.01)
+        try:
+            stranger.recv(1)
+        except TimeoutError:
+            found.append(stranger)
+        except OSError:
+            continue
+    return found
+
+
+def test_silent_callers_give_way_to_others_but_a_partner_does_not(
+    doors: Doors, parties: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers_module, "most_unproved", lambda: 8)
+    host = doors.listen(parties["b"], parties["a"])
+    guest = doors.dial(parties["a"], parties["b"], host.port)
+    right, left = host.link("a"), guest.link("b")
+    talk(left, right)
+    with ExitStack() as strangers:
+        called = [
+            strangers.enter_context(socket.create_connection(("127.0.0.1", host.port or 0), 5)) for _ in range(150)
+        ]
+        limit = time.monotonic() + endpoint_module._HANDSHAKE_SECONDS / 2
+        while len(open_ones(called)) > 8:
+            assert time.monotonic() < limit, "they gave way long before their time was up"
+        talk(left, right)
+        assert left._stream == 1, "over the same connection as before"
+
+
+def test_a_caller_that_does_not_prove_who_it_is_has_little_time(
+    doors: Doors, parties: dict[str, Identity], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "_HANDSHAKE_SECONDS", 0.5)
+    host = doors.listen(parties["b"], parties["a"])
+    right, left = host.link("a"), doors.dial(parties["a"], parties["b"], host.port).link("b")
+    talk(left, right)
+    with (
+        socket.create_connection(("127.0.0.1", host.port or 0), 5) as silent,
+        socket.create_connection(("127.0.0.1", host.port or 0), 5) as slow,
+    ):
+        slow.sendall(b"\x16\x03\x01\x02")  # as a TLS handshake begins
+        limit = time.monotonic() + 5
+        while open_ones([silent, slow]):
+            assert time.monotonic() < limit
+    talk(left, right)
+    assert left._stream == 1
 
 
 def test_the_ciphers_are_set_also_when_grpc_was_imported_before() -> None:
