@@ -16,6 +16,7 @@ from typing import Any
 
 from cryptography import x509
 
+from colonnade import __version__
 from colonnade.engine import Work
 from colonnade.errors import (
     ColonnadeError,
@@ -115,8 +116,11 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
         facts = Clock(time.time(), dials, home.listen is not None)
         with _line(home, endpoint, peer, dials=None) as session:
             yield Finding("connection", True, f"'{home.name}' and '{peer}' reach each other")
-            greet(session)
-            yield Finding("version", True, "both run the same version")
+            other = greet(session).get(peer)
+            seen = f"both run colonnade {__version__}"
+            if other is not None:
+                seen = f"this is colonnade {__version__} and '{peer}' runs {other}; both speak the same protocol"
+            yield Finding("version", True, seen)
             theirs = yield from _talk(session, facts)
         both = facts.dials and facts.listens and theirs.dials and theirs.listens
         if not both:

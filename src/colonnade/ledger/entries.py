@@ -41,6 +41,7 @@ _FACTS: dict[str, dict[str, type]] = {
     "opened": {"party": str, "digest": str},
     "disconnected": {"peer": str, "connections": list},
     "unconfirmed": {"peer": str},
+    "version": {"peer": str, "version": str},
     "sent": _CROSSED,
     "received": _CROSSED,
 }

@@ -8,7 +8,7 @@ from typing import Any
 from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError
 from colonnade.messages import ANYONE, declaration_of
-from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
+from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.plan import ALIGN
 from colonnade.session.session import Session
@@ -45,7 +45,7 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
         _check_policy(session)
-        greet(session)
+        note_other_versions(session, greet(session))
         holding = prepare(session)
         _check_rows(session, holding)
         _count_scored_rows(session, holding)
