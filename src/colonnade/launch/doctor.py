@@ -262,10 +262,13 @@ def _dates(check: str, certificate: bytes, fix: str) -> Finding:
 
 def _table(home: PartyHome) -> str:
     if not home.has_table:
-        # Such a party is told no counts, so these rules could never refuse anything.
-        idle = [rule for rule in ("minimum_shared_rows", "maximum_alignments") if getattr(home.policy, rule)]
-        note = f"; {' and '.join(idle)} in [policy] cannot be checked without one" if idle else ""
-        return f"none: this party can only play roles that hold no table{note}"
+        # Such a party is told no counts, so it could not keep these rules.
+        refused = {
+            "trainings": ("minimum_shared_rows", home.policy.minimum_shared_rows > 0),
+            "predictions": ("predictions_per_day", home.policy.predictions_per_day is not None),
+        }
+        notes = [f"; {rule} in [policy] refuses all {what}" for what, (rule, is_set) in refused.items() if is_set]
+        return f"none: this party can only play roles that hold no table{''.join(notes)}"
     table = home.read_table(Alignment(protocol="given") if home.names_matches else None)
     return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 

@@ -258,7 +258,7 @@ def test_the_doctor_finds_no_fault_in_a_home_without_a_table(tmp_path: Path) -> 
     text = (tmp_path / "helper" / "party.toml").read_text()
     (tmp_path / "helper" / "party.toml").write_text(text.replace("[policy]", "[policy]\nminimum_shared_rows = 9"))
     found = {one.check: one for one in examine_home(tmp_path / "helper")}
-    assert "minimum_shared_rows in [policy] cannot be checked" in found["table"].seen
+    assert "minimum_shared_rows in [policy] refuses all trainings" in found["table"].seen
 
 
 def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(tmp_path: Path) -> None:
