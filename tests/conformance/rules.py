@@ -235,7 +235,11 @@ def _scored(case: Case) -> Scored:
     if case.method.scores_rest:
         known = _predict(case, {})["known to"]
         (lead,) = getting
-        rest = {party: int(known.str.match(rf"{party}( only|,)").sum()) for party in scored}
-        scored[lead] = {party: count for party, count in rest.items() if count}
-        assert scored[lead]
+        scored[lead] = {}
+        for party in tables:
+            rest = int(known.str.match(rf"{party}( only|,)").sum())
+            for helping in scored if case.asks_all else [lead]:
+                if helping != party:
+                    scored[helping][party] = scored[helping].get(party, 0) + rest
+        assert max(scored[lead].values()) > 0
     return scored
