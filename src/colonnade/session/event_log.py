@@ -15,16 +15,15 @@ __all__ = ["EventLog"]
 
 
 class EventLog:
-    """Events of a party, across runs; without a file they are remembered as long as this object lasts."""
+    """Events of a party, across runs; without a file nothing is written and nothing remembered."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._unwritten: list[dict[str, Any] | None] = []
 
     def lines(self) -> list[dict[str, Any] | None]:
         """Return all events; None for a line that cannot be read, such as one that a crash cut off."""
         if self._path is None or not self._path.exists():
-            return list(self._unwritten)
+            return []
         return [_event(line) for line in self._path.read_bytes().splitlines() if line.strip()]
 
     @contextmanager
@@ -51,16 +50,15 @@ class EventLog:
 
     def add(self, event: str, **facts: Any) -> None:
         """Write an event down, within `held`; it is on the disk when this returns."""
-        line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event, **facts}
         if self._path is None:
-            self._unwritten.append(line)
             return
-        written = json.dumps(line).encode() + b"\n"
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = json.dumps({"time": now, "event": event, **facts}).encode() + b"\n"
         end = os.fstat(self._file).st_size
         # A line that a crash cut off must not swallow this one.
         if end and os.pread(self._file, 1, end - 1) != b"\n":
-            written = b"\n" + written
-        os.write(self._file, written)
+            line = b"\n" + line
+        os.write(self._file, line)
         os.fsync(self._file)
 
 

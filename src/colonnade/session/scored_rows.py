@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,13 +24,19 @@ class ScoredRows:
 
     def __init__(self, party: str, policy: Policy, path: Path | None = None) -> None:
         """Count for a party by its policy; without a file, as long as this object lasts."""
-        self._party, self._policy, self._log = party, policy, EventLog(path)
+        self._party, self._policy = party, policy
+        self._log = None if path is None else EventLog(path)
+        self._used: Counter[str] = Counter()
 
     def count(self, partner: str, rows: int) -> None:
         """Write down rows that a partner wants scored, or refuse them where that would be too many within a day."""
         if not 0 <= rows <= _MOST_ROWS:
             raise WrongContent(f"'{partner}' announces rows to score, but not 0 to {_MOST_ROWS} of them.")
         if not rows:
+            return
+        if self._log is None:
+            self._policy.check_predictions(self._party, partner, self._used[partner], rows)
+            self._used[partner] += rows
             return
         now = datetime.now(UTC)
         with self._log.held():

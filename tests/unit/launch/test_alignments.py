@@ -234,7 +234,7 @@ def test_rows_to_score_are_aligned_anew_and_count(tmp_path: Path) -> None:
     edit(group.home("shop") / "party.toml", "[policy]\n", "[policy]\nmaximum_alignments = 2\n")
     files, plan = new_rows(group), replace(group.plan(), stage="predict")
     score = {
-        party: lambda party=party: group.joining(party, plan).predict(files[party], watcher=Watcher())
+        party: lambda party=party: agreed(group.joining(party, plan)).predict(files[party], watcher=Watcher())
         for party in ("bank", "shop")
     }
     assert len(together(score)["bank"]) == 6
