@@ -54,6 +54,8 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
     keys = exchange_keys(session, peers, config) if peers else []
     for peer, key in zip(peers, keys, strict=True):
         asked = peer.receive(RowsToScore)
+        if asked.count < 1:
+            raise WrongContent(f"'{peer.peer}' asks for scores of no rows.")
         calibration, weight = Calibration(**part.document["calibrations"][peer.peer]), _weight(session, config)
         scorer = Scorer(part.tensors["translator"].numpy(), part.tensors["offset"].numpy())
         scorer = scorer.scaled(weight * calibration.slope, weight * calibration.intercept)
