@@ -160,7 +160,6 @@ SETTINGS = {
         "margin": "How much better transfer must do than learning alone.",
         "folds": "Parts of the source's labelled rows in the stage `validate`.",
         "source_weights": "With several sources, how much each one's score counts: a table by party; 1 by default.",
-        "predictions_per_day": "Most rows a source scores for a target within 24 hours.",
         "secret_start": "`false` draws first weights from the run's seed, so that it repeats and partners know them.",
         "checkpoint_every": "Iterations between checkpoints.",
     },
@@ -220,7 +219,6 @@ SETTINGS = {
         "link_epsilon": "For graphs, with `edge_ldp`: the privacy loss of one link, above 0.",
         "graph_rows": "For graphs: give sums over few and many neighbours the same length, or leave them.",
         "suggested_links": "For graphs: for how many pairs of people both holders are told that a link is likely.",
-        "predictions_per_day": "Most rows that are scored for one feature holder within 24 hours.",
     },
     "fairvfl": {
         "attributes": "The sensitive columns, by name, wherever they are. They are never inputs.",
@@ -388,7 +386,7 @@ KEYS = {
         "minimum_shared_rows": "Fewest shared rows for a run or an alignment.",
         "maximum_runs": "Most runs of this party in one `runs` folder.",
         "maximum_alignments": "How often rows shared with one partner may be looked for anew, in this home's life.",
-        "predictions_per_day": "Rows this party scores for one partner within 24 hours, where a method counts them.",
+        "predictions_per_day": "How many of one partner's rows this party helps to score within 24 hours.",
         "consent": "`ask` an operator before a run's first message leaves, or let the `policy` be enough.",
     },
     "engine": {

@@ -62,6 +62,7 @@ __all__ = [
     "LedgerUnfinished",
     "LedgersDisagree",
     "OpeningRefused",
+    "OtherVersion",
     "OutOfRange",
     "OutOfStep",
     "PeerFailed",
@@ -196,6 +197,10 @@ class CheckpointBroken(ColonnadeError):
     """A checkpoint or model file does not match the digest written beside it."""
 
     exit_code = 6
+
+
+class OtherVersion(UserWarning):
+    """A partner has another version of colonnade, one that speaks the same protocol."""
 
 
 class DamagedCheckpoint(UserWarning):

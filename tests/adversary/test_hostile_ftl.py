@@ -23,7 +23,6 @@ from colonnade.errors import (
     KeyRefused,
     KeyTooSmall,
     OutOfStep,
-    PolicyRefused,
     WrongContent,
 )
 from colonnade.methods.ftl.messages import ClearSourceSignals, ClearTargetSignals, Verdict
@@ -316,7 +315,7 @@ ASKED: dict[str, tuple[dict[str, Any], type[ColonnadeError]]] = {
     "2^60": ({"count": 2**60}, WrongContent),
     "a number of 3600 digits": ({"count": 2**12000}, WrongContent),
     "a number of 3600 digits below nothing": ({"count": -(2**12000)}, WrongContent),
-    "more than a day allows": ({"count": 2**30}, PolicyRefused),
+    "2^30": ({"count": 2**30}, CiphertextRefused),
     "more than are sent": ({"count": 100}, CiphertextRefused),
     "fewer than are sent": ({"count": 5}, CiphertextRefused),
     "a collector nobody knows": ({"collector": "mallory"}, WrongContent),
@@ -428,7 +427,7 @@ def test_counts_of_rows_to_score_that_no_table_has_are_refused(count: int, party
 
 
 @pytest.mark.parametrize(
-    "count", [2**39, pytest.param(5, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)]
+    "count", [2**30, pytest.param(5, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)]
 )
 def test_other_counts_than_are_sent_are_refused_without_memory_for_them(count: int) -> None:
     lie = Lie("shop0", "RowCount", with_field(count=count))

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from tests.cli.conftest import Project
 from tests.cli.test_joining_commands import open_no_door, partner, type_in
+from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in
 
 from colonnade.errors import AlignmentError, HandshakeRefused, PeerFailed, PolicyRefused, UsageError
@@ -48,10 +49,10 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
 
 
 def shop_aligns(group: Group, mode: str | None = None, party: str = "shop") -> PartyEnd:
-    """Do what the command does, but for consent."""
+    """Do what the command does with --yes."""
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"") as folder:
-        joining = Joining(alignment_plan(group.plan(), mode), home, folder)
+        joining = agreed(Joining(alignment_plan(group.plan(), mode), home, folder))
         joining.read_table()
         return joining.align(observer=None, watcher=Watcher())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kills.harness import free_ports
+from tests.kills.harness import agreed, free_ports
 from tests.unit.launch.test_joining import together
 from tests.unit.methods.fairvfl.worlds import SMALL, UNFAIR, told_gender
 
@@ -106,7 +106,8 @@ def test_homes_apart_keep_a_refusal_with_the_label_holders_model(folder: Path) -
 
     def joining(party: str, stage: str) -> Joining:
         plan = read_run_file(folder / "run.toml", stage)
-        return Joining(plan, read_party_home(folder / party), RunFolder(folder / party / "runs" / plan.folder_name))
+        run_folder = RunFolder(folder / party / "runs" / plan.folder_name)
+        return agreed(Joining(plan, read_party_home(folder / party), run_folder))
 
     def take_part(party: str, stage: str) -> Any:
         mine = joining(party, stage)
@@ -115,7 +116,8 @@ def test_homes_apart_keep_a_refusal_with_the_label_holders_model(folder: Path) -
 
     def score(party: str) -> Any:
         plan = METHOD.in_stage(read_run_file(folder / "run.toml"), "predict")
-        predicting = Joining(plan, read_party_home(folder / party), RunFolder(folder / party / "runs" / "model"))
+        run_folder = RunFolder(folder / party / "runs" / "model")
+        predicting = agreed(Joining(plan, read_party_home(folder / party), run_folder))
         file = None if party == "server" else str(folder / party / "new.csv")
         return predicting.predict(file, watcher=Watcher())
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.kills.harness import free_ports
+from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
 from colonnade.launch.files import read_party_home, read_run_file
@@ -242,7 +242,7 @@ def test_a_limit_on_predictions_counts_rows_that_only_the_partner_knows(trained:
     assert colonnade("predict", FOLDER, *NEW).code == 0
     again = colonnade("predict", FOLDER, *NEW)
     assert again.code == POLICY
-    assert "15 were scored and 15 more were asked for" in again.message
+    assert "15 were scored and 15 more are asked for" in again.message
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def partner(action: Callable[[], Any]) -> Iterator[list[Any]]:
 
 def joining(town: Town, party: str, stage: str = "train") -> Joining:
     plan = replace(read_run_file(town.folder / "run.toml"), stage=stage)
-    return Joining(plan, read_party_home(town.folder / party), RunFolder(town.folder / party / FOLDER))
+    return agreed(Joining(plan, read_party_home(town.folder / party), RunFolder(town.folder / party / FOLDER)))
 
 
 def take_part(town: Town, party: str) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.kills.harness import Homes
+from tests.kills.harness import Homes, agreed
 from tests.unit.launch.test_joining import BOTH, Group, edit, group_in, new_rows
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
@@ -255,7 +255,7 @@ def test_scores_go_to_the_label_holder(finished: Group, colonnade: Any, monkeypa
     plan = replace(finished.plan(), stage="predict")
 
     def score(party: str) -> Any:
-        return finished.joining(party, plan).predict(files[party], watcher=Watcher())
+        return agreed(finished.joining(party, plan)).predict(files[party], watcher=Watcher())
 
     with partner(lambda: score("shop")) as ended:
         outcome = colonnade("predict", "runs/churn", "--table", "new.csv", "--yes", "--json")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.kills.harness import free_ports
+from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import LeakRefused, PolicyRefused, UsageError
 from colonnade.launch.files import read_party_home, read_run_file
@@ -338,9 +338,8 @@ def paired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def joining(world: World, party: str, stage: str) -> Joining:
     plan = read_run_file(world.folder / "run.toml", stage)
-    return Joining(
-        plan, read_party_home(world.folder / party), RunFolder(world.folder / party / "runs" / plan.folder_name)
-    )
+    folder = RunFolder(world.folder / party / "runs" / plan.folder_name)
+    return agreed(Joining(plan, read_party_home(world.folder / party), folder))
 
 
 def take_part(world: World, party: str, stage: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.kills.harness import free_ports
+from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
 from colonnade.launch.files import read_party_home, read_run_file
@@ -214,9 +214,10 @@ def test_a_source_scores_no_more_rows_a_day_than_its_policy_allows(trained: Mark
     assert colonnade(*words).code == 0
     refused = colonnade(*words)
     assert refused.code == POLICY
-    assert "'bank' scores at most 20 rows for 'shop' within 24 hours; 12 were scored" in refused.message
-    assert "policy.predictions_per_day" in refused.message
-    found = trained.queries(f"{FOLDER}/bank/predictions")
+    assert "it helps to score at most 20 rows for 'shop' within 24 hours; 12 were scored" in refused.message
+    assert "policy.predictions_per_day (" in refused.message
+    assert "bank/party.toml, line " in refused.message
+    found = trained.queries("bank")
     assert [(one["event"], one["partner"], one["rows"]) for one in found] == [
         ("scored", "shop", 12),
         ("refused", "shop", 12),
@@ -225,9 +226,8 @@ def test_a_source_scores_no_more_rows_a_day_than_its_policy_allows(trained: Mark
     assert colonnade(*words).code == 0, "what was refused does not count"
     trained.frames["shop"].tail(1).to_csv(trained.folder / "shop" / "new.csv", index=False)
     assert colonnade(*words).code == POLICY
-    log = trained.folder / FOLDER / "bank" / "predictions" / "queries.jsonl"
-    old = [{**one, "time": "2001-01-01T00:00:00+00:00"} for one in trained.queries(f"{FOLDER}/bank/predictions")]
-    log.write_text("".join(json.dumps(one) + "\n" for one in old))
+    old = [{**one, "time": "2001-01-01T00:00:00+00:00"} for one in trained.queries("bank")]
+    (trained.folder / "bank" / "queries.jsonl").write_text("".join(json.dumps(one) + "\n" for one in old))
     assert colonnade(*words).code == 0, "yesterday's do not count"
 
 
@@ -278,7 +278,7 @@ def joining(market: Market, party: str, stage: str = "train") -> Joining:
     plan = read_run_file(market.folder / "run.toml")
     name = "credit" if stage in ("train", "predict") else f"credit-{stage}"
     folder = RunFolder(market.folder / party / "runs" / name)
-    return Joining(replace(plan, stage=stage), read_party_home(market.folder / party), folder)
+    return agreed(Joining(replace(plan, stage=stage), read_party_home(market.folder / party), folder))
 
 
 def take_part(market: Market, party: str, stage: str = "train") -> Any:

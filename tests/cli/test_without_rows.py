@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests import tally
 from tests.cli.conftest import Outcome
+from tests.kills.harness import agreed
 from tests.unit.launch.test_without_rows import homes_in
 
 from colonnade.errors import UsageError
@@ -40,7 +41,7 @@ def partners(folder: Path, act: Callable[[str, Joining], Any], stage: str = "tra
     def take_part(party: str) -> None:
         with RunFolder(folder / party / "runs" / "count").held() if stage == "train" else nullcontext():
             home = read_party_home(folder / party)
-            act(party, Joining(plan, home, RunFolder(folder / party / "runs" / "count", b"")))
+            act(party, agreed(Joining(plan, home, RunFolder(folder / party / "runs" / "count", b""))))
 
     threads = [threading.Thread(target=take_part, args=(party,), daemon=True) for party in ("bank", "shop")]
     for thread in threads:

@@ -38,6 +38,8 @@ class Case:
     """Columns that the tables lack: where categories stand in the settings, everybody knows them."""
     tells_scores: bool = False
     """Whether other parties than the lead get scores of rows that only they know, and not predictions alone."""
+    asks_all: bool = False
+    """Whether rows that only one party knows are scored with the help of all others that hold rows."""
     beats_alone: bool = True
     """Whether it must be better than the label holder alone; where draws are secret, chance decides on twenty rows."""
 
@@ -267,6 +269,7 @@ CASES = (
         beats_alone=False,
         without=("kind",),
         tells_scores=True,
+        asks_all=True,
         is_slow=True,
     ),
     Case(
@@ -279,6 +282,7 @@ CASES = (
         beats_alone=False,
         without=("kind",),
         tells_scores=True,
+        asks_all=True,
         is_slow=True,
     ),
     Case(
@@ -290,6 +294,7 @@ CASES = (
         beats_alone=False,
         without=("kind",),
         tells_scores=True,
+        asks_all=True,
         is_slow=True,
     ),
     Case(

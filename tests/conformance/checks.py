@@ -17,10 +17,10 @@ import torch
 import colonnade as cn
 from colonnade import alignment
 from colonnade.data import TableEncoder
-from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, PolicyRefused, RoleFailed
+from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
 from colonnade.launch.settings import config_from_json, config_to_json
-from colonnade.messages import HEADER_BYTES, Protection, declaration_of
-from colonnade.session import CONTROL, Policy, Session
+from colonnade.messages import HEADER_BYTES, declaration_of
+from colonnade.session import CONTROL, Session
 from tests.conformance.cases import Case, parties_of, toy_tables, train
 
 _KNOWN: dict[tuple[str, str], cn.Run] = {}
@@ -209,21 +209,6 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
         assert len(scores) == sum(table.rows for table in tables.values())
 
 
-def check_policy_is_enforced(case: Case, transport: str) -> None:
-    """A party that never sends some protection refuses before its first message of the method."""
-    run = once(case, transport)
-    aligning = {declaration_of(cls).protection for cls in alignment.MESSAGES}
-    declared = [declaration_of(cls) for cls in run.method.messages_in(run.plan)]
-    for party in run.plan.parties:
-        own = {one.protection for one in declared if one.sender == run.plan.role_of(party)}
-        used = own | (aligning if party in run.method.parties_with_rows(run.plan) else set())
-        for protection in Protection:
-            policy = {party: Policy(never_send=(protection.value,))}
-            if protection in used:
-                with pytest.raises(PolicyRefused, match="never_send"):
-                    train(case, transport, policies=policy)
-
-
 CHECKS = [
     check_every_declared_message_is_sent,
     check_nothing_undeclared_is_sent,
@@ -235,7 +220,6 @@ CHECKS = [
     check_config_round_trips,
     check_learns_on_toy_data,
     check_predicts_new_rows,
-    check_policy_is_enforced,
 ]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger, compare
 
@@ -220,3 +221,9 @@ def free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+def agreed(joining: Joining) -> Joining:
+    """Return a party that may send: its operator has agreed."""
+    joining.consent(yes=True)
+    return joining

@@ -11,10 +11,11 @@ import typer
 from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import Waiting, examples, make_app, print_json, say, words_by_party
 from colonnade.cli.run import check_part, find_home, find_homes, resumable
+from colonnade.engine import open_engine
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
-from colonnade.launch.predict import check_model, column_types
+from colonnade.launch.predict import check_model, column_types, predict_in_threads
 from colonnade.launch.run import Run
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def predict(
     else:
         scores = _predict_here(run, folder, table or [], home or [])
     if scores is None:
-        receivers = " and ".join(_receivers(run))
+        receivers = " and ".join(_scored_for(run))
         what = "scores" if run.method.scores_alone is None else "predictions"
         unwritten = "" if output is None else f" Nothing was written to {output}."
         say(f"Done; the {what} went to {receivers}.{unwritten}")
@@ -105,7 +106,10 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         party: homes[party].read_new_rows(files[party], column_types(run.parts[party]), parties=parties)
         for party in bringing
     }
-    scores = run.predict(tables, policies={party: where.policy for party, where in homes.items()}, engine="auto")
+    with open_engine("auto") as engine:
+        policies = {party: where.policy for party, where in homes.items()}
+        queries = {party: where.queries for party, where in homes.items()}
+        scores = predict_in_threads(run, tables, None, policies, engine, queries)
     if run.method.scores_alone is not None:
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores
@@ -113,7 +117,7 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         for party in bringing:
             say(_said_by_situation(run, scores, party, tables[party].rows))
         return scores
-    asking = " and ".join(f"{party} gave {tables[party].rows}" for party in _receivers(run))
+    asking = " and ".join(f"{party} gave {tables[party].rows}" for party in _scored_for(run))
     knowing = "that it and the other party" if run.method.is_pairwise else "that all parties"
     say(f"{len(scores)} rows scored; {asking}, and only rows {knowing} know have a score.")
     return scores
@@ -155,7 +159,7 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
     own = int(is_own.sum())
     gave = "" if given is None else f" gave {given} rows"
     left = 0 if given is None else given - shared - own
-    if party in _receivers(run):
+    if party in _scored_for(run):
         counted = f"{shared} that all parties know and {own} {whose}"
         if left:
             counted += f"; the other {left} have no score, as this run's model scores shared rows only"
@@ -166,15 +170,11 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
     if left and not own:
         agreed = " (partner_answers = 'none')" if run.plan.config.get("partner_answers") == "none" else ""
         got = f"{left} {whose} got no prediction{agreed}"
-    return f"{party}{gave}: {got}. Scores of rows that all parties know went to {' and '.join(_receivers(run))}."
+    return f"{party}{gave}: {got}. Scores of rows that all parties know went to {' and '.join(_scored_for(run))}."
 
 
-def _receivers(run: Run) -> tuple[str, ...]:
-    """Return the parties that get scores or predictions."""
-    plan = run.method.in_stage(run.plan, "predict")
-    if run.method.scores_alone is not None:
-        return plan.roles[run.method.scores_alone]
-    return tuple(party for role in run.method.roles if role.has_label for party in plan.roles.get(role.name, ()))
+def _scored_for(run: Run) -> tuple[str, ...]:
+    return run.method.scored_for(run.method.in_stage(run.plan, "predict"))
 
 
 def _brings_nothing(run: Run, party: str) -> str:

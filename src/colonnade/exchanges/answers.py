@@ -1,43 +1,23 @@
-"""Predictions without how sure they are, for a party that may know no more; and how many of them it may ask for."""
+"""Predictions without how sure they are, for a party that may know no more."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.data import LabelEncoder
-from colonnade.errors import PolicyRefused, WrongContent
-from colonnade.session import Channel, EventLog, Scores, Session
+from colonnade.errors import WrongContent
+from colonnade.session import Channel, Scores
 
-__all__ = ["allow_rows", "checked_answer", "decided", "decided_by", "described", "predictions", "told"]
+__all__ = ["checked_answer", "decided", "decided_by", "described", "predictions", "told"]
 
 Numbers = npt.NDArray[np.float64]
 
-_MOST_ROWS = 2**31
 # Predicted numbers are rounded to this part of a standard deviation: exact ones would give the model away.
 _ROUNDING = 16.0
-
-
-def allow_rows(session: Session, partner: str, count: int, *limits: int | None) -> None:
-    """Refuse more rows than the settings or this party's policy allow within a day, and write down the others."""
-    if not 1 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{partner}' announces rows to score, but not 1 to {_MOST_ROWS} of them.")
-    known = [one for one in (*limits, session.policy.predictions_per_day) if one is not None]
-    log, now = EventLog(session.queries), datetime.now(UTC)
-    with log.held():
-        used = sum(_rows_within_a_day(line, partner, now) for line in log.lines())
-        if known and used + count > min(known):
-            log.add("refused", partner=partner, rows=count)
-            raise PolicyRefused(
-                f"'{session.party}' scores at most {min(known)} rows for '{partner}' within 24 hours; {used} were "
-                f"scored and {count} more were asked for. Many answers give away how rows are scored. Ask for fewer, "
-                "or later; the limit is config.predictions_per_day, or policy.predictions_per_day where that is lower."
-            )
-        log.add("scored", partner=partner, rows=count)
 
 
 def decided(labels: LabelEncoder, scores: Numbers) -> np.ndarray[Any, Any]:
@@ -84,13 +64,3 @@ def checked_answer(task: str, values: np.ndarray[Any, Any], classes: int, peer: 
 def predictions(task: str, values: np.ndarray[Any, Any], classes: tuple[Any, ...]) -> Scores:
     """Return predictions as scores that are already decided."""
     return Scores(task, np.arange(len(values)), values, classes=classes, is_decided=True)
-
-
-def _rows_within_a_day(line: dict[str, Any] | None, partner: str, now: datetime) -> int:
-    if line is None or line.get("event") != "scored" or line.get("partner") != partner:
-        return 0
-    try:
-        is_recent = now - datetime.fromisoformat(line["time"]) < timedelta(days=1)
-        return int(line["rows"]) if is_recent else 0
-    except (KeyError, TypeError, ValueError):
-        return 0

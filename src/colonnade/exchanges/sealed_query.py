@@ -26,7 +26,6 @@ of several weights are put side by side before they are returned, so that few ci
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -164,12 +163,10 @@ def send_query(peer: Channel, key: PrivateKey, format: QueryFormat, rows: Number
     peer.send(messages.EncryptedQuery(CipherArray(key, layout, key.encrypt_integers(packed))))
 
 
-def answer_query(
-    peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, allow: Callable[[int], None] = lambda _: None
-) -> Words:
-    """Multiply a partner's rows with weights, and return this party's share of the products, of shape (rows, results).
+def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, rows: int) -> Words:
+    """Multiply so many of a partner's rows with weights, and return this party's share of the products.
 
-    ``allow`` is told how many rows are asked for, and raises where that is too many.
+    It is of shape (rows, results). A partner that asks for another number of rows than was agreed gets nothing.
     """
     encoded = FixedPoint.encode(weights, format.weight_format)
     if encoded.shape != (format.inputs, format.outputs):
@@ -179,11 +176,9 @@ def answer_query(
     messages = query_messages(peer.peer_role, peer.role)
     received = peer.receive(messages.EncryptedQuery).rows
     count = received.shape[0] if received.shape else 0
-    if not 1 <= count <= format.most_rows:
-        raise WrongContent(f"'{peer.peer}' asks for {count} rows at once; 1 to {format.most_rows} were agreed on.")
-    rows = received.under(key, format.query(count))
-    allow(count)
-    products = side_by_side((rows @ encoded).T, format.answer(count).lines)
+    if count != rows or not 1 <= count <= format.most_rows:
+        raise WrongContent(f"'{peer.peer}' asks for {count} rows at once where {rows} were agreed on.")
+    products = side_by_side((received.under(key, format.query(count)) @ encoded).T, format.answer(count).lines)
     answer, share = hide(products, mask_bits(format.product_bound, format.hiding_bits))
     peer.send(messages.QueryAnswer(answer))
     return share.T

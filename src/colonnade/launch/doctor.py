@@ -16,6 +16,7 @@ from typing import Any
 
 from cryptography import x509
 
+from colonnade import __version__
 from colonnade.engine import Work
 from colonnade.errors import (
     ColonnadeError,
@@ -115,8 +116,11 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
         facts = Clock(time.time(), dials, home.listen is not None)
         with _line(home, endpoint, peer, dials=None) as session:
             yield Finding("connection", True, f"'{home.name}' and '{peer}' reach each other")
-            greet(session)
-            yield Finding("version", True, "both run the same version")
+            other = greet(session).get(peer)
+            seen = f"both run colonnade {__version__}"
+            if other is not None:
+                seen = f"this is colonnade {__version__} and '{peer}' runs {other}; both speak the same protocol"
+            yield Finding("version", True, seen)
             theirs = yield from _talk(session, facts)
         both = facts.dials and facts.listens and theirs.dials and theirs.listens
         if not both:
@@ -258,10 +262,13 @@ def _dates(check: str, certificate: bytes, fix: str) -> Finding:
 
 def _table(home: PartyHome) -> str:
     if not home.has_table:
-        # Such a party is told no counts, so these rules could never refuse anything.
-        idle = [rule for rule in ("minimum_shared_rows", "maximum_alignments") if getattr(home.policy, rule)]
-        note = f"; {' and '.join(idle)} in [policy] cannot be checked without one" if idle else ""
-        return f"none: this party can only play roles that hold no table{note}"
+        # Such a party is told no counts, so it could not keep these rules.
+        refused = {
+            "trainings": ("minimum_shared_rows", home.policy.minimum_shared_rows > 0),
+            "predictions": ("predictions_per_day", home.policy.predictions_per_day is not None),
+        }
+        notes = [f"; {rule} in [policy] refuses all {what}" for what, (rule, is_set) in refused.items() if is_set]
+        return f"none: this party can only play roles that hold no table{''.join(notes)}"
     table = home.read_table(Alignment(protocol="given") if home.names_matches else None)
     return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 

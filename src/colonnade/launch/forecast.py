@@ -24,7 +24,6 @@ from colonnade.launch.baselines import agreed_split
 from colonnade.launch.party import peers_of
 from colonnade.launch.settings import config_from_json
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import WIRE_VERSION
 from colonnade.methods import method_named
 from colonnade.session import (
     Channel,
@@ -369,7 +368,7 @@ def _end(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
 def _hello(plan: RunPlan, party: str) -> Hello:
     digest = hashlib.sha256().digest()
     return Hello(
-        version=f"{__version__}/{WIRE_VERSION}",
+        version=__version__,
         party=party,
         role=plan.role_of(party),
         run=plan.name,

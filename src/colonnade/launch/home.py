@@ -101,6 +101,7 @@ _TEMPLATE = """\
 # minimum_shared_rows = 500          # fewest shared rows for a run
 # maximum_runs = 10                  # most runs of this party in one 'runs' folder
 # maximum_alignments = 10            # how often rows shared with one partner are looked for anew
+# predictions_per_day = 2000         # most rows of one partner that this party helps to score within 24 hours
 # consent = "policy"                 # do not ask an operator before a run: these rules are enough
 """
 _TABLE = """\
@@ -116,8 +117,9 @@ _TABLE = """\
 # links = "links.csv"                # columns 'from' and 'to': which rows belong together, for methods on graphs
 """
 _NO_TABLE = """\
-# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. Rules that count
-# shared rows or alignments have no effect here.
+# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. It takes no part in
+# alignments and is not told whose rows are shared or scored: with minimum_shared_rows it refuses every training, with
+# predictions_per_day every prediction.
 """
 _LISTENS = """\
 {listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks

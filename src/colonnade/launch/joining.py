@@ -58,6 +58,7 @@ class Joining:
         self._identity = load_identity(home.folder, home.name)
         self._partners = load_partners(home, self._peers)
         self._table: PartyTable | None = None
+        self._has_consent = False
 
     @property
     def is_finished(self) -> bool:
@@ -99,6 +100,7 @@ class Joining:
         path = self._folder.path / "consent.json"
         # Every prediction sends other rows, so a word given for one does not count for the next.
         if self.plan.stage != "predict" and path.exists() and read_json(path).get("digest") == self.plan.digest():
+            self._has_consent = True
             return f"{read_json(path).get('how')}, before this run was interrupted"
         if yes:
             self.note_consent("given by --yes")
@@ -110,6 +112,7 @@ class Joining:
 
     def note_consent(self, how: str) -> None:
         """Keep the operator's word with the run."""
+        self._has_consent = True
         if self.plan.stage == "predict":
             return
         write_json(self._folder.path / "consent.json", {"digest": self.plan.digest(), "how": how})
@@ -123,14 +126,13 @@ class Joining:
         return self._take_part(observer, watcher)
 
     def _take_part(self, observer: Observer | None, watcher: Watcher, *, compare: bool = False) -> PartyEnd:
+        self.home.policy.check_consent(self.home.name, self._has_consent)
         table = self._table or self.read_table()
         self._folder.begin(self.plan, table)
         earlier = self._run_folder.earlier_runs()
         model = earlier_folder(self._method, self.plan, self._run_folder.path.parent, self.home.name, is_apart=True)
         part = None if model is None else model.load().record.part
-        seat = self._seat(
-            table, self._folder, earlier_runs=earlier, queries=self.home.queries, part=part, earlier=model
-        )
+        seat = self._seat(table, self._folder, earlier_runs=earlier, part=part, earlier=model)
         status = StatusFile(self._folder.path, self.home.name, watcher=watcher, observer=observer)
         with self._open_door() as endpoint, _ended(status):
             taken = join(
@@ -154,6 +156,7 @@ class Joining:
             engine=self.home.engine,
             alignments=self.home.alignments,
             history=self.home.history,
+            queries=self.home.queries,
             **more,
         )
 
@@ -166,6 +169,7 @@ class Joining:
 
         ``source`` is None where this party brings no rows.
         """
+        self.home.policy.check_consent(self.home.name, self._has_consent)
         record = self._folder.load().record
         part = record.part
         if part is None and self.home.name in self._method.parties_with_rows(self._folder.plan()):
@@ -175,7 +179,7 @@ class Joining:
         else:
             table = self.home.read_new_rows(source, column_types(part), parties=self.plan.parties)
         folder = PartyFolder(next_prediction(self._folder.path))
-        seat = self._seat(table, folder, part=part, refusals=record.refusals, queries=self.home.queries)
+        seat = self._seat(table, folder, part=part, refusals=record.refusals)
         with self._open_door() as endpoint:
             taken = join(seat, self._method, self.plan, self._config, endpoint, watcher=watcher)
         return None if taken is None else scored(taken)

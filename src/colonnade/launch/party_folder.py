@@ -148,6 +148,11 @@ class PartyFolder:
         return self.path / "ledger.jsonl"
 
     @property
+    def queries(self) -> Path:
+        """Return the file that says how many rows were scored for whom, where the party has no home."""
+        return self.path / "predictions" / "queries.jsonl"
+
+    @property
     def holds_run(self) -> bool:
         """Tell whether a run was begun here: known by a plan that can be read."""
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,8 +34,12 @@ def predict_in_threads(
     modules: Mapping[str, nn.Module] | None,
     policies: Mapping[str, Policy] | None,
     engine: Engine = INLINE,
+    queries: Mapping[str, Path] | None = None,
 ) -> pd.DataFrame:
-    """Score new rows with a trained run, as the party that may know the scores gets them."""
+    """Score new rows with a trained run, as the party that may know the scores gets them.
+
+    ``queries`` are the files in which parties count what they score, where they have homes.
+    """
     check_model(run)
     plan = run.method.in_stage(run.plan, "predict")
     config = config_from_json(run.method, plan.config)
@@ -47,6 +52,8 @@ def predict_in_threads(
     for policy in (policies or {}).values():
         check_message_names(policy)
     folder = None if run.folder is None else next_prediction(run.folder)
+    kept = {} if run.folder is None else {party: PartyFolder(run.folder / party).queries for party in plan.parties}
+    counted = {**kept, **(queries or {})}
     seats = {
         party: Seat(
             party,
@@ -57,7 +64,7 @@ def predict_in_threads(
             part=run.parts.get(party),
             refusals=run.refusals.get(party, {}),
             engine=engine,
-            queries=None if run.folder is None else run.folder / party / "predictions" / "queries.jsonl",
+            queries=counted.get(party),
         )
         for party in plan.parties
     }

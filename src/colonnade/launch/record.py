@@ -59,6 +59,7 @@ def record_of(run: Run) -> RunRecord:
         duration_seconds=run.seconds,
         launch=run.launch,
         version=__version__,
+        other_versions=_other_versions(run),
         seed=plan.seed,
         digest=plan.digest(),
         settings={"config": dict(plan.config), "evaluate": vars(plan.evaluate)},
@@ -179,6 +180,12 @@ def _encoded_width(encoder: dict[str, Any]) -> int:
     from colonnade.data import TableEncoder
 
     return TableEncoder.from_json(encoder).width
+
+
+def _other_versions(run: Run) -> dict[str, str]:
+    """Return the versions of partners' packages that differ from this one, as ledgers noted them."""
+    entries = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "version"]
+    return {one["peer"]: one["version"] for one in entries if one["version"] != __version__}
 
 
 def _marks(run: Run) -> tuple[str, ...]:

@@ -142,6 +142,7 @@ def simulate_plan(
             part=parts.get(party),
             earlier=earlier.get(party),
             engine=engine,
+            queries=None if folder is None else folder.party(party).queries,
         )
         for party in plan.parties
     }

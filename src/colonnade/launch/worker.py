@@ -88,6 +88,7 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
         engine=home.engine.shared_by(len(plan.parties)),
         alignments=home.alignments,
         history=home.history,
+        queries=home.queries,
     )
     folder.party(task["party"]).begin(plan, table)
     return seat, plan, config_from_json(method, plan.config), method

@@ -42,6 +42,7 @@ _FACTS: dict[str, dict[str, type]] = {
     "disconnected": {"peer": str, "connections": list},
     "unconfirmed": {"peer": str},
     "openings": {"peer": str, "messages": dict},
+    "version": {"peer": str, "version": str},
     "sent": _CROSSED,
     "received": _CROSSED,
 }

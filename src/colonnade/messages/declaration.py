@@ -68,12 +68,18 @@ class Declaration:
     body: Kind
     schema: bytes
     """Eight bytes that stand for this declaration on the wire; they change when anything the peer relies on does."""
+    asks_for: str | None = None
+    """The field that says how many rows the receiver shall help to score for the sender, if it asks for that."""
 
     def shapes(self, content: object) -> Shapes:
         """Return the shapes of all arrays in a message of this kind, by field."""
         found: Shapes = {}
         self.body.shapes("", content, found)
         return found
+
+    def rows_asked(self, content: object) -> int:
+        """Return how many rows a message of this kind asks the receiver to help to score."""
+        return 0 if self.asks_for is None else int(getattr(content, self.asks_for))
 
 
 @dataclass_transform(frozen_default=True)
@@ -85,11 +91,14 @@ def record(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(frozen_default=True)
-def message(*, sender: str, receiver: str, protection: Protection, step: str) -> Callable[[type[T]], type[T]]:
+def message(
+    *, sender: str, receiver: str, protection: Protection, step: str, asks_for: str | None = None
+) -> Callable[[type[T]], type[T]]:
     """Declare a class as a message from one role to another.
 
     The docstring's first part says what the message is; it must end with a sentence "Reveals: …" on what the receiver
-    learns from it.
+    learns from it. ``asks_for`` names the field that says how many rows the receiver shall help to score for the
+    sender, beside shared rows of a prediction: the channel counts them, and refuses more than the receiver allows.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -103,10 +112,12 @@ def message(*, sender: str, receiver: str, protection: Protection, step: str) ->
                 f"{cls.__name__} is declared ENCRYPTED but has fields that are not ciphertexts. "
                 "Use a Ciphertext type for every field, or declare the protection it really has."
             )
+        if asks_for is not None and made.__annotations__.get(asks_for) not in ("int", int):
+            raise DeclarationError(f"{cls.__name__} must say in a field of type int for how many rows it asks.")
         identity = "\n".join([cls.__name__, sender, receiver, protection, step, body.describe()])
         schema = hashlib.sha256(identity.encode()).digest()[:8]
-        declaration = Declaration(cls.__name__, sender, receiver, protection, step, summary, reveals, body, schema)
-        made.__declaration__ = declaration  # type: ignore[attr-defined]
+        found = (cls.__name__, sender, receiver, protection, step, summary, reveals, body, schema, asks_for)
+        made.__declaration__ = Declaration(*found)  # type: ignore[attr-defined]
         return made
 
     return declare

@@ -162,13 +162,14 @@ def _trained(record: RunRecord) -> Iterable[Html]:
     if record.parties:
         rows = [[party.name, party.role, method.roles.get(party.role, "")] for party in record.parties]
         yield _table("The parties and their roles in this method", ["Party", "Role", "What the role does"], rows)
+    others = [f"{party} ran {version}" for party, version in record.other_versions.items()]
     facts = [
         ("Stage", "" if record.stage == "train" else record.stage),
         ("Launch", record.launch),
         ("Made on", record.created),
         ("Took", duration_text(record.duration_seconds) if record.duration_seconds is not None else ""),
         ("Seed", "not set" if record.seed is None else str(record.seed)),
-        ("Version", f"colonnade {record.version}"),
+        ("Version", ", ".join([f"colonnade {record.version}", *others])),
     ]
     yield _terms((title, value) for title, value in facts if value)
 

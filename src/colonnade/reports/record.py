@@ -214,6 +214,8 @@ class RunRecord:
     version: str
     seed: int | None
     digest: str
+    other_versions: dict[str, str] = field(default_factory=dict)
+    """Partners that ran another version, and which."""
     stage: str = "train"
     makes_model: bool = True
     duration_seconds: float | None = None

@@ -24,6 +24,7 @@ from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
 from colonnade.session.policy import Policy
+from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
 from colonnade.session.session import Observer, Party, Progress, Session
@@ -59,6 +60,7 @@ __all__ = [
     "Role",
     "RoleFunction",
     "RunPlan",
+    "ScoredRows",
     "Scores",
     "ScriptedLink",
     "Session",

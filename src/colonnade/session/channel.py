@@ -27,6 +27,7 @@ from colonnade.messages import (
 from colonnade.session.control import CONTROL, Failed, shown
 from colonnade.session.openings import Openings
 from colonnade.session.policy import Policy
+from colonnade.session.scored_rows import ScoredRows
 from colonnade.transport import BodyDigest, Link
 
 __all__ = ["Channel"]
@@ -56,9 +57,11 @@ class Channel:
         ledger: LedgerWriter,
         policy: Policy,
         step: Callable[[], int],
+        scored_rows: ScoredRows | None = None,
     ) -> None:
         self.party, self.role, self.peer, self.peer_role = party, role, peer, peer_role
         self._link, self._ledger, self._policy, self._step, self._run = link, ledger, policy, step, run
+        self._scored_rows = scored_rows or ScoredRows(party, policy)
         declared = [declaration_of(cls) for cls in (*CONTROL, *messages)]
         self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
         self._known = {one.schema: one for one in declared}
@@ -111,6 +114,8 @@ class Channel:
     def receive(self, message_class: type[M], **shapes: tuple[int, ...]) -> M:
         """Wait for the peer's next message, which must be of this class.
 
+        Rows that it asks to score are counted, and refused where they are more than this party allows.
+
         Keyword arguments name array fields and the shapes they must have; such arrays must also be finite.
         """
         expected = declaration_of(message_class)
@@ -125,6 +130,8 @@ class Channel:
             )
         for field, shape in shapes.items():
             self._check_array(expected, field, getattr(content, field), shape)
+        # Before the role function can answer.
+        self._scored_rows.count(self.peer, expected.rows_asked(content))
         return cast(M, content)
 
     def transcript(self) -> tuple[bytes, bytes]:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import secrets
 import warnings
+from collections.abc import Mapping
 
 from colonnade import __version__
 from colonnade.errors import (
@@ -15,13 +16,14 @@ from colonnade.errors import (
     HandshakeRefused,
     LedgerBroken,
     LedgersDisagree,
+    OtherVersion,
     PeerFailed,
     PeerLost,
     PolicyRefused,
     RunFolderError,
     TableError,
 )
-from colonnade.messages import WIRE_VERSION, declaration_of
+from colonnade.messages import declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import highest_common
 from colonnade.session.control import (
@@ -37,23 +39,43 @@ from colonnade.session.control import (
 )
 from colonnade.session.session import Session
 
-__all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
+__all__ = ["agree_on_resume", "greet", "note_other_versions", "say_failed", "say_goodbye"]
 
 # Errors whose sentences may hold column names or paths, which are nobody else's business.
 _LOCAL = (CheckpointBroken, LedgerBroken, RunFolderError, TableError)
 # How many differing settings an error names; a run.toml that differs in more is another run altogether.
 _NAMED = 20
+_LONGEST_VERSION = 64
 
 
-def greet(session: Session) -> None:
-    """Compare version, run, roles and messages with every peer, and bind the channels to this encounter."""
-    hello = _hello(session)
+def greet(session: Session) -> dict[str, str]:
+    """Compare run, roles and messages with every peer, and bind the channels to this encounter.
+
+    Return by peer the versions of packages that differ from ours. They may: what counts is the wire version, which
+    every frame carries, and the messages that both declare.
+    """
+    hello, others = _hello(session), {}
     for channel in session.all_channels:
         channel.send(hello)
     for channel in session.all_channels:
         theirs = channel.receive(Hello)
         _compare(session, channel, hello, theirs)
         channel.connect(hello.nonce, theirs.nonce)
+        if theirs.version != hello.version:
+            others[channel.peer] = shown(theirs.version, _LONGEST_VERSION)
+    return others
+
+
+def note_other_versions(session: Session, versions: Mapping[str, str]) -> None:
+    """Write down and show which partners have another package than ours."""
+    for peer, version in versions.items():
+        session.ledger.mark("version", peer=peer, version=version)
+        warnings.warn(
+            f"'{session.party}' runs colonnade {__version__} and '{peer}' {version}. Both speak the same protocol, so "
+            "the run goes on; the ledger keeps this note.",
+            OtherVersion,
+            stacklevel=2,
+        )
 
 
 def agree_on_resume(session: Session) -> None:
@@ -186,7 +208,7 @@ def _hello(session: Session) -> Hello:
     )
     schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.messages)))
     return Hello(
-        version=f"{__version__}/{WIRE_VERSION}",
+        version=__version__,
         party=session.party,
         role=session.role,
         run=session.plan.name,
@@ -199,11 +221,9 @@ def _hello(session: Session) -> Hello:
 
 def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> None:
     me, you = f"'{session.party}'", f"'{channel.peer}'"
+    runs = ""
     if ours.version != theirs.version:
-        raise HandshakeRefused(
-            f"{me} runs colonnade {ours.version} and {you} {shown(theirs.version, 64)}. "
-            "Install the same version at both."
-        )
+        runs = f" {me} runs colonnade {ours.version} and {you} {shown(theirs.version, _LONGEST_VERSION)}."
     if (theirs.party, theirs.role) != (channel.peer, channel.peer_role):
         raise HandshakeRefused(
             f"{me} expected {channel.peer_role} {you} but was greeted by {shown(theirs.role, 64)} "
@@ -222,10 +242,15 @@ def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> 
     if differing:
         named = ", ".join(shown(name, 64) for name in sorted(differing, key=lambda name: name not in own)[:_NAMED])
         more = f" and {len(differing) - _NAMED} more" if len(differing) > _NAMED else ""
-        raise HandshakeRefused(f"{me} and {you} disagree on {named}{more}. Use the same run.toml at both parties.")
+        # A setting that only one of two versions has differs, whatever stands in the files.
+        or_else = f"{runs} If it is the same already, install the same version at both." if runs else ""
+        raise HandshakeRefused(
+            f"{me} and {you} disagree on {named}{more}. Use the same run.toml at both parties.{or_else}"
+        )
     if ours.messages != theirs.messages:
         raise HandshakeRefused(
-            f"{me} and {you} declare different messages for {session.method.name}. Install the same version at both."
+            f"{me} and {you} declare different messages for {session.method.name}.{runs} Install the same version at "
+            "both."
         )
     if len(theirs.nonce) != 16 or theirs.nonce == ours.nonce:
         raise HandshakeRefused(f"{you} greeted {me} with an invalid nonce. Restart the run at all parties.")

@@ -172,6 +172,10 @@ class Method:
     """Whether rows that only one party knows are scored beside the shared ones, so that there need be none of these."""
     scores_alone: str | None = None
     """The role whose rows are scored without any counterpart at the others, and that gets the predictions."""
+    scoring: tuple[str, ...] = ("predict",)
+    """The stages in which shared rows are scored by a model that is there already, for the parties with labels. All
+    other parties count these rows, for `Policy.predictions_per_day`; rows that are not shared are asked for by messages
+    that declare it (``asks_for``), and counted in any stage."""
     forecast: Forecaster | None = None
     """How long a run takes and what it sends, for `colonnade plan`."""
 
@@ -241,8 +245,17 @@ class Method:
         """Return the parties that bring rows to a plan's stage, in the agreed order."""
         if plan.stage == "predict" and self.scores_alone is not None:
             return plan.roles[self.scores_alone]
-        without = {role.name for role in self.roles if not role.has_rows}
-        return tuple(party for party in plan.parties if plan.role_of(party) not in without)
+        return tuple(party for party in plan.parties if self.has_rows(plan.role_of(party)))
+
+    def has_rows(self, role: str) -> bool:
+        """Tell whether a role's parties bring rows."""
+        return all(one.has_rows for one in self.roles if one.name == role)
+
+    def scored_for(self, plan: RunPlan) -> tuple[str, ...]:
+        """Return the parties that get scores or predictions of rows."""
+        if self.scores_alone is not None:
+            return plan.roles[self.scores_alone]
+        return tuple(party for role in self.roles if role.has_label for party in plan.roles.get(role.name, ()))
 
     def are_aligned(self, plan: RunPlan, party: str, other: str) -> bool:
         """Tell whether two parties look for the rows they share: the lead with each other party, if both have rows."""

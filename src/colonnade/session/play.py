@@ -8,7 +8,7 @@ from typing import Any
 from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
 from colonnade.messages import ANYONE, declaration_of
-from colonnade.session.handshake import agree_on_resume, greet, say_failed, say_goodbye
+from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.plan import ALIGN
 from colonnade.session.session import Session
@@ -45,9 +45,10 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
         _check_policy(session)
-        greet(session)
+        note_other_versions(session, greet(session))
         holding = prepare(session)
         _check_rows(session, holding)
+        _count_scored_rows(session, holding)
         agree_on_resume(session)
         result = Result() if stage == ALIGN else method.stages[stage][session.role](session, holding, config)
         if keep is not None:
@@ -86,12 +87,27 @@ def _check_policy(session: Session) -> None:
     ]
     peers = (channel.peer for channel in session.all_channels)
     session.policy.check_run(session.party, session.method.name, peers, sends)
-    if session.stage not in ("predict", ALIGN):
+    is_run = session.stage not in ("predict", ALIGN)
+    if is_run:
         # Only training is a run in the sense of this rule. Checked before alignment, which shows ids.
         session.policy.check_earlier_runs(session.party, session.earlier_runs)
+    if not session.method.has_rows(session.role) and session.stage != ALIGN:
+        is_asked = any(declaration_of(one).asks_for for one in session.messages)
+        scores = session.stage in session.method.scoring or is_asked
+        session.policy.check_role_without_rows(session.party, session.role, learns=is_run, scores=scores)
 
 
 def _check_rows(session: Session, holding: Holding) -> None:
     if len(holding.split.train):
         # Scoring one new row is no run in the sense of this rule; learning from few rows is.
         session.policy.check_shared_rows(session.party, len(holding.aligned))
+
+
+def _count_scored_rows(session: Session, holding: Holding) -> None:
+    """Count the shared rows that this party helps to score, for those who get the scores."""
+    if session.stage not in session.method.scoring or session.method.scores_alone is not None:
+        return
+    receivers = session.method.scored_for(session.plan)
+    for peer in (channel.peer for channel in session.all_channels):
+        if peer in receivers and session.party not in receivers:
+            session.scored_rows.count(peer, len(holding.pair(peer).aligned))

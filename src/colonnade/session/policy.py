@@ -33,7 +33,7 @@ class Policy:
     maximum_alignments: int | None = None
     """How often shared rows may be looked for anew with one partner, over the life of a party's home."""
     predictions_per_day: int | None = None
-    """Rows this party scores for a partner within 24 hours, where a method counts them."""
+    """How many of one partner's rows this party helps to score within 24 hours, over all runs of its home."""
     consent: Literal["ask", "policy"] = "ask"
     """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
     file: str = "the policy given in Python"
@@ -103,6 +103,28 @@ class Policy:
         """Refuse one more run than the party allows."""
         if self.maximum_runs is not None and count >= self.maximum_runs:
             self._refuse("maximum_runs", party, f"{count} runs have been made already")
+
+    def check_predictions(self, party: str, partner: str, used: int, rows: int) -> None:
+        """Refuse to help to score more rows for a partner than the party allows within 24 hours."""
+        if self.predictions_per_day is not None and used + rows > self.predictions_per_day:
+            reason = (
+                f"it helps to score at most {self.predictions_per_day} rows for '{partner}' within 24 hours; {used} "
+                f"were scored and {rows} more are asked for. Many answers give away how rows are scored"
+            )
+            self._refuse("predictions_per_day", party, reason)
+
+    def check_role_without_rows(self, party: str, role: str, *, learns: bool, scores: bool) -> None:
+        """Refuse a role that is not told how many rows there are, if a rule must be kept that counts them."""
+        reason = f"as {role} it brings no rows and is not told whose are {{}}, so that it could not keep this rule"
+        if learns and self.minimum_shared_rows:
+            self._refuse("minimum_shared_rows", party, reason.format("shared"))
+        if scores and self.predictions_per_day is not None:
+            self._refuse("predictions_per_day", party, reason.format("scored"))
+
+    def check_consent(self, party: str, is_given: bool) -> None:
+        """Refuse to send anything that nobody has agreed to."""
+        if self.consent == "ask" and not is_given:
+            self._refuse("consent", party, "nobody has agreed to what would be sent")
 
     def _refuse(self, rule: str, party: str, reason: str) -> None:
         line = f", line {self.lines[rule]}" if rule in self.lines else ""

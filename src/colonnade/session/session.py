@@ -25,6 +25,7 @@ from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import RunPlan
 from colonnade.session.policy import Policy
+from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.seeds import derive_seed
 from colonnade.transport import Link
 
@@ -49,7 +50,7 @@ class Party:
     history: Path | None = None
     """The file that says which alignments were begun, for the policy's limit; None writes none."""
     queries: Path | None = None
-    """The file that says how many rows were scored for whom; None writes none."""
+    """The file that says how many rows were scored for whom; None counts those of this run alone."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,7 @@ class Session:
         self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
         """Where results of alignments are kept, to be used again."""
         self.history = party.history
-        self.queries = party.queries
-        """The file that says how many rows were scored for whom."""
+        self.scored_rows = ScoredRows(party.name, party.policy, party.queries)
         self._secret_file = party.folder / "secret.key" if party.folder else None
         self._secret: bytes | None = None
         self._observer, self._told = observer, 0.0
@@ -123,6 +123,7 @@ class Session:
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,
+                scored_rows=self.scored_rows,
             )
             for peer, link in links.items()
         }

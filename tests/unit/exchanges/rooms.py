@@ -20,7 +20,7 @@ class Place:
     def __init__(self, party: str, plan: RunPlan, channels: list[Channel], ledger: LedgerWriter) -> None:
         self.party, self.plan, self.role = party, plan, plan.role_of(party)
         self.all_channels, self.ledger = tuple(channels), ledger
-        self.engine, self.policy, self.queries = INLINE, Policy(), None
+        self.engine, self.policy = INLINE, Policy()
 
     def channels(self, role: str) -> tuple[Channel, ...]:
         return tuple(channel for channel in self.all_channels if channel.peer_role == role)

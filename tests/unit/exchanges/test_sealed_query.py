@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,14 +15,13 @@ from tests.worlds import integers_for_ciphertexts
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, encrypt, key_bits
 from colonnade.crypto.ring import Ring, Words
-from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, PolicyRefused, WrongContent
-from colonnade.exchanges.answers import allow_rows
+from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, WrongContent
 from colonnade.exchanges.masked_sums import Collector, Contributor, masked_sum_messages
 from colonnade.exchanges.public_keys import public_modulus, receive_key, send_key
 from colonnade.exchanges.sealed_query import QueryFormat, answer_query, query_messages, receive_answer, send_query
 from colonnade.exchanges.wide_masks import mask_bits
 from colonnade.messages import ENCRYPTED, MASKED, declaration_of
-from colonnade.session import Policy, Session
+from colonnade.session import Session
 
 SIZE = "insecure_test"
 ASKED = query_messages("feature_holder", "label_holder")
@@ -60,7 +57,7 @@ def ask(
     room = room or room_of()
     asking, answering = room.session("shop").channel("label_holder"), room.session("bank").channel("feature_holder")
     send_query(asking, key, format, rows)
-    share = answer_query(answering, public, format, weights)
+    share = answer_query(answering, public, format, weights, len(rows))
     return receive_answer(asking, key, format, len(rows)), share
 
 
@@ -123,7 +120,7 @@ def test_two_partners_and_the_asking_party_meet_at_the_collaborator(key: Private
         contributor = Contributor.agree(session)
         (peer,) = [channel for channel in session.all_channels if channel.peer == "shop"]
         public = receive_key(session, peer, SIZE)
-        share = answer_query(peer, public, formats[session.party], weights[session.party])
+        share = answer_query(peer, public, formats[session.party], weights[session.party], 3)
         contributor.send_words(share)
 
     def helping(session: Session) -> np.ndarray:
@@ -194,7 +191,7 @@ def test_rows_and_weights_beyond_their_range_or_shape_are_refused(key: PrivateKe
             ask(key, public, np.ones(shape), weights)
     session = room_of().session("bank")
     with pytest.raises(ConfigError, match="do not fit"):
-        answer_query(session.channel("feature_holder"), public, format_of(3, 5), weights)
+        answer_query(session.channel("feature_holder"), public, format_of(3, 5), weights, 2)
 
 
 @pytest.mark.parametrize(
@@ -242,26 +239,19 @@ def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateK
         room = room_of()
         session = queried(room, rows)
         with pytest.raises(error):
-            answer_query(session.channel("feature_holder"), public, format, weights)
+            answer_query(session.channel("feature_holder"), public, format, weights, rows.shape[0])
         assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
-def _allowing(session: Session, limits: tuple[int | None, ...]) -> Callable[[int], None]:
-    return lambda count: allow_rows(session, "shop", count, *limits)
-
-
-def test_the_daily_limits_hold_across_queries(key: PrivateKey, public: PublicKey, tmp_path: Path) -> None:
-    format, weights = format_of(3, 4), np.ones((3, 4))
-    for policy, limits in ((Policy(), (3,)), (Policy(predictions_per_day=3), (None,))):
-        room = room_of()
-        place: Any = room.places["bank"]
-        place.policy, place.queries = policy, tmp_path / f"queries-{len(limits)}-{policy.predictions_per_day}.jsonl"
-        session = queried(room, sealed(key, 2, 3, format))
-        allow = _allowing(session, limits)
-        answer_query(session.channel("feature_holder"), public, format, weights, allow)
-        session = queried(room, sealed(key, 2, 3, format))
-        with pytest.raises(PolicyRefused, match="at most 3 rows"):
-            answer_query(session.channel("feature_holder"), public, format, weights, allow)
+@pytest.mark.parametrize("asked", [1, 3])
+def test_a_partner_multiplies_no_other_number_of_rows_than_it_was_told(
+    key: PrivateKey, public: PublicKey, asked: int
+) -> None:
+    format = format_of(3, 4)
+    session = queried(room_of(), sealed(key, asked, 3, format))
+    with pytest.raises(WrongContent, match=f"'shop' asks for {asked} rows at once where 2 were agreed on"):
+        answer_query(session.channel("feature_holder"), public, format, np.ones((3, 4)), 2)
+    assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
 def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None:

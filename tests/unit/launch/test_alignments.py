@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in, has_finished, new_rows, together
 from tests.unit.session.trials import Trial
 
@@ -186,7 +187,7 @@ def test_a_lead_that_comes_back_cannot_ask_about_other_ids_in_the_same_alignment
 def align(group: Group, party: str) -> dict[str, Any]:
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"agreed") as folder:
-        joining = Joining(alignment_plan(group.plan()), home, folder)
+        joining = agreed(Joining(alignment_plan(group.plan()), home, folder))
         end = joining.align(observer=None, watcher=Watcher())
     assert end.record.overlap is not None
     return end.record.overlap
@@ -217,7 +218,7 @@ def test_a_home_keeps_results_across_runs_and_a_run_of_another_name_uses_them(tm
     def take_part(party: str) -> Any:
         folder = RunFolder(group.home(party) / "runs" / "again")
         with folder.held():
-            joining = Joining(plan, read_party_home(group.home(party)), folder)
+            joining = agreed(Joining(plan, read_party_home(group.home(party)), folder))
             return joining.run(observer=None, watcher=Watcher(), compare=False)
 
     runs = together({party: lambda party=party: take_part(party) for party in ("bank", "shop")})
@@ -233,7 +234,7 @@ def test_rows_to_score_are_aligned_anew_and_count(tmp_path: Path) -> None:
     edit(group.home("shop") / "party.toml", "[policy]\n", "[policy]\nmaximum_alignments = 2\n")
     files, plan = new_rows(group), replace(group.plan(), stage="predict")
     score = {
-        party: lambda party=party: group.joining(party, plan).predict(files[party], watcher=Watcher())
+        party: lambda party=party: agreed(group.joining(party, plan)).predict(files[party], watcher=Watcher())
         for party in ("bank", "shop")
     }
     assert len(together(score)["bank"]) == 6

@@ -245,18 +245,26 @@ def test_where_one_only_dials_the_other_direction_is_not_tried(homes: Homes) -> 
         assert findings[-1].seen == "not tried: only one of the two can be dialled"
 
 
-def test_another_version_fails_on_both_sides(homes: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changes", [{"version": "9.9.9"}, {"version": "9.9.9", "messages": bytes(32)}])
+def test_another_package_is_told_and_other_messages_fail_on_both_sides(
+    homes: Homes, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
     real = handshake._hello
 
     def hello(session: Session) -> Hello:
         made = real(session)
-        return dataclasses.replace(made, version="9.9.9/1") if session.party == "shop" else made
+        return dataclasses.replace(made, **changes) if session.party == "shop" else made
 
     monkeypatch.setattr(handshake, "_hello", hello)
-    for findings in examine_both(homes).values():
-        assert [(one.check, one.passed) for one in findings] == [("connection", True), ("version", False)]
-        assert "9.9.9/1" in findings[-1].seen
-        assert "Install the same version at both" in findings[-1].fix
+    for party, findings in examine_both(homes).items():
+        second = findings[1]
+        assert (second.check, second.passed) == ("version", "messages" not in changes)
+        assert "9.9.9" in second.seen or party == "shop"
+        if "messages" in changes:
+            assert len(findings) == 2
+            assert "Install the same version at both" in second.fix
+        else:
+            assert all(one.passed for one in findings)
 
 
 def test_another_version_of_the_transport_fails_at_who_sees_it(homes: Homes, monkeypatch: pytest.MonkeyPatch) -> None:

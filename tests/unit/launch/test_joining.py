@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.kills.harness import NAME, Homes
+from tests.kills.harness import NAME, Homes, agreed
 
 from colonnade.errors import (
     FrameRefused,
@@ -83,14 +83,14 @@ class Group:
         return Joining(plan or self.plan(), read_party_home(self.home(party)), RunFolder(self.folder(party), agreed))
 
     def take_part(self, party: str, plan: RunPlan | None = None, *, compare: bool = False) -> Run:
-        """Do what the command does, but for consent."""
+        """Do what the command does with --yes."""
         self.watchers[party] = Listening()
         joining = self.joining(party, plan)
         with RunFolder(self.folder(party)).held():
             if joining.is_finished:
                 return joining.complete()
             joining.read_table()
-            return joining.run(observer=None, watcher=self.watchers[party], compare=compare)
+            return agreed(joining).run(observer=None, watcher=self.watchers[party], compare=compare)
 
     def all(self, plans: Mapping[str, RunPlan] | None = None, **others: Callable[[], Any]) -> dict[str, Any]:
         """Let all take part at once, or one do something else; return what each ends with."""
@@ -483,7 +483,7 @@ def test_the_label_holder_gets_the_scores_and_nobody_else(finished: Group) -> No
     plan = replace(finished.plan(), stage="predict")
 
     def score(party: str) -> Any:
-        return finished.joining(party, plan).predict(files[party], watcher=Watcher())
+        return agreed(finished.joining(party, plan)).predict(files[party], watcher=Watcher())
 
     outcomes = together({party: lambda party=party: score(party) for party in BOTH})
     assert outcomes["shop"] is None
@@ -509,7 +509,9 @@ def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished
     def predict() -> dict[str, Any]:
         return together(
             {
-                party: lambda party=party: finished.joining(party, plan).predict(files[party], watcher=Watcher())
+                party: lambda party=party: agreed(finished.joining(party, plan)).predict(
+                    files[party], watcher=Watcher()
+                )
                 for party in BOTH
             }
         )
@@ -531,7 +533,7 @@ def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished
 def test_a_prediction_needs_a_model(group: Group) -> None:
     plan = replace(group.plan(), stage="predict")
     with pytest.raises(RunFolderError, match="holds no finished run"):
-        group.joining("bank", plan).predict("new.csv", watcher=Watcher())
+        agreed(group.joining("bank", plan)).predict("new.csv", watcher=Watcher())
 
 
 def test_training_and_scoring_do_not_meet(finished: Group) -> None:
@@ -539,7 +541,9 @@ def test_training_and_scoring_do_not_meet(finished: Group) -> None:
     files = new_rows(finished)
     shutil.rmtree(finished.folder("shop"))
     plan = replace(finished.plan(), stage="predict")
-    outcomes = finished.all(bank=lambda: finished.joining("bank", plan).predict(files["bank"], watcher=Watcher()))
+    outcomes = finished.all(
+        bank=lambda: agreed(finished.joining("bank", plan)).predict(files["bank"], watcher=Watcher())
+    )
     for error in outcomes.values():
         assert type(error) is HandshakeRefused, repr(error)
         assert "(train)" in str(error)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests import tally
-from tests.kills.harness import free_ports
+from tests.kills.harness import agreed, free_ports
 from tests.unit.launch.test_joining import Listening, together
 
 from colonnade.alignment import MESSAGES
@@ -169,11 +169,18 @@ def test_a_run_without_the_role_is_refused() -> None:
         tally.simulate(roles=roles)
 
 
-def test_its_rule_on_shared_rows_does_not_apply_and_those_of_others_do() -> None:
-    strict = Policy(minimum_shared_rows=500)
-    assert tally.simulate(policies={"helper": strict}).rows["train"] == 70
+def test_it_refuses_by_rules_that_it_could_not_keep() -> None:
+    """It is told no counts; a rule that counts rows would be ignored."""
+    run, new = tally.simulate(), tally.tables()
+    for rule in ("minimum_shared_rows", "predictions_per_day"):
+        policies = {"helper": Policy(**{rule: 5})}
+        with pytest.raises(PolicyRefused, match=f"'helper' refuses .*{rule} .*: as collaborator it brings no rows"):
+            run.predict(new, policies=policies) if rule == "predictions_per_day" else tally.simulate(policies=policies)
+    # Nothing is learned in the one, nothing scored in the other, and it has no part in alignments.
+    run.predict(new, policies={"helper": Policy(minimum_shared_rows=500, maximum_alignments=0)})
+    assert tally.simulate(policies={"helper": Policy(predictions_per_day=0, maximum_alignments=0)}).rows["train"] == 70
     with pytest.raises(PolicyRefused, match="'shop' refuses"):
-        tally.simulate(policies={"shop": strict})
+        tally.simulate(policies={"shop": Policy(minimum_shared_rows=500)})
 
 
 def test_its_other_rules_hold_and_count_only_what_it_sends() -> None:
@@ -251,7 +258,7 @@ def test_the_doctor_finds_no_fault_in_a_home_without_a_table(tmp_path: Path) -> 
     text = (tmp_path / "helper" / "party.toml").read_text()
     (tmp_path / "helper" / "party.toml").write_text(text.replace("[policy]", "[policy]\nminimum_shared_rows = 9"))
     found = {one.check: one for one in examine_home(tmp_path / "helper")}
-    assert "minimum_shared_rows in [policy] cannot be checked" in found["table"].seen
+    assert "minimum_shared_rows in [policy] refuses all trainings" in found["table"].seen
 
 
 def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(tmp_path: Path) -> None:
@@ -264,7 +271,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
 
     def train(party: str) -> Run:
         with RunFolder(tmp_path / party / "runs" / "count").held():
-            return joining(party, plan).run(observer=None, watcher=Listening(), compare=True)
+            return agreed(joining(party, plan)).run(observer=None, watcher=Listening(), compare=True)
 
     runs = together({party: lambda party=party: train(party) for party in PARTIES})
     assert all(isinstance(one, Run) for one in runs.values()), runs
@@ -281,7 +288,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     sources = {party: str(tmp_path / party / "t.csv") for party in ("bank", "shop")}
     scores = together(
         {
-            party: lambda party=party: joining(party, scoring).predict(sources.get(party), watcher=Listening())
+            party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party), watcher=Listening())
             for party in PARTIES
         }
     )
@@ -305,8 +312,9 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
 def test_a_run_that_trained_nothing_cannot_score(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = tally.METHOD.in_stage(read_run_file(tmp_path / "run.toml"), "predict")
+    joining = agreed(Joining(plan, homes["helper"], RunFolder(tmp_path / "none")))
     with pytest.raises(RunFolderError):
-        Joining(plan, homes["helper"], RunFolder(tmp_path / "none")).predict(None, watcher=Listening())
+        joining.predict(None, watcher=Listening())
 
 
 # As processes

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,18 @@ import numpy as np
 import pytest
 from tests.unit.session.toys import Answer, Ask, Play, helper, method, plan
 
-from colonnade.errors import ConfigError, FrameRefused, HandshakeRefused, LedgersDisagree, PeerFailed, PolicyRefused
+from colonnade import __version__
+from colonnade.errors import (
+    ConfigError,
+    FrameRefused,
+    HandshakeRefused,
+    LedgersDisagree,
+    OtherVersion,
+    PeerFailed,
+    PolicyRefused,
+)
 from colonnade.ledger import compare
-from colonnade.messages import PLAIN, message
+from colonnade.messages import PLAIN, WIRE_VERSION, declaration_of, message, seal
 from colonnade.session import Alignment, Evaluate, Policy, Result, handshake
 from colonnade.session.control import AgreedField, Failed, Finished, Goodbye, HeldCheckpoints, Hello, ResumeFrom
 
@@ -23,6 +33,12 @@ def changed_hello(monkeypatch: pytest.MonkeyPatch, who: str, /, **changes: Any) 
         return dataclasses.replace(made, **changes) if session.party == who else made
 
     monkeypatch.setattr(handshake, "_hello", hello)
+
+
+def versions_in(session: Any) -> dict[str, str]:
+    """Return what a ledger says of partners with another package."""
+    marks = [entry.content for entry in session.ledger.read().entries if entry.kind == "version"]
+    return {mark["peer"]: mark["version"] for mark in marks}
 
 
 def refused(outcomes: dict[str, Any], *words: str) -> None:
@@ -44,12 +60,45 @@ def test_parties_that_agree_finish_and_their_ledgers_agree() -> None:
     compare(ledgers["telco"], ledgers["bank"])
 
 
-def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed_hello(monkeypatch, "shop", version="9.9.9/1")
-    outcomes = Play().run()
-    assert "9.9.9/1" in str(outcomes["bank"])
-    assert "same version" in str(outcomes["bank"])
-    assert isinstance(outcomes["bank"], HandshakeRefused)
+@pytest.mark.parametrize("version", ["9.9.9", "0.0.1"])
+def test_a_partner_with_another_package_is_noted_and_not_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    changed_hello(monkeypatch, "shop", version=version)
+    played = Play(("bank", "shop", "telco"))
+    with pytest.warns(OtherVersion) as noted:
+        outcomes = played.run()
+    assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
+    marks = {name: versions_in(session) for name, session in played.sessions.items()}
+    assert marks == {"bank": {"shop": version}, "shop": {"bank": __version__}, "telco": {}}
+    told = [str(one.message) for one in noted]
+    assert (
+        f"'bank' runs colonnade {__version__} and 'shop' {version}. Both speak the same protocol" in told[0] + told[1]
+    )
+    assert len(told) == 2, "one note at each of the two"
+
+
+def test_a_hostile_version_is_kept_and_shown_short_and_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed_hello(monkeypatch, "shop", version="\x1b[2J\r\n\u202e<b>" + "x" * 500_000)
+    played = Play()
+    with pytest.warns(OtherVersion) as noted:
+        outcomes = played.run()
+    assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
+    shown = [versions_in(played.sessions["bank"])["shop"], *(str(one.message) for one in noted)]
+    assert all(one.isprintable() and len(one) < 400 for one in shown), shown
+
+
+def test_another_wire_version_is_refused_and_says_what_to_do() -> None:
+    """Whatever else has changed, the fifth byte of a frame says how to read it."""
+
+    def code(session: Any) -> None:
+        hello = handshake._hello(session)
+        (parts,) = [b"".join(seal(declaration_of(hello), hello, context=bytes(16), sequence=0, step=0)[1])]
+        front = parts[:4] + bytes([WIRE_VERSION + 1]) + parts[5:96]
+        session.channel("lead")._link.send([front + hashlib.sha256(front).digest() + parts[128:]])
+        session.channel("lead").receive(Hello)
+
+    error = Play(code={"shop": code}).run()["bank"]
+    assert isinstance(error, FrameRefused)
+    assert f"wire version {WIRE_VERSION + 1} arrived; this side speaks version {WIRE_VERSION}. Install" in str(error)
 
 
 def test_another_party_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +153,17 @@ def test_another_set_of_messages_is_refused() -> None:
         values: np.ndarray
 
     refused(Play(methods={"shop": method(messages=(Ask, Answer, Extra))}).run(), "declare different messages for toy")
+
+
+@pytest.mark.parametrize("differs", ["messages", "fields"])
+def test_what_differs_between_versions_says_that_they_do(monkeypatch: pytest.MonkeyPatch, differs: str) -> None:
+    changes = {"messages": {"messages": bytes(32)}, "fields": {"fields": (AgreedField("config.new", bytes(16)),)}}
+    changed_hello(monkeypatch, "shop", version="9.9.9", **changes[differs])
+    words = (f"'bank' runs colonnade {__version__} and 'shop' 9.9.9", "nstall the same version at both")
+    error = Play().run()["bank"]
+    assert isinstance(error, HandshakeRefused)
+    for word in words:
+        assert word in str(error), str(error)
 
 
 def test_a_message_of_another_form_is_refused() -> None:
@@ -215,7 +275,7 @@ def test_a_hello_of_thousands_of_fields_makes_a_short_error(monkeypatch: pytest.
     assert str(error).isprintable()
 
 
-@pytest.mark.parametrize("name", ["version", "party", "role", "run", "stage"])
+@pytest.mark.parametrize("name", ["party", "role", "run", "stage"])
 def test_hostile_text_in_a_greeting_is_shown_short_and_harmless(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     changed_hello(monkeypatch, "shop", **{name: "\x1b[2J\r\n\u202e" + "x" * 500_000})
     played = Play()

@@ -70,6 +70,7 @@ METHOD = Method(
     },
     choose_messages=choose_messages,
     absent={"predict": ("attribute_holder",)},
+    scoring=("predict", "audit"),
     stands_on={"audit": ("train",)},
     forecast=FORECASTER,
 )

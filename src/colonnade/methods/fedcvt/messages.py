@@ -217,7 +217,7 @@ class ModelMark:
     mark: str
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="prediction")
+@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="prediction", asks_for="count")
 class RowsAlone:
     """How many rows only the sender knows that shall be scored. Reveals: that number."""
 

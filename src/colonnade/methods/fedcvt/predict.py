@@ -13,7 +13,7 @@ import torch
 
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.answers import allow_rows, decided, described, told
+from colonnade.exchanges.answers import decided, described, told
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import LOCAL, FedCVT
@@ -87,7 +87,6 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
             continue
         if config.partner_answers == "none" or peer.peer not in part.document["chosen"]:
             raise WrongContent(f"'{peer.peer}' asks for predictions of rows that only it knows; none were agreed.")
-        allow_rows(session, peer.peer, count)
         found = scorer.partner_alone(place, peer.peer, count).double().numpy()
         peer.send(AnswersAlone(decided(scorer.labels, found), described(scorer.labels)))
     together = torch.cat(outputs).double().numpy()

@@ -73,8 +73,6 @@ class FTL:
     """Parts of the source's labelled rows in the stage validate."""
     source_weights: Mapping[str, float] = field(default_factory=dict)
     """With several sources, how much each one's score counts; 1 by default."""
-    predictions_per_day: int = 100_000
-    """Rows a source scores for a target within 24 hours."""
     secret_start: bool = True
     """Whether first weights are secret. Without, a run repeats from its seed, and the guard counts columns."""
     checkpoint_every: int = 1
@@ -89,7 +87,6 @@ class FTL:
             ("loss_every", 0),
             ("pretrain_epochs", 0),
             ("folds", 2),
-            ("predictions_per_day", 0),
             ("checkpoint_every", 1),
         ):
             if getattr(self, name) < lowest:

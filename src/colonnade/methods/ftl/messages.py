@@ -197,7 +197,7 @@ def answers(answerer: str, asker: str) -> type[Any]:
     return PredictedLabels
 
 
-@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 2")
+@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", asks_for="count")
 class RowsToScore:
     """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
 
@@ -315,7 +315,7 @@ class FoldRows:
 def row_count(asker: str, answerer: str) -> type[Any]:
     """Declare the message that says how many rows are to be scored while validating."""
 
-    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 3")
+    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 3", asks_for="count")
     class RowCount:
         """How many rows the sender has scored next. Reveals: that number."""
 

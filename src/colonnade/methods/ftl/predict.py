@@ -12,7 +12,7 @@ import numpy.typing as npt
 from colonnade.crypto import FixedPoint, Mask, ring_elements, ring_integers
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import WrongContent
-from colonnade.exchanges.answers import allow_rows, decided, described, predictions, told
+from colonnade.exchanges.answers import decided, described, predictions, told
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.ftl.choice import Calibration
 from colonnade.methods.ftl.config import FTL
@@ -54,7 +54,8 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
     keys = exchange_keys(session, peers, config) if peers else []
     for peer, key in zip(peers, keys, strict=True):
         asked = peer.receive(RowsToScore)
-        allow_rows(session, peer.peer, asked.count, config.predictions_per_day)
+        if asked.count < 1:
+            raise WrongContent(f"'{peer.peer}' asks for scores of no rows.")
         calibration, weight = Calibration(**part.document["calibrations"][peer.peer]), _weight(session, config)
         scorer = Scorer(part.tensors["translator"].numpy(), part.tensors["offset"].numpy())
         scorer = scorer.scaled(weight * calibration.slope, weight * calibration.intercept)

@@ -41,7 +41,7 @@ from colonnade.methods.ftl.steps import (
     apply_verdict,
     objective_for,
 )
-from colonnade.session import Channel, EventLog, Finding, Holding, Pair, Result, Session
+from colonnade.session import Channel, Finding, Holding, Pair, Result, Session
 
 __all__ = ["source", "target"]
 
@@ -143,9 +143,6 @@ def _source_fold(
     alone = quality(task, truth[is_left], scored_alone)
 
     count = _count(peer)
-    log = EventLog(session.queries)
-    with log.held():
-        log.add("validated", partner=peer.peer, rows=count)
     found = calibration.apply(give_scores(peer, keys, scorer, count))
     peer.send(answers("source", "target")(decided_by(task, found), described(labels)))
     swapped = objective_for(config, task, len(shared), len(kept))

@@ -6,7 +6,7 @@ one decrypts the other share. Shares meet in the collaborator's masked sum only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,11 +72,11 @@ class Asking:
                 total += receive_answer(peer, self.key, self._format(width, self.key), len(generated))
         return total
 
-    def answer(self, party: str, side: HolderSide, allow: Callable[[int], None]) -> Words:
-        """Return this holder's share of what its weights make of a partner's generated columns."""
+    def answer(self, party: str, side: HolderSide, rows: int) -> Words:
+        """Return this holder's share of what its weights make of a partner's generated columns of so many rows."""
         weights, offset = self.completion.in_unit_space(side.block)
         key = self.keys[party]
-        share = answer_query(self.channel(party), key, self._format(len(weights), key), weights, allow)
+        share = answer_query(self.channel(party), key, self._format(len(weights), key), weights, rows)
         return share + side.ring.encode(offset)[None]
 
     def channel(self, party: str) -> Channel:
@@ -91,16 +91,6 @@ class Asking:
             input_format=_COLUMNS,
             weight_format=_WEIGHTS,
         )
-
-
-def _exactly(party: str, rows: int) -> Callable[[int], None]:
-    """Return what refuses another number of rows than a batch has."""
-
-    def check(count: int) -> None:
-        if count != rows:
-            raise WrongContent(f"'{party}' asks for {count} rows where its part of the batch has {rows}.")
-
-    return check
 
 
 class AskedSegments:
@@ -124,7 +114,7 @@ class AskedSegments:
             if party == self._asking.session.party and self._generated is not None:
                 words[places] += self._asking.ask(self._generated[torch.from_numpy(self._asked[party])])
             else:
-                words[places] += self._asking.answer(party, side, _exactly(party, len(places)))
+                words[places] += self._asking.answer(party, side, len(places))
         return words
 
     def exchange_gradients(self, side: HolderSide, deltas: torch.Tensor) -> None:

@@ -139,8 +139,6 @@ class MPDL:
     suggested_links: int = 0
     """On graphs, for how many pairs of people, of whom each holder knows one, both holders are told that a link is
     likely: those whose neighbours are most alike."""
-    predictions_per_day: int | None = None
-    """The most rows that only a feature holder knows and that are scored for it within a day."""
 
     def __post_init__(self) -> None:
         self._check_numbers()

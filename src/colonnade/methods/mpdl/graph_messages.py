@@ -29,9 +29,9 @@ __all__ = [
 _BOTH_WAYS = (("label_holder", "feature_holder"), ("feature_holder", "label_holder"))
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="graph: set-up")
+@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="graph: set-up", asks_for="count")
 class OwnNodes:
-    """How many people only the sender knows. Reveals: that number."""
+    """How many people only the sender knows, who get scores. Reveals: that number."""
 
     count: int
 

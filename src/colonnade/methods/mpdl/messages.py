@@ -318,10 +318,13 @@ def choice(receiver: str) -> type[Any]:
 @cache
 def model_mark(receiver: str) -> type[Any]:
     """Declare the mark by which parts of one model are known to belong together."""
+    asks_for = None if receiver == COLLABORATOR else "own"
 
-    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="prediction")
+    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="prediction", asks_for=asks_for)
     class ModelMark:
-        """Which training and which of its models are used, and how many rows there are to score. Reveals: these."""
+        """Which training and which of its models are used, and how many rows the receiver helps to score: those that
+        all know, and those that only the sender does. Reveals: these.
+        """
 
         mark: str
         model: str
@@ -352,9 +355,9 @@ def alone_inputs(sender: str) -> type[Any]:
 def rows_alone(receiver: str) -> type[Any]:
     """Declare how a feature holder says how many rows it wants scored."""
 
-    @message(sender="feature_holder", receiver=receiver, protection=PLAIN, step="prediction")
+    @message(sender="feature_holder", receiver=receiver, protection=PLAIN, step="prediction", asks_for="count")
     class RowsAlone:
-        """How many rows only the sender knows and wants scored. Reveals: that number."""
+        """How many rows that only the sender knows the receiver helps to score. Reveals: that number."""
 
         count: int
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, TableError, WrongContent
-from colonnade.exchanges.answers import allow_rows
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.asking import Asking
@@ -44,9 +42,10 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     chosen = part.document["chosen"]
     sides[chosen].contribute(completion.whole_with(holding.aligned.positions, chosen))
     rest = holding.aligned.rest
-    for channel in session.all_channels:
-        if channel.peer_role != COLLABORATOR:
-            channel.send(rows_alone(channel.peer_role)(len(rest)))
+    peer.send(rows_alone("label_holder")(len(rest)))
+    for other in session.channels("feature_holder"):
+        # Others are asked to multiply, where they must; the label holder lends its labels' model in any case.
+        other.send(rows_alone("feature_holder")(0 if config.completes_alone(session.role) else len(rest)))
     others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
     # The label holder goes no further where it does not allow so many rows.
@@ -69,7 +68,8 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     part = own_part(session, holding)
     positions, rest = holding.aligned.positions, holding.aligned.rest
     for peer in session.all_channels:
-        told = (part.document["mark"], part.document["chosen"], len(positions), len(rest))
+        is_asked = peer.peer_role == COLLABORATOR or not config.completes_alone(session.role)
+        told = (part.document["mark"], part.document["chosen"], len(positions), len(rest) if is_asked else 0)
         peer.send(model_mark(peer.peer_role)(*told))
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
@@ -79,9 +79,6 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     shared = receive_scores(sides[chosen], outputs, len(positions))
     counts = {session.party: len(rest)} | {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
     askers = session.channels("feature_holder")
-    for peer in askers:
-        if counts[peer.peer]:
-            allow_rows(session, peer.peer, counts[peer.peer], config.predictions_per_day)
     # The collaborator scores what was allowed here, whatever a feature holder may tell it.
     session.channel(COLLABORATOR).send(AllowedRows(tuple(counts[peer.peer] for peer in askers)))
     for peer in askers:
@@ -179,14 +176,7 @@ def _score_alone(
                 words = asking.ask(completion.generated(rest[chunk]).double(), f"rows from {chunk.start}")
                 side.contribute(completion.whole_with(rest[chunk], COMPLETED), words)
             elif asking is not None:
-                side.contribute_words(asking.answer(party, side, _allowing(session, config, party)))
-
-
-def _allowing(session: Session, config: MPDL, party: str) -> Callable[[int], None]:
-    """Return what checks how many rows a partner asks for; the label holder has checked them all at once."""
-    if session.role == "label_holder":
-        return lambda _: None
-    return lambda count: allow_rows(session, party, count, config.predictions_per_day)
+                side.contribute_words(asking.answer(party, side, chunk.stop - chunk.start))
 
 
 def _upper(session: Session, config: MPDL, part: ModelPart, model: str, collector: Collector) -> CollaboratorSide:

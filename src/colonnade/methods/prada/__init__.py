@@ -61,5 +61,6 @@ METHOD = Method(
     absent={"finetune": ("source",), "explain": ("source",), "predict": ("source",)},
     stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
     scored_after=("train", "finetune"),
+    scoring=("predict", "explain"),
     forecast=FORECASTER,
 )

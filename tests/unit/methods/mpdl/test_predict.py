@@ -100,22 +100,35 @@ def test_scores_under_encryption_are_those_of_the_weights() -> None:
 
 @pytest.mark.parametrize("form", ["own copies", "shipped"])
 def test_more_rows_than_a_day_allows_are_refused(form: str) -> None:
-    run = trained(predictions_per_day=4, **FORMS[form])
-    with integers_for_ciphertexts(), pytest.raises(PolicyRefused, match="at most 4 rows"):
-        run.predict(new_rows())
+    run = trained(**FORMS[form])
+    with integers_for_ciphertexts(), pytest.raises(PolicyRefused, match="at most 4 rows for 'shop'"):
+        run.predict(new_rows(), policies={"bank": Policy(predictions_per_day=4)})
 
 
-def test_a_partys_own_policy_limits_too() -> None:
-    with pytest.raises(PolicyRefused, match="at most 3 rows"):
-        trained().predict(new_rows(), policies={"bank": Policy(predictions_per_day=3)})
+@pytest.mark.parametrize("form", ["own copies", "shipped"])
+def test_a_shop_counts_rows_that_all_know_and_those_that_it_multiplies_for_the_bank(form: str) -> None:
+    run, found = trained(**FORMS[form]), new_frames()
+    shared = int(found["bank"]["id"].isin(found["shop"]["id"]).sum())
+    count = shared if form == "own copies" else len(found["bank"])
+    with integers_for_ciphertexts():
+        run.predict(new_rows(), policies={"shop": Policy(predictions_per_day=count)})
+        with pytest.raises(PolicyRefused, match=f"'shop' refuses .* at most {count - 1} rows for 'bank'"):
+            run.predict(new_rows(), policies={"shop": Policy(predictions_per_day=count - 1)})
+
+
+def test_who_completes_its_rows_alone_tells_other_holders_not_how_many_they_are() -> None:
+    with overheard() as heard:
+        trained().predict(new_rows())
+    (told,) = [one for receiver, _, one in heard if receiver == "shop" and name_of(one) == "ModelMark"]
+    assert told.own == 0
 
 
 @pytest.mark.parametrize("said", [0, 1, 4])
 def test_a_shop_that_asks_for_fewer_rows_than_it_sends_gets_no_score(said: int) -> None:
     """Who scores goes by what the label holder allowed, not by what the shop tells it."""
-    run = trained(predictions_per_day=4)
+    limited = {"bank": Policy(predictions_per_day=4)}
     with overheard() as heard, lying(Lie("shop", "RowsAlone", with_field(count=said))), pytest.raises(ColonnadeError):
-        run.predict(new_rows())
+        trained().predict(new_rows(), policies=limited)
     told = [one for receiver, _, one in heard if receiver == "shop" and name_of(one) == "AloneScores"]
     assert not told
 
