@@ -30,6 +30,8 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     ):
         say(line)
     say("")
+    if trust := joining.taken_on_trust():
+        say(f"{trust}\n")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "
