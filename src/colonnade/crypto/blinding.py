@@ -2,8 +2,8 @@
 
 The function is 2HashDH (S. Jarecki, A. Kiayias, H. Krawczyk, J. Xu, EuroS&P 2016): F(id) = SHA-256(tag, salt, k H(id),
 id), where k is the secret of the party that evaluates it. The other party sends r H(id), with a fresh r for each id,
-gets k r H(id) and removes r. It learns F for as many ids as it had evaluated and no others (one-more Diffie-Hellman,
-with both hashes as random oracles), and r H(id) is a random point whatever the id.
+gets k r H(id) and removes r. It learns F for as many ids as it had evaluated and no others (one-more gap
+Diffie-Hellman, with both hashes as random oracles), and r H(id) is a random point whatever the id.
 
 Where only sizes count, `blind` and `multiply` give a b H(id) on both sides: equal for equal ids, and random points to
 who lacks one of the secrets (decisional Diffie-Hellman).
