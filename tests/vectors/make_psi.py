@@ -28,7 +28,7 @@ def made() -> dict[str, Any]:
     for one in IDS:
         stretched = expanded(salt + one, SUITE, 64)
         point = decoded(stretched)
-        factor = hashlib.blake2b(one, key=first.to_bytes(32), digest_size=32).digest()
+        factor = hashlib.blake2s(one, key=first.to_bytes(32)).digest()
         output = OUTPUT + salt + written(times(second, point)) + one
         cases.append(
             {

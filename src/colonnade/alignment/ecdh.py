@@ -150,7 +150,7 @@ def answer_partner(side: Side, first: int) -> Tokens:
     own = _as_rows(b"".join(outputs), OUTPUT_BYTES)
     # Not before: a lead that knew some of them could choose what to ask about next.
     for number in _pieces(len(own)):
-        side.peer.send(IdMarks(_copied(own[number * PIECE : (number + 1) * PIECE, :MARK_BYTES])))
+        side.peer.send(IdMarks(np.ascontiguousarray(own[number * PIECE : (number + 1) * PIECE, :MARK_BYTES])))
     side.told(total, total)
     return own[:, MARK_BYTES:]
 
@@ -187,7 +187,7 @@ def answer_count(side: Side) -> None:
     # In another order, over all of them: the lead can count what is shared, but not tell which.
     mixed = _as_rows(marks, MARK_BYTES)[random_order(np.arange(side.state.their_count))]
     for number in _pieces(side.state.their_count):
-        side.peer.send(ShuffledMarks(_copied(mixed[number * PIECE : (number + 1) * PIECE])))
+        side.peer.send(ShuffledMarks(np.ascontiguousarray(mixed[number * PIECE : (number + 1) * PIECE])))
 
 
 def _answer(side: Side, number: int) -> None:
@@ -240,10 +240,6 @@ def _as_rows(content: bytes, width: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8).reshape(-1, width)
 
 
-def _copied(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    return np.ascontiguousarray(rows)
-
-
 def _comparable(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.bytes_]:
     """Return rows of bytes as an array that numpy can sort; zeros at the end of one compare like any others."""
-    return _copied(rows).view(f"S{rows.shape[1]}").reshape(-1)
+    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)

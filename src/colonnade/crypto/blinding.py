@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
+from gmpy2 import mpz
+
 from colonnade.errors import WrongContent
 
 __all__ = [
@@ -124,7 +126,7 @@ def unblind_each(blinder: Blinder, chunk: bytes) -> bytes:
     """Return the function's outputs for ids of `blind_each`, each of which stands behind the point that came back."""
     pairs = list(_ids_in(chunk))
     ids = [pair[POINT_BYTES:] for pair in pairs]
-    inverses = _inverses([int.from_bytes(factor) for factor in _factors(blinder.secret, ids)])
+    inverses = _inverses(_factors(blinder.secret, ids))
     points = _products(_read, (pair[:POINT_BYTES] for pair in pairs), inverses)
     return _outputs(blinder.salt, ids, points)
 
@@ -164,20 +166,21 @@ def _factors(secret: bytes, ids: Sequence[bytes]) -> Iterator[bytes]:
 
     A factor beyond the group's order comes with 2**-128, and then cannot be multiplied with.
     """
-    return (hashlib.blake2b(one, key=secret, digest_size=SECRET_BYTES).digest() for one in ids)
+    return (hashlib.blake2s(one, key=secret).digest() for one in ids)
 
 
-def _inverses(factors: Sequence[int]) -> list[bytes]:
+def _inverses(factors: Iterable[bytes]) -> list[bytes]:
     """Return all inverses by one inversion (P. Montgomery, 1987)."""
-    before, product = [], 1
-    for factor in factors:
+    order, numbers = mpz(_ORDER), [mpz(int.from_bytes(factor)) for factor in factors]
+    before, product = [], mpz(1)
+    for number in numbers:
         before.append(product)
-        product = product * factor % _ORDER
-    inverse = pow(product, -1, _ORDER)
+        product = product * number % order
+    inverse = pow(product, -1, order)
     found = []
-    for factor, earlier in zip(reversed(factors), reversed(before), strict=True):
-        found.append((inverse * earlier % _ORDER).to_bytes(SECRET_BYTES))
-        inverse = inverse * factor % _ORDER
+    for number, earlier in zip(reversed(numbers), reversed(before), strict=True):
+        found.append(int(inverse * earlier % order).to_bytes(SECRET_BYTES))
+        inverse = inverse * number % order
     return found[::-1]
 
 
