@@ -199,6 +199,19 @@ def test_the_operator_sees_exactly_what_is_sent(
     own = {one.message for one in ledger(group, "bank").summary() if one.direction == "sent"}
     for message in ("AlignmentOpening", "BlindedIds", "SharedRows", "SharedCount", "GivenRows", "CutGradient"):
         assert (message in shown) == (message in own), message
+    assert "its word alone" not in shown
+
+
+@pytest.mark.parametrize("command", ["align", "run"])
+def test_among_three_the_operator_is_told_what_the_lead_can_claim(
+    command: str, tmp_path: Path, colonnade: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_in(tmp_path, ("bank", "shop", "telco"))
+    open_no_door(monkeypatch)
+    for party in ("shop", "bank"):
+        monkeypatch.chdir(tmp_path / party)
+        shown = " ".join(colonnade(command, "../run.toml").err.split())
+        assert ("That telco has them as well is its word alone." in shown) is (party == "shop")
 
 
 def test_without_consent_nothing_is_sent_and_nothing_left(

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.timeout(180)
 
 USAGE, POLICY, PEER, INTERRUPTED = UsageError.exit_code, PolicyRefused.exit_code, ProtocolError.exit_code, 130
 BANK_SENDS = ("AlignmentOpening", "BlindedIds", "SharedRows", "CutGradient", "EpochVerdict")
-SHOP_SENDS = ("AlignmentOffer", "TwiceBlindedIds", "CutWidth", "CutActivations", "HeldOutActivations")
+SHOP_SENDS = ("AlignmentOffer", "TwiceBlindedIds", "IdMarks", "CutWidth", "CutActivations", "HeldOutActivations")
 
 
 @pytest.fixture(autouse=True)

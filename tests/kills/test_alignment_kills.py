@@ -50,7 +50,8 @@ class ManyIds(Homes):
     def sent(self, party: str) -> int:
         """Count the pieces that a party has ever sent."""
         entries = Ledger.read(self.run_folder(party).ledger).entries
-        return sum(entry.kind == "sent" and entry.content.get("message") == "BlindedIds" for entry in entries)
+        points = "BlindedIds" if party == "bank" else "TwiceBlindedIds"
+        return sum(entry.kind == "sent" and entry.content.get("message") == points for entry in entries)
 
     def wait_for_pieces(self, party: str, count: int) -> None:
         limit = time.monotonic() + 60

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.unit.crypto.test_blinding import ORDER, SUITE, decoded, expanded, times, written
+from tests.unit.crypto.test_blinding import ORDER, OUTPUT, SUITE, decoded, expanded, times, written
 
 FILE = Path(__file__).parent / "psi.json"
 IDS = (b"i7", b"s7", b"sZo\xc3\xab", b"t2:4:sZoe:2:i7", b"i-170141183460469231731687303715884105728", b"s" + b"x" * 300)
@@ -22,12 +22,14 @@ def secret_of(name: str) -> int:
 
 
 def made() -> dict[str, Any]:
-    salt = hashlib.sha256(b"psi salt").digest()[:16]
+    salt = hashlib.sha256(b"psi salt").digest()
     first, second = secret_of("first"), secret_of("second")
     cases = []
     for one in IDS:
         stretched = expanded(salt + one, SUITE, 64)
         point = decoded(stretched)
+        factor = hashlib.blake2s(one, key=first.to_bytes(32)).digest()
+        output = OUTPUT + salt + written(times(second, point)) + one
         cases.append(
             {
                 "id": one.hex(),
@@ -35,7 +37,10 @@ def made() -> dict[str, Any]:
                 "hashed": written(point).hex(),
                 "by_first": written(times(first, point)).hex(),
                 "by_second": written(times(second, point)).hex(),
-                "mark": hashlib.sha256(written(times(first * second % ORDER, point))).digest()[:12].hex(),
+                "by_both": written(times(first * second % ORDER, point)).hex(),
+                "factor": factor.hex(),
+                "by_factor": written(times(int.from_bytes(factor), point)).hex(),
+                "output_by_second": hashlib.sha256(output).digest()[:24].hex(),
             }
         )
     secrets = {"first": first.to_bytes(32, "big").hex(), "second": second.to_bytes(32, "big").hex()}

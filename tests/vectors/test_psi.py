@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from tests.vectors.make_psi import FILE, made
 
-from colonnade.crypto.blinding import Blinder, blind, blind_again, expand_message, join_ids
+from colonnade.crypto.blinding import (
+    Blinder,
+    blind,
+    blind_each,
+    evaluate,
+    expand_message,
+    join_ids,
+    multiply,
+    unblind_each,
+)
 from colonnade.data import canonical_id_bytes
 
 
@@ -21,7 +30,7 @@ def test_the_file_is_what_its_maker_makes(vector: dict[str, Any]) -> None:
     assert made() == vector
 
 
-def test_ids_are_stretched_blinded_and_marked_as_the_file_says(vector: dict[str, Any]) -> None:
+def test_ids_are_stretched_blinded_and_evaluated_as_the_file_says(vector: dict[str, Any]) -> None:
     salt = bytes.fromhex(vector["salt"])
     first, second = (Blinder(bytes.fromhex(vector[name]), salt) for name in ("first", "second"))
     plain = Blinder((1).to_bytes(32, "big"), salt)
@@ -31,8 +40,12 @@ def test_ids_are_stretched_blinded_and_marked_as_the_file_says(vector: dict[str,
         assert blind(plain, join_ids([one])).hex() == case["hashed"]
         assert blind(first, join_ids([one])).hex() == case["by_first"]
         assert blind(second, join_ids([one])).hex() == case["by_second"]
-        assert blind_again(second, bytes.fromhex(case["by_first"])).hex() == case["mark"]
-        assert blind_again(first, bytes.fromhex(case["by_second"])).hex() == case["mark"]
+        assert multiply(second, bytes.fromhex(case["by_first"])).hex() == case["by_both"]
+        assert multiply(first, bytes.fromhex(case["by_second"])).hex() == case["by_both"]
+        assert blind_each(first, join_ids([one])).hex() == case["by_factor"]
+        returned = multiply(second, bytes.fromhex(case["by_factor"]))
+        assert unblind_each(first, join_ids([returned + one])).hex() == case["output_by_second"]
+        assert evaluate(second, join_ids([one])).hex() == case["output_by_second"]
 
 
 def test_the_ids_of_the_file_are_those_of_rows(vector: dict[str, Any]) -> None:

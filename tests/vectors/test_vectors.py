@@ -23,8 +23,10 @@ from colonnade.alignment.messages import (
     BlindedIds,
     DeclaredFormat,
     GivenRows,
+    IdMarks,
     SharedCount,
     SharedRows,
+    ShuffledMarks,
     TwiceBlindedIds,
 )
 from colonnade.ledger import GENESIS, Ledger
@@ -79,12 +81,14 @@ SAMPLES: dict[str, Any] = {
     "Failed": Failed("bank", 3, "the loss is no longer a number.", False),
     "Finished": Finished(),
     "AlignmentOffer": AlignmentOffer(
-        300, DeclaredFormat(True, False, 1, 12, False, False, "lower", 2), (bytes(range(16)),), bytes(16), 7
+        300, bytes(32), DeclaredFormat(True, False, 1, 12, False, False, "lower", 2), (bytes(range(16)),), bytes(32), 7
     ),
-    "AlignmentOpening": AlignmentOpening(2**32, bytes(range(16)), None, 7),
+    "AlignmentOpening": AlignmentOpening(2**32, bytes(range(32)), None, 7),
     "BlindedIds": BlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
-    "TwiceBlindedIds": TwiceBlindedIds(np.arange(24, dtype=np.uint8).reshape(2, 12)),
-    "SharedRows": SharedRows(np.array([3, 0, 2**40]), bytes(range(16))),
+    "TwiceBlindedIds": TwiceBlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
+    "IdMarks": IdMarks(np.arange(24, dtype=np.uint8).reshape(2, 12)),
+    "ShuffledMarks": ShuffledMarks(np.arange(24, dtype=np.uint8).reshape(2, 12)),
+    "SharedRows": SharedRows(np.arange(36, dtype=np.uint8).reshape(3, 12), bytes(range(16))),
     "SharedCount": SharedCount(300),
     "GivenRows": GivenRows(300, bytes(range(32))),
     "Goodbye": Goodbye(bytes(range(32)), bytes(range(32, 64))),

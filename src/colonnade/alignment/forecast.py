@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,45 +13,63 @@ from colonnade.alignment.messages import (
     AlignmentOpening,
     BlindedIds,
     DeclaredFormat,
+    IdMarks,
     SharedRows,
     TwiceBlindedIds,
 )
 from colonnade.crypto.blinding import (
     MARK_BYTES,
     POINT_BYTES,
-    blind,
-    blind_again,
+    SECRET_BYTES,
+    blind_each,
     draw_secret,
+    evaluate,
     join_ids,
+    multiply,
     prepare_blinder,
+    unblind_each,
 )
 
-__all__ = ["measure_id_seconds", "sample_messages"]
+__all__ = ["IdSeconds", "measure_id_seconds", "sample_messages"]
 
 _SAMPLE = 400
+
+
+class IdSeconds(NamedTuple):
+    """How long one id takes: one of the lead's at the lead and at the other party, and one of the other's there."""
+
+    at_lead: float
+    answered: float
+    at_other: float
 
 
 def sample_messages(lead_rows: int, other_rows: int, shared: int) -> tuple[list[Any], list[Any]]:
     """Return messages of the size that the other party, and the lead, will send to one another."""
     declared = DeclaredFormat(False, True, 1, 7, False, False, "none", 1)
-    others: list[Any] = [AlignmentOffer(other_rows, declared, (), b"", 0)]
-    others += [BlindedIds(piece) for piece in _pieces(other_rows, POINT_BYTES)]
-    others += [TwiceBlindedIds(piece) for piece in _pieces(lead_rows, MARK_BYTES)]
-    leads: list[Any] = [AlignmentOpening(lead_rows, bytes(16), None, 0)]
+    others: list[Any] = [AlignmentOffer(other_rows, bytes(32), declared, (), b"", 0)]
+    others += [TwiceBlindedIds(piece) for piece in _pieces(lead_rows, POINT_BYTES)]
+    others += [IdMarks(piece) for piece in _pieces(other_rows, MARK_BYTES)]
+    leads: list[Any] = [AlignmentOpening(lead_rows, bytes(32), None, 0)]
     leads += [BlindedIds(piece) for piece in _pieces(lead_rows, POINT_BYTES)]
-    leads.append(SharedRows(np.zeros(shared, np.int64), bytes(16)))
+    leads.append(SharedRows(np.zeros((shared, MARK_BYTES), np.uint8), bytes(16)))
     return others, leads
 
 
-def measure_id_seconds() -> tuple[float, float]:
-    """Return how long this machine takes to blind one id, and to blind one a second time."""
-    blinder = prepare_blinder(memoryview(draw_secret() + bytes(16)))
-    chunk = join_ids([b"i%d" % number for number in range(_SAMPLE)])
-    start = time.perf_counter()
-    points = blind(blinder, chunk)
-    middle = time.perf_counter()
-    blind_again(blinder, points)
-    return (middle - start) / _SAMPLE, (time.perf_counter() - middle) / _SAMPLE
+def measure_id_seconds() -> IdSeconds:
+    """Measure how long this machine takes for an id."""
+    blinder = prepare_blinder(memoryview(draw_secret() + bytes(SECRET_BYTES)))
+    ids = [b"i%d" % number for number in range(_SAMPLE)]
+    times = [time.perf_counter()]
+    evaluate(blinder, join_ids(ids))
+    times.append(time.perf_counter())
+    points = blind_each(blinder, join_ids(ids))
+    times.append(time.perf_counter())
+    multiply(blinder, points)
+    times.append(time.perf_counter())
+    unblind_each(blinder, join_ids([points[at * POINT_BYTES :][:POINT_BYTES] + one for at, one in enumerate(ids)]))
+    times.append(time.perf_counter())
+    evaluating, blinding, multiplying, unblinding = np.diff(times) / _SAMPLE
+    return IdSeconds(float(blinding + unblinding), float(multiplying), float(evaluating))
 
 
 def _pieces(count: int, width: int) -> list[np.ndarray[Any, Any]]:

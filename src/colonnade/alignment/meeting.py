@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +11,16 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.alignment.ecdh import answer_partner, ask_partner, random_order
+from colonnade.alignment.ecdh import (
+    Side,
+    Tokens,
+    answer_count,
+    answer_partner,
+    ask_count,
+    ask_partner,
+    random_order,
+    rows_of_tokens,
+)
 from colonnade.alignment.history import AlignmentHistory
 from colonnade.alignment.messages import (
     MOST_IDS,
@@ -36,7 +46,7 @@ __all__ = ["Meeting", "Met", "Places", "partners_of"]
 
 Places = npt.NDArray[np.int64]
 
-_SALT = _RESULT = 16
+_SALT, _RESULT = 32, 16
 _LONGEST_ID = 2**20
 _MOST_PARTS = 64
 
@@ -88,15 +98,17 @@ class Meeting:
             return {lead.peer: self._follow(may_be_none=True)}
         if self._has_minimum:
             self._session.policy.check_counts_are_told(self._session.party)
-        self._answer(lead)
+        opening = self._offer(lead)
+        if opening.reuse is None:
+            self._answer(lead, opening)
         self._unfinished(lead).discard()
         return {}
 
     def _share(self, peer: Channel, offer: AlignmentOffer) -> Places:
         """Return the lead's rows that one partner has too, and tell it if it may know."""
-        rows, places = self._meet(peer, offer)
+        rows, tokens = self._meet(peer, offer)
         if self._rule.mode == "both_learn":
-            return self._announce({peer: (rows, places)}, rows)
+            return self._announce({peer: (rows, tokens)}, rows)
         self._unfinished(peer).discard()
         self._check_minimum(len(rows))
         return self._in_order(rows)
@@ -105,7 +117,9 @@ class Meeting:
         """Return how many rows are shared with each."""
         if not self._is_lead:
             (lead,) = self._peers
-            self._answer(lead, sizes_only=True)
+            opening = self._offer(lead, sizes_only=True)
+            answer_count(self._side(lead))
+            self._note_answer(lead, opening.count, sizes_only=True)
             self._unfinished(lead).discard()
             count = lead.receive(SharedCount).count
             if not 0 <= count <= len(self._rows(lead)):
@@ -115,11 +129,12 @@ class Meeting:
             return {lead.peer: count}
         found = {}
         for peer, offer in self._offers(sizes_only=True).items():
-            rows, _ = self._meet(peer, offer, sizes_only=True)
-            found[peer.peer] = len(rows)
+            self._open(peer, offer, sizes_only=True)
+            count = found[peer.peer] = ask_count(self._side(peer))
+            self._note_found(peer, offer.count, count, sizes_only=True)
             self._unfinished(peer).discard()
-            self._check_minimum(len(rows))
-            peer.send(SharedCount(len(rows)))
+            self._check_minimum(count)
+            peer.send(SharedCount(count))
         return found
 
     def _lead_all(self) -> Places:
@@ -154,8 +169,8 @@ class Meeting:
         """Tell whether parties need not share a row: where others are scored too."""
         return self._session.stage == "predict" and self._session.method.scores_rest
 
-    def _announce(self, met: Mapping[Channel, tuple[Places, Places]], shared: Places) -> Places:
-        """Put shared rows into the agreed order, and tell every partner its own places."""
+    def _announce(self, met: Mapping[Channel, tuple[Places, Tokens]], shared: Places) -> Places:
+        """Put shared rows into the agreed order, and tell every partner by the tokens that it knows."""
         if self._has_minimum and len(shared) < self._session.policy.minimum_shared_rows:
             for peer in met:
                 self._unfinished(peer).discard()
@@ -164,70 +179,69 @@ class Meeting:
         result = secrets.token_bytes(_RESULT)
         # Kept before anyone is told: a partner that has it must find it here.
         self._keep(result, ordered)
-        for peer, (rows, places) in met.items():
-            place_of = np.full(self._table.rows, -1)
-            place_of[rows] = places
-            peer.send(SharedRows(place_of[ordered], result))
+        for peer, (rows, tokens) in met.items():
+            place_of = np.empty(self._table.rows, np.int64)
+            place_of[rows] = np.arange(len(rows))
+            peer.send(SharedRows(tokens[place_of[ordered]], result))
             self._unfinished(peer).discard()
         return ordered
 
     def _in_order(self, shared: Places) -> Places:
         return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment")))]
 
-    def _meet(self, peer: Channel, offer: AlignmentOffer, *, sizes_only: bool = False) -> tuple[Places, Places]:
-        """Return the lead's rows that one partner has too, and their places among the partner's blinded ids."""
-        self._checked(offer, peer)
+    def _meet(self, peer: Channel, offer: AlignmentOffer) -> tuple[Places, Tokens]:
+        """Return the lead's rows that one partner has too, and the tokens by which the partner knows them."""
+        self._open(peer, offer)
+        rows, tokens = ask_partner(self._side(peer))
+        self._note_found(peer, offer.count, len(rows))
+        return rows, tokens
+
+    def _open(self, peer: Channel, offer: AlignmentOffer, *, sizes_only: bool = False) -> None:
+        """Begin an alignment with one partner, or go on with one that was cut short."""
         rows, state = self._rows(peer), self._unfinished(peer)
         self._check_sizes(peer, offer.count)
-        if state.salt and state.salt == offer.unfinished and not sizes_only:
+        is_known = bool(state.salt) and (state.salt, state.their_count) == (offer.unfinished, offer.count)
+        if is_known and not sizes_only:
             state.pieces = min(state.pieces, offer.finished_pieces)
-        else:
-            self._begin(peer, offer.count)
-            state.begin(secrets.token_bytes(_SALT), random_order(rows))
-        peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
-        session = self._session
-        own, theirs = ask_partner(
-            peer, session.engine, self._ids[peer.peer], state, offer.count, self._told(peer), sizes_only=sizes_only
-        )
-        if len(np.unique(own)) != len(own):
-            raise WrongContent(f"'{peer.peer}' returned the same blinded id more than once.")
-        _, first, second = np.intersect1d(own, theirs, assume_unique=True, return_indices=True)
-        session.ledger.mark(
-            "aligned", peer=peer.peer, own=len(rows), theirs=offer.count, shared=len(first), sizes_only=sizes_only
-        )
-        self._history.note("found", peer.peer, shared=len(first))
-        self.met[peer.peer] = Met(offer.count, len(first))
-        return state.sent_order[first], second
+            peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
+            return
+        self._begin(peer, offer.count)
+        share = secrets.token_bytes(_SALT)
+        state.begin(_joint_salt(share, offer.salt), random_order(rows), offer.count)
+        peer.send(AlignmentOpening(len(rows), share, None, 0))
 
     def _follow(self, *, may_be_none: bool = False) -> Places:
         """Return this party's rows that the lead announces."""
         (lead,) = self._peers
-        reused = self._answer(lead)
-        if reused is not None:
-            found = self._store.load(self._identity(), reused)
-            self._note_reuse({lead: self.met[lead.peer].rows}, len(found))
+        opening = self._offer(lead)
+        if opening.reuse is not None:
+            found = self._store.load(self._identity(), opening.reuse)
+            self._note_reuse({lead: opening.count}, len(found))
             return found
+        own = self._answer(lead, opening)
         shared = lead.receive(SharedRows)
-        places, order = shared.places, self._unfinished(lead).sent_order
-        fits = places.dtype == np.int64 and places.ndim == 1 and len(np.unique(places)) == len(places)
-        fits = fits and bool(((places >= 0) & (places < len(order))).all()) and (may_be_none or len(places) > 0)
-        if not fits or len(shared.result) != _RESULT:
-            raise WrongContent(f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have.")
-        positions: Places = order[places]
+        places = rows_of_tokens(shared.tokens, own)
+        if places is None or not (may_be_none or len(places)) or len(shared.result) != _RESULT:
+            raise WrongContent(
+                f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have, that it did not ask "
+                "about, or more than once; or none. Nothing of it was kept."
+            )
+        positions: Places = self._unfinished(lead).sent_order[places]
         self._history.note("found", lead.peer, shared=len(positions))
         self._keep(shared.result, positions)
         self._unfinished(lead).discard()
         self._check_minimum(len(positions))
         return positions
 
-    def _answer(self, lead: Channel, *, sizes_only: bool = False) -> bytes | None:
-        """Offer this party's ids to the lead and blind the lead's; or return the name of an earlier result to use."""
+    def _offer(self, lead: Channel, *, sizes_only: bool = False) -> AlignmentOpening:
+        """Offer this party's ids to the lead; return how it goes on, with this party's side made ready for it."""
         state, rows, identity = self._unfinished(lead), self._rows(lead), self._identity()
         held = () if sizes_only else self._store.results(identity)
         if not held and (sizes_only or not state.salt):
             self._check_budget(lead.peer)
         declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
-        lead.send(AlignmentOffer(len(rows), declared, held, state.salt, state.pieces))
+        share = secrets.token_bytes(_SALT)
+        lead.send(AlignmentOffer(len(rows), share, declared, held, state.salt, state.answered))
         opening = lead.receive(AlignmentOpening)
         if not 0 <= opening.count <= MOST_IDS:
             raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
@@ -236,25 +250,43 @@ class Meeting:
             if opening.reuse not in held:
                 raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
             state.discard()
-            return opening.reuse
-        if len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.pieces:
+            return opening
+        if len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.answered:
             raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
         self._check_sizes(lead, opening.count)
-        if opening.first_piece or (opening.salt == state.salt and not sizes_only):
-            if opening.salt != state.salt:
+        if opening.salt == state.salt and not sizes_only:
+            if opening.count != state.their_count:
                 raise WrongContent(
-                    f"'{lead.peer}' goes on with an alignment that '{self._session.party}' did not begin."
+                    f"'{lead.peer}' goes on with an alignment that was cut short, but with another number of ids than "
+                    "before. Begin anew at both parties if its table has changed."
                 )
-            state.pieces = opening.first_piece
-        else:
-            self._begin(lead, opening.count)
-            state.begin(opening.salt, random_order(rows))
-        session = self._session
-        answer_partner(
-            lead, session.engine, self._ids[lead.peer], state, opening.count, self._told(lead), sizes_only=sizes_only
+            return opening
+        if opening.first_piece:
+            raise WrongContent(f"'{lead.peer}' goes on with an alignment that '{self._session.party}' did not begin.")
+        self._begin(lead, opening.count)
+        state.begin(_joint_salt(opening.salt, share), random_order(rows), opening.count)
+        return opening
+
+    def _answer(self, lead: Channel, opening: AlignmentOpening) -> Tokens:
+        """Answer what the lead asks; return the tokens of this party's rows, in the order in which they were sent."""
+        tokens = answer_partner(self._side(lead), opening.first_piece)
+        self._note_answer(lead, opening.count)
+        return tokens
+
+    def _side(self, peer: Channel) -> Side:
+        return Side(peer, self._session.engine, self._ids[peer.peer], self._unfinished(peer), self._told(peer))
+
+    def _note_answer(self, lead: Channel, theirs: int, *, sizes_only: bool = False) -> None:
+        own = len(self._rows(lead))
+        self._session.ledger.mark("aligned", peer=lead.peer, own=own, theirs=theirs, sizes_only=sizes_only)
+
+    def _note_found(self, peer: Channel, theirs: int, shared: int, *, sizes_only: bool = False) -> None:
+        own = len(self._rows(peer))
+        self._session.ledger.mark(
+            "aligned", peer=peer.peer, own=own, theirs=theirs, shared=shared, sizes_only=sizes_only
         )
-        session.ledger.mark("aligned", peer=lead.peer, own=len(rows), theirs=opening.count, sizes_only=sizes_only)
-        return None
+        self._history.note("found", peer.peer, shared=shared)
+        self.met[peer.peer] = Met(theirs, shared)
 
     def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
         offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
@@ -337,9 +369,14 @@ class Meeting:
 
     def _checked(self, offer: AlignmentOffer, peer: Channel) -> AlignmentOffer:
         fits = 0 <= offer.count <= MOST_IDS and offer.finished_pieces >= 0
-        if not fits or not all(len(one) == _RESULT for one in offer.held):
+        if not fits or len(offer.salt) != _SALT or not all(len(one) == _RESULT for one in offer.held):
             raise WrongContent(f"'{peer.peer}' offers its ids in a way no version of colonnade does.")
         return offer
+
+
+def _joint_salt(of_lead: bytes, of_other: bytes) -> bytes:
+    # Of both: a lead that could give two partners the same one could pass on to each what the other sent.
+    return hashlib.sha256(of_lead + of_other).digest()
 
 
 def _format_of(declared: DeclaredFormat, channel: Channel) -> IdFormat:

@@ -15,8 +15,10 @@ __all__ = [
     "BlindedIds",
     "DeclaredFormat",
     "GivenRows",
+    "IdMarks",
     "SharedCount",
     "SharedRows",
+    "ShuffledMarks",
     "TwiceBlindedIds",
     "sends",
 ]
@@ -41,12 +43,13 @@ class DeclaredFormat:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
 class AlignmentOffer:
-    """How many rows the sender brings, what its ids look like, and which earlier results it still has.
+    """How many rows the sender brings, what its ids look like, its share of a salt, and which results it still has.
 
     Reveals: those facts. An earlier result is named by a random number that both parties keep.
     """
 
     count: int
+    salt: bytes
     format: DeclaredFormat
     held: tuple[bytes, ...]
     unfinished: bytes
@@ -55,7 +58,7 @@ class AlignmentOffer:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
 class AlignmentOpening:
-    """How the alignment goes on: the salt of this one, an earlier result to use, or where to take up one cut short.
+    """How the alignment goes on: a share of its salt, an earlier result to use, or where to take up one cut short.
 
     Reveals: how many rows the sender brings, and whether its ids are those of an earlier alignment.
     """
@@ -68,9 +71,9 @@ class AlignmentOpening:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
 class BlindedIds:
-    """Ids hashed to points of a curve and multiplied with the sender's secret, in random order.
+    """Ids hashed to points of a curve and multiplied with secrets of the sender, in random order.
 
-    Reveals: nothing but their number, as long as the secret stays one; equal ids of two parties cannot be compared yet.
+    Reveals: nothing but their number, as long as the secrets stay such; equal ids of two parties cannot be compared.
     """
 
     points: np.ndarray
@@ -78,10 +81,29 @@ class BlindedIds:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
 class TwiceBlindedIds:
-    """Hashes of the receiver's own blinded ids, after the sender has multiplied them with its secret too.
+    """The receiver's own blinded ids, multiplied with the sender's secret too.
 
-    Reveals: together with the sender's blinded ids, which of the receiver's rows the sender has; in random order, where
-    only sizes are asked for, how many.
+    Reveals: nothing by themselves; the receiver can make marks of its ids from them, and of no others.
+    """
+
+    points: np.ndarray
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+class IdMarks:
+    """Short hashes of the sender's ids, made with its secret, in random order.
+
+    Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the secret stays one.
+    """
+
+    marks: np.ndarray
+
+
+@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+class ShuffledMarks:
+    """Short hashes of the receiver's own blinded ids, multiplied with the sender's secret too, in another order.
+
+    Reveals: together with the sender's blinded ids, how many rows both have, and not which.
     """
 
     marks: np.ndarray
@@ -89,12 +111,12 @@ class TwiceBlindedIds:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
 class SharedRows:
-    """Which of the receiver's rows all parties have, by their place among its blinded ids, in the agreed order.
+    """Which of the receiver's rows all parties have, in the agreed order, each by a token of its id.
 
-    Reveals: exactly that.
+    Reveals: exactly that. A token shows that the sender brought the id too, and nothing of other parties.
     """
 
-    places: np.ndarray
+    tokens: np.ndarray
     result: bytes
 
 
@@ -116,15 +138,32 @@ class GivenRows:
     digest: bytes
 
 
-MESSAGES = (AlignmentOffer, AlignmentOpening, BlindedIds, TwiceBlindedIds, SharedRows, SharedCount, GivenRows)
+MESSAGES = (
+    AlignmentOffer,
+    AlignmentOpening,
+    BlindedIds,
+    TwiceBlindedIds,
+    IdMarks,
+    ShuffledMarks,
+    SharedRows,
+    SharedCount,
+    GivenRows,
+)
 
-_FROM_OTHERS = ("AlignmentOffer", "BlindedIds", "TwiceBlindedIds")
-_FROM_LEAD = ("AlignmentOpening", "BlindedIds")
-_TOLD = {"both_learn": ("SharedRows",), "one_learns": (), "size_only": ("SharedCount",)}
+_FROM_LEAD = {
+    "both_learn": ("AlignmentOpening", "BlindedIds", "SharedRows"),
+    "one_learns": ("AlignmentOpening", "BlindedIds"),
+    "size_only": ("AlignmentOpening", "BlindedIds", "SharedCount"),
+}
+_FROM_OTHERS = {
+    "both_learn": ("AlignmentOffer", "TwiceBlindedIds", "IdMarks"),
+    "one_learns": ("AlignmentOffer", "TwiceBlindedIds", "IdMarks"),
+    "size_only": ("AlignmentOffer", "BlindedIds", "ShuffledMarks"),
+}
 
 
 def sends(message: str, rule: Alignment, *, is_lead: bool) -> bool:
     """Tell whether the lead, or another party, sends a message where shared rows are found by this rule."""
     if rule.protocol == "given":
         return message == "GivenRows"
-    return message in ((*_FROM_LEAD, *_TOLD[rule.mode]) if is_lead else _FROM_OTHERS)
+    return message in (_FROM_LEAD if is_lead else _FROM_OTHERS)[rule.mode]

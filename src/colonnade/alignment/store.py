@@ -18,10 +18,10 @@ from shutil import rmtree
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto.blinding import MARK_BYTES, draw_secret
+from colonnade.crypto.blinding import draw_secret
 from colonnade.session import write_whole
 
-__all__ = ["AlignmentStore", "Unfinished", "identity_of", "marks_of"]
+__all__ = ["AlignmentStore", "Unfinished", "identity_of"]
 
 _KEPT = 8
 # An alignment that nobody took up for so long is over, and its secret should be gone.
@@ -88,8 +88,12 @@ class Unfinished:
     identity: str
     secret: bytes = field(repr=False)
     salt: bytes = b""
+    their_count: int = 0
+    """How many ids the partner brings: who comes back must not bring more."""
     pieces: int = 0
-    """How many pieces are done."""
+    """How many pieces of this party's ids are done."""
+    answered: int = 0
+    """How many pieces of the partner's this party has answered."""
     order: npt.NDArray[np.int64] | None = None
     """The rows in the random order in which they are sent."""
 
@@ -101,7 +105,8 @@ class Unfinished:
             if state["identity"] == identity:
                 order = np.frombuffer((folder / "order").read_bytes(), "<i8").astype(np.int64)
                 secret, salt = bytes.fromhex(state["secret"]), bytes.fromhex(state["salt"])
-                return cls(folder, identity, secret, salt, len(list(folder.glob("piece-??????"))), order)
+                pieces, answered = (len(list(folder.glob(f"{name}-??????"))) for name in ("piece", "asked"))
+                return cls(folder, identity, secret, salt, state["their_count"], pieces, answered, order)
         return cls(folder, identity, draw_secret())
 
     @property
@@ -111,37 +116,45 @@ class Unfinished:
             raise ValueError("the alignment was not begun")
         return self.order
 
-    def begin(self, salt: bytes, order: npt.NDArray[np.int64]) -> None:
+    def begin(self, salt: bytes, order: npt.NDArray[np.int64], their_count: int) -> None:
         """Start from the first piece, with a new secret."""
         self.discard()
-        self.secret, self.salt, self.pieces, self.order = draw_secret(), salt, 0, order
+        self.secret, self.salt, self.order, self.their_count = draw_secret(), salt, order, their_count
+        self.pieces = self.answered = 0
         if self.folder is not None:
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700)
             write_whole(self.folder / "order", order.astype("<i8").tobytes())
-            state = {"identity": self.identity, "secret": self.secret.hex(), "salt": salt.hex()}
+            state = {
+                "identity": self.identity,
+                "secret": self.secret.hex(),
+                "salt": salt.hex(),
+                "their_count": their_count,
+            }
             write_whole(self.folder / "state.json", json.dumps(state).encode())
 
-    def keep(self, number: int, own: bytes, theirs: bytes) -> None:
-        """Keep what a piece gave: marks of this party's ids, and of the partner's."""
+    def keep(self, number: int, outputs: bytes) -> None:
+        """Keep what a piece of this party's ids gave."""
         self.pieces = number + 1
         if self.folder is not None:
-            write_whole(self.folder / f"piece-{number:06d}", len(own).to_bytes(8, "little") + own + theirs)
+            write_whole(self.folder / f"piece-{number:06d}", outputs)
 
-    def answered(self, number: int) -> bytes | None:
-        """Return the marks that this party gave its partner for a piece before it was cut short, if it did."""
-        path = None if self.folder is None else self.folder / f"piece-{number:06d}"
-        return path.read_bytes()[8:] if path is not None and path.exists() else None
+    def kept(self) -> list[bytes]:
+        """Return what all pieces that are done gave."""
+        if self.folder is None:
+            return []
+        return [(self.folder / f"piece-{number:06d}").read_bytes() for number in range(self.pieces)]
 
-    def kept(self, first_missing: int) -> tuple[list[bytes], list[bytes]]:
-        """Return the marks of all pieces before one."""
-        own, theirs = [], []
-        for number in range(first_missing if self.folder is not None else 0):
-            content = (self.folder / f"piece-{number:06d}").read_bytes() if self.folder is not None else b""
-            size = int.from_bytes(content[:8], "little")
-            own.append(content[8 : 8 + size])
-            theirs.append(content[8 + size :])
-        return own, theirs
+    def note_asked(self, number: int, digest: bytes) -> None:
+        """Keep a digest of what the partner asked in a piece."""
+        self.answered = max(self.answered, number + 1)
+        if self.folder is not None:
+            write_whole(self.folder / f"asked-{number:06d}", digest)
+
+    def asked(self, number: int) -> bytes | None:
+        """Return the digest of what the partner asked in a piece before this was cut short, if it did."""
+        path = None if self.folder is None else self.folder / f"asked-{number:06d}"
+        return path.read_bytes() if path is not None and path.exists() else None
 
     def discard(self) -> None:
         """Forget the secret and everything made with it."""
@@ -151,8 +164,3 @@ class Unfinished:
             rmtree(self.folder)
             with contextlib.suppress(OSError):
                 self.folder.parent.rmdir()
-
-
-def marks_of(content: Sequence[bytes]) -> npt.NDArray[np.bytes_]:
-    """Return marks as an array that numpy can sort; a mark of all zeros at its end compares like any other."""
-    return np.frombuffer(b"".join(content), dtype=f"S{MARK_BYTES}")

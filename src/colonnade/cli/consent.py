@@ -31,8 +31,10 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     ):
         say(line)
     say("")
-    if known := known_start(plan):
-        say(f"{known}\n")
+    for warning in (known_start(plan), joining.taken_on_trust()):
+        if warning:
+            say(f"{warning}
+")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "

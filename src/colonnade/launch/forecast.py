@@ -328,7 +328,7 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
     lead = method.leader_of(plan)
     sent, hops, seconds = [], 3, 0.0
     busy: dict[str, float] = {}
-    blind, blind_again = measure_id_seconds()
+    each = measure_id_seconds()
     for party in plan.parties:
         hello = _hello(plan, party)
         sent += [crossing(party, peer, (hello, 1)) for peer in peers_of(method, plan, party)]
@@ -340,11 +340,11 @@ def _beginning(method: Method, plan: RunPlan, facts: Facts) -> StageForecast:
             sent += [crossing(party, lead, (message, 1)) for message in others]
             sent += [crossing(lead, party, (message, 1)) for message in leads]
             hops += len(others) + len(leads)
-            # Both blind their own ids, and each other's once more, at the same time.
+            # Both at the same time, as the lead sends a piece ahead.
             work = {
-                one: facts.machines.divided(one, counts[one], blind)
-                + facts.machines.divided(one, counts[two], blind_again)
-                for one, two in ((lead, party), (party, lead))
+                lead: facts.machines.divided(lead, counts[lead], each.at_lead),
+                party: facts.machines.divided(party, counts[lead], each.answered)
+                + facts.machines.divided(party, counts[party], each.at_other),
             }
             seconds += facts.machines.side_by_side(list(work.values()))
             busy = {one: busy.get(one, 0.0) + work.get(one, 0.0) for one in {*busy, *work}}

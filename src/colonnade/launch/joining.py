@@ -24,7 +24,7 @@ from colonnade.launch.status import StatusFile
 from colonnade.launch.watch import Watcher
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.methods import method_named
-from colonnade.session import Observer, RunPlan, read_json, write_json
+from colonnade.session import ALIGN, Observer, RunPlan, read_json, write_json
 from colonnade.transport.grpc import Endpoint
 
 if TYPE_CHECKING:
@@ -94,6 +94,21 @@ class Joining:
                 if fits:
                     found.append(Sent(declaration.name, peer, declaration.protection.value, declaration.reveals))
         return found
+
+    def taken_on_trust(self) -> str | None:
+        """Return what this party must believe the lead about shared rows, where it is not the only other with rows."""
+        method, plan, own = self._method, self.plan, self.home.name
+        lead, parties = method.leader_of(plan), method.parties_with_rows(plan)
+        others = [party for party in parties if party not in (own, lead)]
+        is_by_pair = method.is_pairwise and plan.stage != ALIGN
+        is_told = alignment_messages(method, plan) and alignment.sends("SharedRows", plan.alignment, is_lead=True)
+        if own not in parties or own == lead or not others or is_by_pair or not is_told:
+            return None
+        have = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"
+        return (
+            f"'{lead}' will tell which rows all parties have. It can name only ids that it brings itself and that "
+            f"'{own}' has too. That {have} them as well is its word alone."
+        )
 
     def consent(self, yes: bool) -> str | None:
         """Return why no one need be asked: agreed before, by option or by policy; None if someone must be."""

@@ -73,6 +73,12 @@ class Meeting:
         pieces = [message.points for message in self.crossed(BlindedIds, sender, receiver)]
         return [row.tobytes() for piece in pieces for row in piece]
 
+    def marks(self, sender: str, receiver: str) -> list[bytes]:
+        """Return the marks of ids that one party sent to another, in their order."""
+        from colonnade.alignment.messages import IdMarks
+
+        return [row.tobytes() for message in self.crossed(IdMarks, sender, receiver) for row in message.marks]
+
 
 def meet(
     tables: Mapping[str, PartyTable],

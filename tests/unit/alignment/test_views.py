@@ -16,11 +16,22 @@ from colonnade.alignment.messages import (
     AlignmentOffer,
     AlignmentOpening,
     BlindedIds,
+    IdMarks,
     SharedRows,
+    ShuffledMarks,
     TwiceBlindedIds,
 )
 from colonnade.alignment.store import Unfinished
-from colonnade.crypto.blinding import Blinder, blind, blind_again, draw_secret, expand_message, join_ids
+from colonnade.crypto.blinding import (
+    Blinder,
+    blind,
+    blind_each,
+    draw_secret,
+    evaluate,
+    expand_message,
+    join_ids,
+    multiply,
+)
 from colonnade.data import canonical_id_bytes
 from colonnade.session import Alignment, derive_seed
 
@@ -71,21 +82,24 @@ def test_every_message_is_of_points_short_hashes_and_counts(met: Meeting) -> Non
                 assert points.dtype == np.uint8
                 assert points.shape == (600, 33)
                 assert all(is_point(row.tobytes()) for row in points)
-            case TwiceBlindedIds(marks):
+            case TwiceBlindedIds(points):
+                assert (points.dtype, points.shape) == (np.uint8, (600, 33))
+                assert all(is_point(row.tobytes()) for row in points)
+            case IdMarks(marks):
                 assert (marks.dtype, marks.shape) == (np.uint8, (600, 12))
-            case SharedRows(places, result):
-                assert (places.dtype, places.shape, len(result)) == (np.int64, (300,), 16)
-            case AlignmentOffer(count, _, held, unfinished, finished_pieces):
-                assert (count, held, unfinished, finished_pieces) == (600, (), b"", 0)
+            case SharedRows(tokens, result):
+                assert (tokens.dtype, tokens.shape, len(result)) == (np.uint8, (300, 12), 16)
+            case AlignmentOffer(count, salt, _, held, unfinished, finished_pieces):
+                assert (count, len(salt), held, unfinished, finished_pieces) == (600, 32, (), b"", 0)
             case AlignmentOpening(count, salt, reuse, first_piece):
-                assert (count, len(salt), reuse, first_piece) == (600, 16, None, 0)
+                assert (count, len(salt), reuse, first_piece) == (600, 32, None, 0)
             case _:
                 raise AssertionError(f"{type(message).__name__} crossed")
 
 
 @pytest.mark.parametrize("party", ["bank", "shop", "telco"])
 def test_no_hash_of_an_id_reaches_anyone(met: Meeting, party: str) -> None:
-    salts = [message.salt for message in met.crossed(AlignmentOpening)]
+    salts = salts_of(met)
     results = [message.result for message in met.crossed(SharedRows)]
     seeds = [
         form for seed in (SEED, derive_seed(SEED, "alignment")) for form in (b"%d" % seed, seed.to_bytes(8, "little"))
@@ -102,29 +116,32 @@ def test_no_hash_of_an_id_reaches_anyone(met: Meeting, party: str) -> None:
 
 def test_two_alignments_of_the_same_ids_have_nothing_in_common(met: Meeting) -> None:
     again = meet(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED + THEIRS))
-    pairs = [("bank", "shop"), ("shop", "bank"), ("bank", "telco"), ("telco", "bank")]
-    points = [set(one.points(*pair)) for one in (met, again) for pair in pairs]
+    points = [set(one.points("bank", other)) for one in (met, again) for other in ("shop", "telco")]
+    points += [{row.tobytes() for row in m.points} for one in (met, again) for m in one.crossed(TwiceBlindedIds)]
     assert sum(map(len, points)) == len(set.union(*points)) == 8 * 600, "also not the lead's to two partners"
-    marks = [row.tobytes() for one in (met, again) for m in one.crossed(TwiceBlindedIds) for row in m.marks]
+    marks = [mark for one in (met, again) for other in ("shop", "telco") for mark in one.marks(other, "bank")]
     assert len(set(marks)) == len(marks) == 4 * 600
-    salts = [message.salt for one in (met, again) for message in one.crossed(AlignmentOpening)]
-    assert len(set(salts)) == 4
+    assert len({*salts_of(met), *salts_of(again)}) == 3 * 4
 
 
-def unshared_points(met: Meeting) -> list[bytes]:
-    """Return the points that the shop received for rows only the bank has, and the other way round."""
-    # What the protocol tells nobody, the test may know: the places of the shop's rows that are shared.
-    (announced,) = met.crossed(SharedRows, "bank", "shop")
-    theirs = met.points("shop", "bank")
-    return [theirs[place] for place in sorted(set(range(600)) - set(announced.places.tolist()))]
+def joint(met: Meeting, other: str) -> bytes:
+    """Return the salt that the bank and another party made together."""
+    (offer,), (opening,) = met.crossed(AlignmentOffer, other), met.crossed(AlignmentOpening, "bank", other)
+    return hashlib.sha256(opening.salt + offer.salt).digest()
 
 
-def test_points_of_other_rows_look_random(met: Meeting) -> None:
-    points = unshared_points(met) + met.points("bank", "shop") + met.points("bank", "telco")
-    for few in (unshared_points(met), points):
-        digits = np.frombuffer(b"".join(point[1:] for point in few), np.uint8)
+def salts_of(met: Meeting) -> list[bytes]:
+    shares = [message.salt for message in met.crossed() if isinstance(message, AlignmentOffer | AlignmentOpening)]
+    return [*shares, joint(met, "shop"), joint(met, "telco")]
+
+
+def test_points_and_marks_look_random(met: Meeting) -> None:
+    points = met.points("bank", "shop") + met.points("bank", "telco")
+    marks = met.marks("shop", "bank") + met.marks("telco", "bank")
+    for few in (points, marks):
+        digits = np.frombuffer(b"".join(one[1:] for one in few), np.uint8)
         assert chisquare(np.bincount(digits, minlength=256)).pvalue > 1e-4
-        for column in np.frombuffer(b"".join(few), np.uint8).reshape(-1, 33)[:, 1:].T:
+        for column in np.frombuffer(b"".join(few), np.uint8).reshape(len(few), -1)[:, 1:].T:
             assert chisquare(np.bincount(column >> 5, minlength=8)).pvalue > 1e-6
     signs = np.bincount([point[0] - 2 for point in points], minlength=2)
     assert chisquare(signs).pvalue > 1e-4
@@ -132,14 +149,15 @@ def test_points_of_other_rows_look_random(met: Meeting) -> None:
 
 def test_points_of_other_rows_cannot_be_linked_to_ids_without_the_secret(met: Meeting) -> None:
     """Whoever guesses all of the partner's ids finds none of them in what it received, by any secret but the right."""
-    salt = met.crossed(AlignmentOpening, "bank", "shop")[0].salt
+    salt = joint(met, "shop")
     candidates = join_ids([canonical_id_bytes(one) for one in OWN + SHARED + THEIRS])
-    received = set(met.points("shop", "bank")) | set(met.points("bank", "shop"))
-    xs = {point[1:] for point in received}
-    for secret in ((1).to_bytes(32, "big"), draw_secret(), salt + salt):
-        for guess in (salt, b"", met.crossed(AlignmentOpening, "bank", "telco")[0].salt):
-            made = blind(Blinder(secret, guess), candidates)
-            assert not {made[at + 1 : at + 33] for at in range(0, len(made), 33)} & xs
+    xs, marks = {point[1:] for point in met.points("bank", "shop")}, set(met.marks("shop", "bank"))
+    for secret in ((1).to_bytes(32, "big"), draw_secret(), salt):
+        for guess in (salt, b"", joint(met, "telco")):
+            for made in (blind(Blinder(secret, guess), candidates), blind_each(Blinder(secret, guess), candidates)):
+                assert not {made[at + 1 : at + 33] for at in range(0, len(made), 33)} & xs
+            made = evaluate(Blinder(secret, guess), candidates)
+            assert not {made[at : at + 12] for at in range(0, len(made), 12)} & marks
 
 
 def test_what_is_linkable_is_linkable_with_the_secret_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,24 +165,25 @@ def test_what_is_linkable_is_linkable_with_the_secret_only(monkeypatch: pytest.M
     secrets: dict[str, bytes] = {}
     begin = Unfinished.begin
 
-    def remembered(state: Unfinished, salt: bytes, order: np.ndarray) -> None:
-        begin(state, salt, order)
+    def remembered(state: Unfinished, salt: bytes, order: np.ndarray, their_count: int) -> None:
+        begin(state, salt, order, their_count)
         secrets[state.secret.hex()] = salt
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
     met = meet(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED))
     assert len(secrets) == 4, "the lead has a secret for each partner, and each partner one"
     assert len(set(secrets.values())) == 2, "a salt for each pair"
+    assert set(secrets.values()) == {joint(met, "shop"), joint(met, "telco")}
     candidates = join_ids([canonical_id_bytes(one) for one in OWN + SHARED])
+    found = []
     for secret, salt in secrets.items():
-        made = blind(Blinder(bytes.fromhex(secret), salt), candidates)
-        points = {made[at : at + 33] for at in range(0, len(made), 33)}
-        found = [
-            len(points & set(met.points(*pair)))
-            for pair in [("bank", "shop"), ("bank", "telco"), ("shop", "bank"), ("telco", "bank")]
-        ]
-        assert sorted(found)[:3] == [0, 0, 0]
-        assert max(found) in (600, 300)
+        blinder = Blinder(bytes.fromhex(secret), salt)
+        points, outputs = blind_each(blinder, candidates), evaluate(blinder, candidates)
+        made = {points[at : at + 33] for at in range(0, len(points), 33)}
+        made |= {outputs[at : at + 12] for at in range(0, len(outputs), 24)}
+        for other in ("shop", "telco"):
+            found += [len(made & set(met.points("bank", other))), len(made & set(met.marks(other, "bank")))]
+    assert sorted(found) == [0] * 12 + [300, 300, 600, 600]
     # And no secret crossed.
     assert not any(bytes.fromhex(secret) in frame for secret in secrets for _, _, frame in met.frames)
 
@@ -173,9 +192,9 @@ def test_rows_are_sent_in_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch)
     orders: list[np.ndarray] = []
     begin = Unfinished.begin
 
-    def remembered(state: Unfinished, salt: bytes, order: np.ndarray) -> None:
+    def remembered(state: Unfinished, salt: bytes, order: np.ndarray, their_count: int) -> None:
         orders.append(order)
-        begin(state, salt, order)
+        begin(state, salt, order, their_count)
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
     for _ in range(2):
@@ -188,11 +207,28 @@ def test_rows_are_sent_in_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch)
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.25
 
 
-def test_the_places_name_the_partners_own_points(met: Meeting) -> None:
+def test_a_token_is_no_mark_and_means_nothing_to_another_partner(met: Meeting) -> None:
     expected = expected_rows(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED))
-    (announced,) = met.crossed(SharedRows, "bank", "shop")
-    assert len(announced.places) == len(expected["bank"]) == 300
     assert met.outcomes["shop"].positions.tolist() == expected["shop"]
+    tokens = [row.tobytes() for other in ("shop", "telco") for row in announced_to(met, other)]
+    assert len(set(tokens)) == 600
+    assert not set(tokens) & {*met.marks("shop", "bank"), *met.marks("telco", "bank")}
+
+
+def announced_to(met: Meeting, party: str) -> np.ndarray:
+    (announced,) = met.crossed(SharedRows, "bank", party)
+    return announced.tokens
+
+
+def test_marks_come_only_when_all_of_the_leads_ids_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lead that knew some of them could choose its next ids by what it found so far."""
+    monkeypatch.setattr(ecdh, "PIECE", 50)
+    for sizes in ((300, 120), (120, 300)):
+        met = meet(tables_of(*(list(range(size)) for size in sizes)))
+        kinds = [type(message) for message in met.crossed() if not isinstance(message, AlignmentOffer)]
+        first = kinds.index(IdMarks)
+        assert kinds[:first].count(TwiceBlindedIds) == kinds.count(TwiceBlindedIds) == -(-sizes[0] // 50)
+        assert BlindedIds not in kinds[first:]
 
 
 @pytest.mark.parametrize("piece", [50, ecdh.PIECE])
@@ -201,19 +237,20 @@ def test_where_only_sizes_count_the_lead_cannot_tell_which_rows(piece: int, monk
     secrets: list[bytes] = []
     begin = Unfinished.begin
 
-    def remembered(state: Unfinished, salt: bytes, order: np.ndarray) -> None:
-        begin(state, salt, order)
+    def remembered(state: Unfinished, salt: bytes, order: np.ndarray, their_count: int) -> None:
+        begin(state, salt, order, their_count)
         secrets.append(state.secret)
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
     met = meet(tables_of(OWN + SHARED, SHARED), step=count_shared, rule=Alignment(mode="size_only"))
     assert met.outcomes == {"bank": {"shop": 300}, "shop": {"bank": 300}}
     sent = b"".join(met.points("bank", "shop"))
-    returned = [row.tobytes() for message in met.crossed(TwiceBlindedIds) for row in message.marks]
+    returned = [row.tobytes() for message in met.crossed(ShuffledMarks) for row in message.marks]
     in_order = []
     for secret in secrets:
-        marks = blind_again(Blinder(secret, b""), sent)
-        in_order.append([marks[at : at + 12] for at in range(0, len(marks), 12)])
+        points = multiply(Blinder(secret, b""), sent)
+        cut = [points[at : at + 33] for at in range(0, len(points), 33)]
+        in_order.append([hashlib.sha256(point).digest()[:12] for point in cut])
     (honest,) = [one for one in in_order if set(one) == set(returned)]
     # A random order keeps about one in its place; within each piece it would keep the pieces' content.
     assert sum(one == other for one, other in zip(honest, returned, strict=True)) < 10
@@ -222,4 +259,4 @@ def test_where_only_sizes_count_the_lead_cannot_tell_which_rows(piece: int, monk
         assert max(kept) < 25
     # All of them come at the end, so that the time between them tells nothing either.
     kinds = [type(message) for message in met.crossed(sender="shop")]
-    assert kinds.index(TwiceBlindedIds) > max(place for place, kind in enumerate(kinds) if kind is BlindedIds)
+    assert kinds.index(ShuffledMarks) > max(place for place, kind in enumerate(kinds) if kind is BlindedIds)

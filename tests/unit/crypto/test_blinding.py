@@ -10,16 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.crypto.blinding import (
-    MARK_BYTES,
+    OUTPUT_BYTES,
     POINT_BYTES,
     Blinder,
     _library,
     blind,
-    blind_again,
+    blind_each,
     draw_secret,
+    evaluate,
     expand_message,
     join_ids,
+    multiply,
     prepare_blinder,
+    unblind_each,
 )
 from colonnade.engine import INLINE, Work
 from colonnade.engine.pool import PoolEngine
@@ -32,6 +35,7 @@ BASE = (
     0x483ADA7726A3C4655DA4FBFC0E1108A8FD17B448A68554199C47D08FFB10D4B8,
 )
 SUITE = b"colonnade-psi-v1-secp256k1_XMD:SHA-256_ELLSWIFT_RO_"
+OUTPUT = b"colonnade-psi-v1-secp256k1_2HashDH_SHA-256_"
 Point = tuple[int, int] | None
 
 # RFC 9380, appendix K.1.
@@ -186,18 +190,63 @@ def test_blinding_is_hashing_decoding_and_multiplying(ids: list[bytes], secret: 
     expected = [written(times(secret, decoded(expanded(salt + one, SUITE, 64)))) for one in ids]
     points = blind(blinder, join_ids(ids))
     assert pieces(points, POINT_BYTES) == expected
-    twice = [hashlib.sha256(written(times(secret, read(one)))).digest()[:MARK_BYTES] for one in expected]
-    assert pieces(blind_again(blinder, points), MARK_BYTES) == twice
+    twice = [written(times(secret, read(one))) for one in expected]
+    assert pieces(multiply(blinder, points), POINT_BYTES) == twice
+    outputs = [hashlib.sha256(OUTPUT + salt + at + one).digest()[:24] for one, at in zip(ids, expected, strict=True)]
+    assert pieces(evaluate(blinder, join_ids(ids)), OUTPUT_BYTES) == outputs
+
+
+def returned(points: bytes, ids: list[bytes]) -> bytes:
+    """Put each point that came back before its id, as `unblind_each` takes them."""
+    return join_ids([point + one for point, one in zip(pieces(points, POINT_BYTES), ids, strict=True)])
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.binary(max_size=40), max_size=20, unique=True), st.binary(max_size=20))
+def test_the_asking_party_gets_the_outputs_of_the_one_that_holds_the_secret(ids: list[bytes], salt: bytes) -> None:
+    asking, holder = (Blinder(draw_secret(), salt) for _ in range(2))
+    points = blind_each(asking, join_ids(ids))
+    found = unblind_each(asking, returned(multiply(holder, points), ids))
+    assert found == evaluate(holder, join_ids(ids))
+    assert len(set(pieces(found, OUTPUT_BYTES))) == len(ids)
+    assert blind_each(asking, join_ids(ids)) == points, "the same after an interruption"
+    assert blind_each(asking, join_ids(ids[::-1])) == b"".join(pieces(points, POINT_BYTES)[::-1]), "in any pieces"
+
+
+def test_every_id_has_a_factor_of_its_own() -> None:
+    """With one factor for all, a sum of blinded points would be that of a guessed set, and could be recognised."""
+    ids = [b"a", b"b"]
+    asking, holder = (Blinder(draw_secret(), b"salt") for _ in range(2))
+    points = pieces(multiply(holder, blind_each(asking, join_ids(ids))), POINT_BYTES)
+    together = written(added(read(points[0]), read(points[1])))
+    found = unblind_each(asking, returned(together * 2, ids))
+    guess = added(*(read(blind(holder, join_ids([one]))) for one in ids))
+    recognised = [hashlib.sha256(OUTPUT + b"salt" + written(guess) + one).digest()[:24] for one in ids]
+    assert not set(pieces(found, OUTPUT_BYTES)) & set(recognised)
+    # The same guess, where one factor serves for all.
+    points = pieces(multiply(holder, blind(asking, join_ids(ids))), POINT_BYTES)
+    inverse = pow(int.from_bytes(asking.secret), -1, ORDER).to_bytes(32)
+    together = written(added(read(points[0]), read(points[1])))
+    assert multiply(Blinder(inverse, b""), together) == written(guess)
+
+
+def test_an_output_belongs_to_one_id_one_salt_and_one_secret() -> None:
+    holder = Blinder(draw_secret(), b"s" * 32)
+    ids = [b"", b"a", b"aa", b"sa", b"\x00"]
+    others = [Blinder(draw_secret(), b"s" * 32), Blinder(holder.secret, b"t" * 32)]
+    found = [one for blinder in (holder, *others) for one in pieces(evaluate(blinder, join_ids(ids)), OUTPUT_BYTES)]
+    halves = [half for one in found for half in (one[:12], one[12:])]
+    assert len(set(halves)) == 2 * 3 * len(ids), "and no token is a mark"
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20, unique=True))
 def test_the_order_of_two_secrets_does_not_matter(ids: list[bytes]) -> None:
     first, second = (Blinder(draw_secret(), b"salt") for _ in range(2))
-    there = blind_again(second, blind(first, join_ids(ids)))
-    back = blind_again(first, blind(second, join_ids(ids)))
+    there = multiply(second, blind(first, join_ids(ids)))
+    back = multiply(first, blind(second, join_ids(ids)))
     assert there == back
-    assert len(set(pieces(there, MARK_BYTES))) == len(ids)
+    assert len(set(pieces(there, POINT_BYTES))) == len(ids)
     other = Blinder(second.secret, b"pepper")
     assert not set(pieces(blind(second, join_ids(ids)), POINT_BYTES)) & set(
         pieces(blind(other, join_ids(ids)), POINT_BYTES)
@@ -210,7 +259,7 @@ def test_ids_that_begin_alike_are_told_apart() -> None:
     assert len(set(pieces(blind(blinder, join_ids(ids)), POINT_BYTES))) == len(ids)
     joined = b"".join(blind(blinder, join_ids([one])) for one in ids)
     assert blind(blinder, join_ids(ids)) == joined, "however ids are divided among workers"
-    assert blind(blinder, b"") == blind_again(blinder, b"") == b""
+    assert {work(blinder, b"") for work in (blind, multiply, evaluate, blind_each, unblind_each)} == {b""}
 
 
 def outside() -> bytes:
@@ -243,14 +292,16 @@ BAD = {
 def test_what_is_no_point_is_refused(kind: str) -> None:
     blinder = Blinder(draw_secret(), b"")
     with pytest.raises(WrongContent, match="no point of the curve"):
-        blind_again(blinder, BAD[kind])
+        multiply(blinder, BAD[kind])
     with pytest.raises(WrongContent, match="no point of the curve"):
-        blind_again(blinder, GOOD * 3 + BAD[kind])
+        multiply(blinder, GOOD * 3 + BAD[kind])
+    with pytest.raises(WrongContent, match="no point of the curve"):
+        unblind_each(blinder, join_ids([GOOD + b"i1", BAD[kind] + (b"" if len(BAD[kind]) < 33 else b"i2")]))
 
 
 def test_a_point_is_refused_in_another_process_in_the_same_words() -> None:
     room = "colonnade.crypto.blinding"
-    work = Work(f"{room}:blind_again", f"{room}:prepare_blinder", draw_secret())
+    work = Work(f"{room}:multiply", f"{room}:prepare_blinder", draw_secret())
     with PoolEngine(2) as engine:
         for one in (INLINE, engine):
             with pytest.raises(WrongContent, match="no point of the curve"):
@@ -269,7 +320,7 @@ def test_the_group_has_no_small_subgroup() -> None:
 def test_a_secret_of_zero_or_of_the_order_multiplies_nothing() -> None:
     for secret in (0, ORDER, 2**256 - 1):
         with pytest.raises(WrongContent, match="cannot be multiplied"):
-            blind_again(Blinder(secret.to_bytes(32, "big"), b""), GOOD)
+            multiply(Blinder(secret.to_bytes(32, "big"), b""), GOOD)
 
 
 def test_secrets_are_numbers_below_the_order_and_never_shown() -> None:

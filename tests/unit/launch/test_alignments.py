@@ -16,9 +16,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in, has_finished, new_rows, together
 from tests.unit.session.trials import Trial
 
-from colonnade.alignment.ecdh import answer_partner
+from colonnade.alignment.ecdh import Side, answer_partner
 from colonnade.alignment.history import AlignmentHistory
-from colonnade.alignment.messages import BlindedIds, TwiceBlindedIds
+from colonnade.alignment.messages import BlindedIds, IdMarks, TwiceBlindedIds
 from colonnade.alignment.store import AlignmentStore
 from colonnade.crypto.blinding import POINT_BYTES, blind, draw_secret, join_ids, prepare_blinder
 from colonnade.engine import INLINE
@@ -119,11 +119,11 @@ def test_a_negative_limit_is_refused() -> None:
 def test_alignments_of_two_runs_at_once_do_not_mix(tmp_path: Path) -> None:
     store = AlignmentStore(tmp_path / "alignments")
     first, second = (store.unfinished("shop", identity * 64) for identity in "ab")
-    first.begin(b"1" * 16, np.arange(3))
-    second.begin(b"2" * 16, np.arange(3))
-    first.keep(0, b"", b"first")
-    second.keep(0, b"", b"second")
-    assert store.unfinished("shop", "a" * 64).kept(1) == ([b""], [b"first"])
+    first.begin(b"1" * 16, np.arange(3), 5)
+    second.begin(b"2" * 16, np.arange(3), 5)
+    first.keep(0, b"first")
+    second.keep(0, b"second")
+    assert store.unfinished("shop", "a" * 64).kept() == [b"first"]
     assert store.unfinished("shop", "b" * 64).salt == b"2" * 16
     for state in (first, second):
         state.discard()
@@ -134,7 +134,7 @@ def test_the_secret_of_a_forgotten_alignment_is_deleted_in_the_end(tmp_path: Pat
     store = AlignmentStore(tmp_path)
     for identity, days in (("a", 31), ("b", 29)):
         state = store.unfinished("shop", identity * 64)
-        state.begin(b"1" * 16, np.arange(3))
+        state.begin(b"1" * 16, np.arange(3), 5)
         path = next(tmp_path.glob(f"{identity * 16}/*/state.json"))
         os.utime(path, (path.stat().st_atime, path.stat().st_mtime - days * 24 * 3600))
     assert store.unfinished("shop", "c" * 64).salt == b""
@@ -166,19 +166,18 @@ def test_a_lead_that_comes_back_cannot_ask_about_other_ids_in_the_same_alignment
     def answer(lead: _Lead) -> None:
         state = AlignmentStore(tmp_path).unfinished("bank", "a" * 64)
         if not state.salt:
-            state.begin(b"1" * 16, np.arange(1))
-        state.pieces = 0  # as the lead says
-        answer_partner(lead, INLINE, [b"i7"], state, 2, lambda *_: None)  # type: ignore[arg-type]
+            state.begin(b"1" * 16, np.arange(1), 2)
+        answer_partner(Side(lead, INLINE, [b"i7"], state, lambda *_: None), 0)  # type: ignore[arg-type]
 
     secret = draw_secret()
     for _ in range(2):
         lead = _Lead(asked(b"i1", b"i2"))
         answer(lead)
-        assert lead.heard == [BlindedIds, TwiceBlindedIds]
+        assert lead.heard == [TwiceBlindedIds, IdMarks]
     lead = _Lead(asked(b"i3", b"i4"))
     with pytest.raises(WrongContent, match="asks about other ids than before"):
         answer(lead)
-    assert lead.heard == [BlindedIds]
+    assert lead.heard == []
 
 
 # --- homes and simulations ----------------------------------------------------------------------------------------

@@ -217,6 +217,26 @@ def test_what_the_operator_is_shown_names_each_receiver(tmp_path: Path) -> None:
     assert {one.receiver for one in group.joining("shop").sends()} == {"bank"}, "there is no line to telco"
 
 
+def test_what_must_be_believed_of_the_lead_is_said_where_there_are_three_with_rows(tmp_path: Path) -> None:
+    for name, parties in (
+        ("two", BOTH),
+        ("three", ("bank", "shop", "telco")),
+        ("four", ("bank", "shop", "telco", "x")),
+    ):
+        (tmp_path / name).mkdir()
+        group = group_in(tmp_path / name, parties)
+        said = {party: group.joining(party).taken_on_trust() for party in parties}
+        assert said.pop("bank") is None, "it knows what it found"
+        if name == "two":
+            assert said == {"shop": None}
+            continue
+        assert said["shop"] is not None
+        assert f"That {'telco has' if name == 'three' else 'telco and x have'} them as well" in said["shop"]
+        for changes in ({"mode": "one_learns"}, {"mode": "size_only"}, {"protocol": "given"}):
+            rule = replace(group.plan().alignment, **changes)
+            assert group.joining("shop", replace(group.plan(), alignment=rule)).taken_on_trust() is None
+
+
 # --- once more ----------------------------------------------------------------------------------------------------
 
 
