@@ -33,8 +33,7 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     say("")
     for warning in (known_start(plan), joining.taken_on_trust()):
         if warning:
-            say(f"{warning}
-")
+            say(f"{warning}\n")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "
