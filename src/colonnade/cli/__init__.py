@@ -77,6 +77,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
     from importlib import import_module
 
     from colonnade.errors import ColonnadeError, UsageError, did_you_mean
+    from colonnade.text import spelt_out
 
     try:
         if words[0].startswith("-"):
@@ -94,8 +95,9 @@ def _run(words: list[str], shows_traceback: bool) -> int:
     except ColonnadeError as error:
         if shows_traceback:
             traceback.print_exc()
-        # Stopping on the user's own wish is no error.
-        sys.stderr.write(f"{error}\n" if error.exit_code == 130 else f"Error: {error}\n")
+        # A partner may have chosen some of its words. Stopping on the user's own wish is no error.
+        said = spelt_out(str(error))
+        sys.stderr.write(f"{said}\n" if error.exit_code == 130 else f"Error: {said}\n")
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
@@ -103,7 +105,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
     except OSError as error:
         if shows_traceback:
             traceback.print_exc()
-        where = "A file or folder" if error.filename is None else str(error.filename)
+        where = "A file or folder" if error.filename is None else spelt_out(str(error.filename))
         why = error.strerror or type(error).__name__
         sys.stderr.write(
             f"Error: {where} cannot be used ({why}). Check the path, its permissions and the free space.\n"
@@ -113,7 +115,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
         if shows_traceback:
             traceback.print_exc()
         if hasattr(error, "format_message"):
-            sys.stderr.write(f"Error: {_usage_message(error, words[0])}\n")
+            sys.stderr.write(f"Error: {spelt_out(_usage_message(error, words[0]))}\n")
             return UsageError.exit_code
         sys.stderr.write(
             f"Error: an unforeseen {type(error).__name__} stopped the command. This is a fault in colonnade: run it "
@@ -125,7 +127,9 @@ def _run(words: list[str], shows_traceback: bool) -> int:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Show our own warnings as a line; those of libraries are for developers."""
     if category.__module__.startswith("colonnade"):
-        sys.stderr.write(f"Warning: {message}\n")
+        from colonnade.text import spelt_out
+
+        sys.stderr.write(f"Warning: {spelt_out(str(message))}\n")
 
 
 def _usage_message(error: Any, command: str) -> str:

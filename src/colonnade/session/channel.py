@@ -24,8 +24,9 @@ from colonnade.messages import (
     open_frame,
     seal,
 )
-from colonnade.session.control import CONTROL, Failed, shown
+from colonnade.session.control import CONTROL, Failed
 from colonnade.session.policy import Policy
+from colonnade.text import shown
 from colonnade.transport import BodyDigest, Link
 
 __all__ = ["Channel"]

@@ -33,9 +33,9 @@ from colonnade.session.control import (
     HeldCheckpoints,
     Hello,
     ResumeFrom,
-    shown,
 )
 from colonnade.session.session import Session
+from colonnade.text import shown
 
 __all__ = ["agree_on_resume", "greet", "say_failed", "say_goodbye"]
 
