@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto import Ciphertext
-from colonnade.errors import DeclarationError, FrameRefused
+from colonnade.errors import DeclarationError, FrameRefused, WrongContent
 from colonnade.messages.limits import LIMITS
 from colonnade.messages.wire import Reader, Writer
 from colonnade.text import LONGEST_NAME, is_plain
@@ -183,7 +183,7 @@ class _Text(Kind):
             raise _mismatch("str", value)
         if not is_plain(value):
             raise DeclarationError(
-                "A name or text with control characters, invisible ones or halves of some cannot be sent. Rename it."
+                "A name or text with invisible characters, such as control characters, cannot be sent. Rename it."
             )
         content = value.encode("utf-8")
         if len(value) > self.longest or len(content) > LIMITS.text_bytes:
@@ -202,10 +202,7 @@ class _Text(Kind):
         except UnicodeDecodeError:
             raise FrameRefused("A frame holds a text that is not UTF-8; it was refused.") from None
         if len(text) > self.longest or not is_plain(text):
-            raise FrameRefused(
-                f"A frame holds a text of more than {self.longest} characters, or with control or invisible ones; it "
-                "was refused."
-            )
+            raise WrongContent(f"It holds a text of more than {self.longest} characters, or with invisible ones.")
         return text
 
 

@@ -155,7 +155,10 @@ class Channel:
                 f"{where} expected {expected.name} from '{self.peer}' but got a message that {self.peer_role} may not "
                 "send here. The two parties may be running different versions; compare 'colonnade --version' on both."
             )
-        content = decode_body(declaration, body)
+        try:
+            content = decode_body(declaration, body)
+        except WrongContent as error:
+            raise WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}") from None
         self._received_count += 1
         self.bytes_received += header.body_bytes
         self._received_digest.update(header.payload)
@@ -191,7 +194,7 @@ class Channel:
                 _, content = self._take(declaration_of(Failed))
                 if isinstance(content, Failed):
                     return self._last_words(content)
-        except (PeerLost, FrameRefused, OutOfStep):
+        except (PeerLost, FrameRefused, OutOfStep, WrongContent):
             return lost
 
     def _context(self, sender: str, receiver: str, sender_nonce: bytes, receiver_nonce: bytes) -> bytes:
