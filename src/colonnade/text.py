@@ -34,15 +34,16 @@ def is_plain(text: str) -> bool:
     return text.isprintable() or all(map(_is_plain, text))
 
 
-def spelt_out(text: str) -> str:
-    """Return text of one line in which all that is not plain is written as an escape.
+def spelt_out(text: str, *, has_lines: bool = False) -> str:
+    """Return text in which all that is not plain is written as an escape: also ends of lines, unless they are ours.
 
     >>> spelt_out("pays\\x1b[2J")
     'pays\\\\x1b[2J'
     """
     if text.isprintable():
         return text
-    return "".join(one if _is_plain(one) else one.encode("unicode_escape").decode() for one in text)
+    kept = "\n" if has_lines else ""
+    return "".join(one if _is_plain(one) or one in kept else one.encode("unicode_escape").decode() for one in text)
 
 
 def shown(words: str, longest: int = _LONGEST_SHOWN) -> str:

@@ -31,8 +31,12 @@ from tests.worlds import integers_for_ciphertexts
 
 from colonnade.cli import main
 from colonnade.cli.output import echo, print_json, print_table, say
+from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.answers import described, told_labels
 from colonnade.launch.home import make_home
+from colonnade.launch.status import StatusFile
+from colonnade.launch.watch import Watcher
 from colonnade.ledger.entries import GENESIS, chain
 from colonnade.reports import RunRecord, render, write
 from colonnade.session.files import write_whole
@@ -102,6 +106,33 @@ def test_a_class_name_that_is_a_formula_arrives_as_it_is(formula: str) -> None:
     with integers_for_ciphertexts(), lying(lie):
         scores = ftl.trained(1, "binary").predict({"shop0": ftl.tables_of(ftl.frames(**ftl.WORLD))["shop0"]})
     assert set(scores["prediction"]) == {"does not", formula}
+
+
+class Peer:
+    peer = "bank"
+
+
+@pytest.mark.parametrize(
+    ("classes", "arrive"),
+    [
+        (("+", "-"), ("+", "-")),
+        ((False, True), (False, True)),
+        ((0.5, 3), (0.5, 3)),
+        (("a\tb", "\u200fשלום"), ("a\\tb", "\\u200fשלום")),
+        (("x" * 300, "y"), ("x" * 255 + "…", "y")),
+    ],
+)
+def test_own_classes_that_a_partner_would_refuse_are_spelt_out_for_it(classes: Any, arrive: Any) -> None:
+    own = LabelEncoder("binary", classes)
+    for with_scale in (False, True):
+        assert told_labels(described(own, with_scale=with_scale), Peer()).classes == arrive
+
+
+def test_mean_and_scale_are_told_only_where_asked_for() -> None:
+    own = LabelEncoder("regression", (), 1234.5, 67.8)
+    assert "1234.5" not in described(own)
+    assert "67.8" not in described(own)
+    assert told_labels(described(own, with_scale=True), Peer()) == own
 
 
 # Scores in files
@@ -214,6 +245,24 @@ def test_every_file_of_a_run_is_for_its_owner(market: Path, colonnade: Any) -> N
     assert not wider
 
 
+def test_what_a_run_says_of_itself_is_for_its_owner(tmp_path: Path) -> None:
+    (tmp_path / "status.json.part").write_text("left over")
+    (tmp_path / "status.json.part").chmod(0o666)
+    StatusFile(tmp_path, "bank", watcher=Watcher(), observer=None).connected({})
+    assert rights(tmp_path / "status.json") == 0o600
+
+
+@pytest.mark.parametrize("place", ["a folder", "a device"])
+def test_what_is_no_file_is_not_replaced_by_one(place: str, tmp_path: Path) -> None:
+    path = tmp_path if place == "a folder" else tmp_path / "null"
+    if place == "a device":
+        path.symlink_to("/dev/null")
+    with pytest.raises(OSError, match="no file"):
+        write_whole(path, b"scores")
+    assert sorted(one.name for one in tmp_path.parent.glob(f"{tmp_path.name}*")) == [tmp_path.name]
+    assert [one.name for one in tmp_path.iterdir()] == ([] if place == "a folder" else ["null"])
+
+
 def test_a_link_that_waits_in_place_of_a_file_is_not_followed(tmp_path: Path) -> None:
     """In a folder that others can write to, a link could lead what is written to where they can read it."""
     elsewhere = tmp_path / "elsewhere"
@@ -298,6 +347,7 @@ def test_an_error_shows_somebodys_words_and_does_not_obey_them(
     assert outcome.err.startswith("Error: '")
     assert is_quiet(outcome.err)
     assert outcome.err.count("\n") == 1
+    assert is_quiet(colonnade("pair", "--list", "--home", tmp_path, "--traceback").err)
 
 
 def hostile_certificate(name: str, monkeypatch: pytest.MonkeyPatch) -> bytes:

@@ -94,7 +94,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
         return ending.code if isinstance(ending.code, int) else 1
     except ColonnadeError as error:
         if shows_traceback:
-            traceback.print_exc()
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
         # A partner may have chosen some of its words. Stopping on the user's own wish is no error.
         said = spelt_out(str(error))
         sys.stderr.write(f"{said}\n" if error.exit_code == 130 else f"Error: {said}\n")
@@ -104,7 +104,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
         return 130
     except OSError as error:
         if shows_traceback:
-            traceback.print_exc()
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
         where = "A file or folder" if error.filename is None else spelt_out(str(error.filename))
         why = error.strerror or type(error).__name__
         sys.stderr.write(
@@ -113,7 +113,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
         return UsageError.exit_code
     except Exception as error:
         if shows_traceback:
-            traceback.print_exc()
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
         if hasattr(error, "format_message"):
             sys.stderr.write(f"Error: {spelt_out(_usage_message(error, words[0]))}\n")
             return UsageError.exit_code

@@ -83,18 +83,13 @@ def words_by_party(option: str, what: str, given: Sequence[str], parties: Sequen
 
 def say(text: str) -> None:
     """Tell the user something that is not data."""
-    sys.stderr.write(_for_terminal(text) + "\n")
+    sys.stderr.write(spelt_out(text, has_lines=True) + "\n")
     sys.stderr.flush()
 
 
 def echo(text: str = "") -> None:
     """Print lines of data."""
-    sys.stdout.write(_for_terminal(text) + "\n")
-
-
-def _for_terminal(text: str) -> str:
-    """Keep our own lines; whatever else a terminal would obey, it shows."""
-    return "\n".join(map(spelt_out, text.split("\n")))
+    sys.stdout.write(spelt_out(text, has_lines=True) + "\n")
 
 
 def program() -> str:
