@@ -411,7 +411,7 @@ LAYOUTS = {
     2: "u32 length n, then n bytes: two's complement, little-endian, no longer than needed",
     3: "IEEE 754 double, little-endian",
     4: "u64 length n, padding, then n bytes",
-    5: "u32 length n, then n bytes of UTF-8",
+    5: "u32 length n, then n bytes of UTF-8; `str(N)` where N characters are the most, not 256",
     6: "u8 element code, u8 dimensions d, d × u64 extents, padding, then the elements in C order",
     7: "as an array; the receiver makes a tensor of it",
     8: "one byte, 0 for absent or 1 for present; if present, the inner value with its tag",

@@ -18,7 +18,8 @@ from tests.worlds import name_of
 
 from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
 from colonnade.errors import ColonnadeError, RoleFailed
-from colonnade.messages import declaration_of
+from colonnade.messages import declaration_of, kinds
+from colonnade.messages.wire import Writer
 from colonnade.session import Channel
 
 Change = Callable[[Any], Any]
@@ -51,8 +52,21 @@ def lying(lie: Lie) -> Iterator[None]:
             channel._may_send.add(declaration_of(said).schema)
         send(channel, said)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, any_text():
         patch.setattr(Channel, "send", sent)
+        yield
+
+
+@contextmanager
+def any_text() -> Iterator[None]:
+    """Let texts leave that an honest party does not let out: too long ones, and ones with control characters."""
+
+    def write(kind: Any, value: str, writer: Writer) -> None:
+        content = value.encode()
+        writer.write(len(content).to_bytes(4, "little") + content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kinds._Text, "_write", write)
         yield
 
 

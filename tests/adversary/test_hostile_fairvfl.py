@@ -155,9 +155,14 @@ def test_columns_that_are_not_offered_are_not_taken() -> None:
     refused(Lie("one", "Offer", with_field(has_columns=False)), OutOfStep)
 
 
-@pytest.mark.parametrize("names", [(), ("age",), ("n" * 2**20,), ("\x1b[2J",)], ids=["none", "age", "long", "cursor"])
+@pytest.mark.parametrize("names", [(), ("age",)], ids=["none", "age"])
 def test_an_attribute_that_is_withheld_is_missed(names: tuple[str, ...]) -> None:
     refused(Lie("state", "Offer", with_field(attributes=names)), ConfigError, "'gender'")
+
+
+@pytest.mark.parametrize("name", ["n" * 2**20, "\x1b[2J"], ids=["long", "cursor"])
+def test_names_of_attributes_that_could_do_harm_are_refused(name: str) -> None:
+    refused(Lie("state", "Offer", with_field(attributes=(name,))), words="refused Offer from 'state'")
 
 
 def test_an_attribute_of_another_is_refused() -> None:
@@ -268,7 +273,8 @@ MARKS = ["", "0" * 15, "0" * 17, "g" * 16, "A" * 16, "\x1b[2J" * 4, "m" * 2**20]
 
 @pytest.mark.parametrize("name", mostly_slow(MARKS, *MARKS[::2]), ids=lambda name: repr(name[:16]))
 def test_marks_that_are_none_are_refused(name: str) -> None:
-    refused(Lie("server", "Mark", with_field(name=name)), words="marks the model")
+    words = "marks the model" if len(name) < 99 and name.isprintable() else "refused Mark"
+    refused(Lie("server", "Mark", with_field(name=name)), words=words)
 
 
 def test_a_mark_that_differs_between_parties_is_found_when_the_model_is_used() -> None:
@@ -287,7 +293,7 @@ def test_a_part_of_another_training_is_refused(party: str, stage: str) -> None:
 
 @pytest.mark.parametrize("model", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "long", "cursor"])
 def test_names_of_models_that_are_none_are_refused_and_not_shown(model: str) -> None:
-    refused(Lie("one", "Offer", with_field(model=model)), words="another model", stage="predict")
+    refused(Lie("one", "Offer", with_field(model=model)), words="Offer" if model else "another model", stage="predict")
 
 
 def test_who_had_columns_in_training_must_bring_them() -> None:
@@ -402,9 +408,8 @@ RESULTS: dict[str, Any] = {
 
 @pytest.mark.parametrize("case", mostly_slow(RESULTS, *list(RESULTS)[::3]))
 def test_results_that_are_none_are_refused(case: str) -> None:
-    refused(
-        Lie("state", "AttackResult", with_field(found=RESULTS[case])), words="'state' tells of an attack", stage="audit"
-    )
+    words = "refused AttackResult" if len(RESULTS[case]) > 20_000 else "'state' tells of an attack"
+    refused(Lie("state", "AttackResult", with_field(found=RESULTS[case])), words=words, stage="audit")
 
 
 OTHERS = ["age", "\x1b[2J", "height", "", "n" * 2**20]
@@ -413,7 +418,8 @@ OTHERS = ["age", "\x1b[2J", "height", "", "n" * 2**20]
 @pytest.mark.parametrize("attribute", mostly_slow(OTHERS, *OTHERS[:2]), ids=lambda name: repr(name[:8]))
 def test_results_on_what_the_sender_has_not_are_refused(attribute: str) -> None:
     lie = Lie("state", "AttackResult", with_field(attribute=attribute))
-    refused(lie, words="'state' tells of an attack", stage="audit")
+    words = "'state' tells of an attack" if len(attribute) < 99 and attribute.isprintable() else "refused AttackResult"
+    refused(lie, words=words, stage="audit")
 
 
 CODES: dict[str, dict[str, Any]] = {

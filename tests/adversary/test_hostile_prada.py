@@ -340,13 +340,15 @@ def test_epochs_that_end_as_they_cannot_are_refused(case: str, party: str) -> No
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> None:
-    refused(Lie("bank0", "Chosen", with_field(model=model)), WrongContent, "does not exist", **CLEAR, compare=compare)
+    words = "does not exist" if len(model) < 99 and model.isprintable() else "refused Chosen"
+    refused(Lie("bank0", "Chosen", with_field(model=model)), WrongContent, words, **CLEAR, compare=compare)
 
 
 @pytest.mark.parametrize("mark", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "a megabyte", "a sequence"])
 def test_a_mark_that_is_none_is_refused(mark: str) -> None:
     refused(Lie("bank0", "Chosen", with_field(mark=mark)), WrongContent, **CLEAR)
-    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), ConfigError, "another training", stage="predict", **CLEAR)
+    kind, words = (WrongContent, "refused ModelMark") if mark else (ConfigError, "another training")
+    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), kind, words, stage="predict", **CLEAR)
 
 
 # Explanations

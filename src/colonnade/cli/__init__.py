@@ -77,6 +77,7 @@ def _run(words: list[str], shows_traceback: bool) -> int:
     from importlib import import_module
 
     from colonnade.errors import ColonnadeError, UsageError, did_you_mean, remedy
+    from colonnade.text import spelt_out
 
     try:
         if words[0].startswith("-"):
@@ -93,26 +94,27 @@ def _run(words: list[str], shows_traceback: bool) -> int:
         return ending.code if isinstance(ending.code, int) else 1
     except ColonnadeError as error:
         if shows_traceback:
-            traceback.print_exc()
-        # Stopping on the user's own wish is no error.
-        sys.stderr.write(f"{error}\n" if error.exit_code == 130 else f"Error: {error}\n")
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
+        # A partner may have chosen some of its words. Stopping on the user's own wish is no error.
+        said = spelt_out(str(error))
+        sys.stderr.write(f"{said}\n" if error.exit_code == 130 else f"Error: {said}\n")
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
     except OSError as error:
         if shows_traceback:
-            traceback.print_exc()
-        where = "A file or folder" if error.filename is None else str(error.filename)
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
+        where = "A file or folder" if error.filename is None else spelt_out(str(error.filename))
         why = error.strerror or type(error).__name__
         what_to_do = remedy(error, "Check the path, its permissions and the free space")
         sys.stderr.write(f"Error: {where} cannot be used ({why}). {what_to_do}.\n")
         return UsageError.exit_code
     except Exception as error:
         if shows_traceback:
-            traceback.print_exc()
+            sys.stderr.write(spelt_out(traceback.format_exc(), has_lines=True))
         if hasattr(error, "format_message"):
-            sys.stderr.write(f"Error: {_usage_message(error, words[0])}\n")
+            sys.stderr.write(f"Error: {spelt_out(_usage_message(error, words[0]))}\n")
             return UsageError.exit_code
         sys.stderr.write(
             f"Error: an unforeseen {type(error).__name__} stopped the command. This is a fault in colonnade: run it "
@@ -124,7 +126,9 @@ def _run(words: list[str], shows_traceback: bool) -> int:
 def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     """Show our own warnings as a line; those of libraries are for developers."""
     if category.__module__.startswith("colonnade"):
-        sys.stderr.write(f"Warning: {message}\n")
+        from colonnade.text import spelt_out
+
+        sys.stderr.write(f"Warning: {spelt_out(str(message))}\n")
 
 
 def _usage_message(error: Any, command: str) -> str:

@@ -14,6 +14,7 @@ from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import (
     Interrupted,
     Waiting,
+    echo,
     examples,
     make_app,
     print_json,
@@ -184,19 +185,19 @@ def _show(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> None:
     # The lead knows most; where it is elsewhere, this party knows something about it.
     party = lead if lead in ends else next(iter(ends))
     partners = _learnt(ends[party])["partners"]
-    typer.echo("")
+    echo()
     print_table(
         [f"partner of {party}", "rows there", f"shared with {party}"],
         [[partner, _count(met["rows"]), _count(met["shared"])] for partner, met in partners.items()],
     )
-    typer.echo(f"\n{_WORDS[plan.alignment.mode].format(lead=lead)}")
+    echo(f"\n{_WORDS[plan.alignment.mode].format(lead=lead)}")
     if any(_learnt(end)["reused"] for end in ends.values()):
-        typer.echo("The result of an earlier alignment was used again: no party's ids have changed.")
+        echo("The result of an earlier alignment was used again: no party's ids have changed.")
     elif plan.alignment.protocol == "given":
-        typer.echo("The parties' lists of matched rows agree.")
+        echo("The parties' lists of matched rows agree.")
     elif plan.alignment.mode == "both_learn":
-        typer.echo("The result is kept: a run of the same run.toml uses it as long as no party's ids change.")
-    typer.echo(f"Ledgers: {program()} audit verify {folder}")
+        echo("The result is kept: a run of the same run.toml uses it as long as no party's ids change.")
+    echo(f"Ledgers: {program()} audit verify {folder}")
 
 
 def _learnt(end: PartyEnd) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes
+from colonnade.cli.output import echo, examples, make_app, print_json, print_table, readable_bytes
 from colonnade.errors import ConfigError
 from colonnade.launch.folder import RunFolder
 from colonnade.ledger import Ledger, compare
@@ -63,14 +63,14 @@ def verify(
             if total.direction == "sent" or total.peer not in ledgers
         ],
     )
-    typer.echo("")
+    echo()
     for name, ledger in ledgers.items():
-        typer.echo(f"{name}: {len(ledger.entries)} entries, chain intact and closed, head {ledger.head[:16]}")
+        echo(f"{name}: {len(ledger.entries)} entries, chain intact and closed, head {ledger.head[:16]}")
         for peer, counts in ledger.openings().items():
             listed = ", ".join(f"{message} {count} times" for message, count in counts.items())
-            typer.echo(f"{name} decrypted for {peer}: {listed}")
+            echo(f"{name} decrypted for {peer}: {listed}")
     if len(ledgers) > 1:
-        typer.echo("The ledgers agree: everything received is what the other side recorded sending.")
+        echo("The ledgers agree: everything received is what the other side recorded sending.")
 
 
 def _ledgers(paths: list[Path]) -> list[Ledger]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, say
+from colonnade.cli.output import echo, examples, make_app, print_json, say
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
 
@@ -37,6 +37,6 @@ def bench(
         print_json(findings.document())
     else:
         for line in findings.lines():
-            typer.echo(line)
+            echo(line)
     if not findings.all_hold:
         raise typer.Exit(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, program, say
+from colonnade.cli.output import echo, examples, make_app, program, say
 from colonnade.cli.run import run_all, show_outcome
 from colonnade.datasets import breast_cancer
 from colonnade.errors import RunFolderError
@@ -89,7 +89,7 @@ def demo(
     new_rows = {party: folder / party / file for party, file in _FILES.items()}
     show_outcome(finished, json, new_rows)
     if not json:
-        typer.echo(f"Next:    edit {folder}/run.toml, then: {program()} run --local {folder}/run.toml --overwrite")
+        echo(f"Next:    edit {folder}/run.toml, then: {program()} run --local {folder}/run.toml --overwrite")
 
 
 def _is_demo(folder: Path) -> bool:

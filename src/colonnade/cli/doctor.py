@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, say
+from colonnade.cli.output import echo, examples, make_app, print_json, say
 from colonnade.launch.doctor import Finding, examine_home, examine_peer
 
 app = make_app("Check a home, and the connection to a partner, before there is a run.")
@@ -47,7 +47,7 @@ def _shown(findings: Iterable[Finding], quiet: bool) -> list[Finding]:
     for one in findings:
         seen.append(one)
         if not quiet:
-            typer.echo(f"{'PASS' if one.passed else 'FAIL'}  {one.check}: {one.seen}")
+            echo(f"{'PASS' if one.passed else 'FAIL'}  {one.check}: {one.seen}")
             if not one.passed and one.fix:
-                typer.echo(f"      {one.fix}")
+                echo(f"      {one.fix}")
     return seen

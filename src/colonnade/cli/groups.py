@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, say
+from colonnade.cli.output import echo, examples, make_app, print_json, say
 from colonnade.errors import ConfigError, UsageError
+from colonnade.text import is_plain
 
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
@@ -62,7 +63,7 @@ def groups(
     if json:
         print_json({"groups": {name: list(columns) for name, columns in found.items()}})
         return
-    typer.echo("\n".join(_toml(found)))
+    echo("\n".join(_toml(found)))
     numbers = len(found) * (len(found) + 1) // 2
     say(
         f"{len(names)} columns of {table.rows} rows in {len(found)} groups: {numbers} with their pairs (interactions = "
@@ -92,7 +93,7 @@ def _toml(found: Mapping[str, Sequence[str]]) -> list[str]:
     lines = ["[config.groups]"]
     for name, columns in found.items():
         # A basic string of TOML is written as one of JSON.
-        written = [jsonlib.dumps(column, ensure_ascii=False) for column in columns]
+        written = [jsonlib.dumps(column, ensure_ascii=not is_plain(column)) for column in columns]
         whole = f"{name} = [{', '.join(written)}]"
         lines += [whole] if len(whole) <= _WIDTH else [f"{name} = [", *(f"    {one}," for one in written), "]"]
     return lines

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, program, say
+from colonnade.cli.output import echo, examples, make_app, print_json, program, say
 from colonnade.errors import ConfigError
 from colonnade.launch.home import make_home, own_certificate
 
@@ -68,9 +68,9 @@ def init(
     if json:
         print_json({"name": name, "folder": str(place), "fingerprint": own.fingerprint, "expires": str(own.expires)})
         return
-    typer.echo(f"Home:        {place}")
-    typer.echo(f"Fingerprint: {own.fingerprint}")
-    typer.echo(f"Valid until: {own.expires:%Y-%m-%d}")
+    echo(f"Home:        {place}")
+    echo(f"Fingerprint: {own.fingerprint}")
+    echo(f"Valid until: {own.expires:%Y-%m-%d}")
     if had_settings:
         say(f"{place}/party.toml was there already and is kept as it is; no option changes it.")
     here = "" if place.resolve() == Path.cwd() else f" --home {place}"

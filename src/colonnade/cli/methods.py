@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, print_table
+from colonnade.cli.output import echo, examples, make_app, print_json, print_table
 from colonnade.launch.settings import config_to_json
 from colonnade.methods import METHODS, method_named
 
@@ -55,9 +55,9 @@ def methods(
         print_table(["method", "when to choose it"], [[method.name, method.situation] for method in METHODS])
         return
     (method,) = chosen
-    typer.echo(f"{method.title} ({method.name}): {method.situation}\n{method.citation}\n")
+    echo(f"{method.title} ({method.name}): {method.situation}\n{method.citation}\n")
     print_table(["role", "brings"], [[role.name, role.holds] for role in method.roles])
-    typer.echo(f"\nStages: {', '.join(method.stages)}\n")
+    echo(f"\nStages: {', '.join(method.stages)}\n")
     settings = config_to_json(method.config())
     fields = [field.name for field in dataclasses.fields(method.config)]
     hints = get_type_hints(method.config)
@@ -65,11 +65,9 @@ def methods(
         ["setting in [config]", "default", "takes"],
         [[field, jsonlib.dumps(settings[field]), _words(hints[field])] for field in fields],
     )
-    typer.echo("")
+    echo()
     for one in method.declarations:
-        typer.echo(
-            f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}"
-        )
+        echo(f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}")
 
 
 def _words(hint: Any) -> str:

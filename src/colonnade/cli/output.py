@@ -17,6 +17,7 @@ import typer
 from colonnade.errors import ColonnadeError, ConfigError, PeerFailed, PeerLost, did_you_mean
 from colonnade.launch.watch import Watcher
 from colonnade.session import Observer, Progress
+from colonnade.text import is_plain, spelt_out
 
 if TYPE_CHECKING:
     from colonnade.launch.files import PartyHome
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Interrupted",
     "Waiting",
+    "echo",
     "examples",
     "make_app",
     "print_json",
@@ -81,8 +83,13 @@ def words_by_party(option: str, what: str, given: Sequence[str], parties: Sequen
 
 def say(text: str) -> None:
     """Tell the user something that is not data."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(spelt_out(text, has_lines=True) + "\n")
     sys.stderr.flush()
+
+
+def echo(text: str = "") -> None:
+    """Print lines of data."""
+    sys.stdout.write(spelt_out(text, has_lines=True) + "\n")
 
 
 def program() -> str:
@@ -93,8 +100,11 @@ def program() -> str:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    """Print one JSON document, in which JSON's own escapes stand for what a terminal would obey."""
+    text = json.dumps(document, ensure_ascii=False)
+    if not is_plain(text):
+        text = "".join(one if is_plain(one) else json.dumps(one)[1:-1] for one in text)
+    sys.stdout.write(text + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -106,7 +116,7 @@ def table_lines(headings: Sequence[str], rows: Sequence[Sequence[str]], *, wrapp
     """Return the lines of a table; if wrapped, the last column goes on below itself where it is too long."""
     if wrapped:
         rows = _wrapped(headings, rows)
-    cells = [list(headings), *[list(row) for row in rows]]
+    cells = [[spelt_out(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     is_number = [
         bool(rows) and all(row[column][:1] in "-0123456789—" for row in rows) for column in range(len(headings))
@@ -171,7 +181,7 @@ def _bar(lead: str) -> Iterator[Observer]:
         if progress.party == lead:
             # Not before: until the first step, questions are asked and answered on the same terminal.
             bar.start()
-            words = " ".join([progress.stage, *_numbers(progress)])
+            words = spelt_out(" ".join([progress.stage, *_numbers(progress)]))
             bar.update(task, completed=progress.step, total=progress.total, description=words)
 
     try:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.output import Interrupted, examples, make_app, print_json, print_table, program, say
+from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, program, say
 from colonnade.errors import ConfigError, HandshakeRefused
 from colonnade.launch import home
 from colonnade.launch.files import PartyHome
@@ -360,8 +360,8 @@ def _tell(pinned: home.Pinned, asked: _Asked) -> None:
             }
         )
         return
-    typer.echo(f"Paired with {partner.name}.")
-    typer.echo(f"Fingerprint: {partner.fingerprint}")
+    echo(f"Paired with {partner.name}.")
+    echo(f"Fingerprint: {partner.fingerprint}")
     if pinned.advice is not None:
         say(pinned.advice)
     elif pinned.address is not None:
@@ -424,7 +424,7 @@ def _remove(asked: _Asked, name: str) -> None:
     if asked.json:
         print_json({"removed": name})
         return
-    typer.echo(f"{name} is no longer paired.")
+    echo(f"{name} is no longer paired.")
     if name in asked.home.partners:
         say(f"Its address is still in {asked.folder / 'party.toml'}; delete [partners.{name}] if you like.")
 
@@ -456,10 +456,10 @@ def _tell_rotation(asked: _Asked, certificate: home.PartyCertificate, statement:
         )
         return
     if statement is None:
-        typer.echo(f"The new key is in use, until {certificate.expires:%Y-%m-%d}.")
-        typer.echo(f"Fingerprint: {certificate.fingerprint}")
+        echo(f"The new key is in use, until {certificate.expires:%Y-%m-%d}.")
+        echo(f"Fingerprint: {certificate.fingerprint}")
         return
-    typer.echo(f"The next certificate is made; the present one stays in use until every partner has it: {statement}")
+    echo(f"The next certificate is made; the present one stays in use until every partner has it: {statement}")
     say(
         f"Send {statement.name} to each partner; it may be read by anyone. The partner runs 'colonnade pair "
         f"{statement.name}'. When all have, run '{program()} pair --rotate --activate'."
@@ -472,5 +472,5 @@ def _accept_succession(asked: _Asked, statement: bytes) -> None:
     if asked.json:
         print_json({"succeeded": name, "fingerprint": accepted.fingerprint, "expires": str(accepted.expires)})
         return
-    typer.echo(f"{name} has a new certificate, signed for by its old key; it is pinned.")
-    typer.echo(f"Fingerprint: {accepted.fingerprint}")
+    echo(f"{name} has a new certificate, signed for by its old key; it is pinned.")
+    echo(f"Fingerprint: {accepted.fingerprint}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes, say, words_by_party
+from colonnade.cli.output import echo, examples, make_app, print_json, print_table, readable_bytes, say, words_by_party
 from colonnade.errors import ConfigError, UsageError, did_you_mean
 from colonnade.launch.files import PartyHome, read_party_home, read_run_file
 
@@ -201,14 +201,14 @@ def _show(found: RunForecast) -> None:
     facts, plan = found.facts, found.plan
     costs = facts.machines.costs
     key = "nothing is encrypted" if costs is None else f"key size {found.key} ({costs.key_bits} bits)"
-    typer.echo(f"{plan.name}: {plan.method}, {key}")
+    echo(f"{plan.name}: {plan.method}, {key}")
     if facts.portions:
         for party, portion in facts.portions.items():
-            typer.echo(f"rows of {party}: {portion.shared} shared; {_parts(portion)}")
+            echo(f"rows of {party}: {portion.shared} shared; {_parts(portion)}")
     else:
-        typer.echo(f"rows: {_parts(facts)}")
+        echo(f"rows: {_parts(facts)}")
     widths = ", ".join(f"{party} {facts.columns[party]}" for party in plan.parties if party in facts.columns)
-    typer.echo(f"encoded columns: {widths}\n")
+    echo(f"encoded columns: {widths}\n")
     rows = []
     for stage in found.stages:
         rows.append(_row(stage, plan, 1))
@@ -222,7 +222,7 @@ def _show(found: RunForecast) -> None:
         print_table(["stage", "time", *headings], rows)
     else:
         # Without times, and often with many parties: only what each sends.
-        typer.echo("What each party sends:")
+        echo("What each party sends:")
         print_table(["stage", *plan.parties], [[row[0], *row[-len(plan.parties) :]] for row in rows])
     _say_assumptions(found)
 

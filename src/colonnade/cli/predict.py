@@ -17,6 +17,8 @@ from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
 from colonnade.launch.predict import check_model, column_types, predict_in_threads
 from colonnade.launch.run import Run
+from colonnade.session import write_whole
+from colonnade.text import csv_cell
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +81,7 @@ def predict(
         return
     if output is not None:
         try:
-            scores.to_csv(output, index=False) if output.suffix == ".csv" else scores.to_parquet(output, index=False)
+            write_whole(output, _csv(scores).encode() if output.suffix == ".csv" else scores.to_parquet(index=False))
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise TableError(f"{output} cannot be written ({reason}). Choose another --output.") from None
@@ -87,7 +89,14 @@ def predict(
     if json:
         print_json({"rows": len(scores), "scores": scores.to_dict(orient="records")})
     elif output is None:
-        scores.to_csv(sys.stdout, index=False)
+        sys.stdout.write(_csv(scores))
+
+
+def _csv(scores: pd.DataFrame) -> str:
+    """Return scores as CSV in which nothing that a partner may have named is a formula; own ids stay as they are."""
+    safe = scores.rename(columns=csv_cell)
+    safe["prediction"] = [csv_cell(one) if isinstance(one, str) else one for one in scores["prediction"]]
+    return safe.to_csv(index=False)
 
 
 def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> pd.DataFrame:

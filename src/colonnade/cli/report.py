@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json
+from colonnade.cli.output import echo, examples, make_app, print_json
 from colonnade.errors import ConfigError
 from colonnade.launch.load import load_run
 from colonnade.launch.record import record_of
@@ -29,7 +29,7 @@ def report(
         print_json(record_of(run).to_json())
         return
     try:
-        typer.echo(str(run.report(output)))
+        echo(str(run.report(output)))
     except OSError as error:
         raise ConfigError(
             f"{output or folder} cannot be written ({error.strerror}). Choose another --output."

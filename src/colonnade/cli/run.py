@@ -16,6 +16,7 @@ from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import (
     Interrupted,
     Waiting,
+    echo,
     examples,
     make_app,
     print_json,
@@ -280,7 +281,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     if run.evaluations:
         task = next(iter(run.evaluations.values())).task
         names = [headline(task), *[name for name in _SHOWN[task] if name != headline(task)]]
-        typer.echo("")
+        echo()
         print_table(
             [
                 f"on {next(iter(run.evaluations.values())).rows} held-out rows",
@@ -294,13 +295,13 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         )
     for finding in run.findings.values():
         _show_finding(finding)
-    typer.echo(f"\nReport:  {run.folder}/report.html")
-    typer.echo(f"Ledgers: {program()} audit verify {run.folder}")
+    echo(f"\nReport:  {run.folder}/report.html")
+    echo(f"Ledgers: {program()} audit verify {run.folder}")
     if can_score(run) and not run.refusals:
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
-        typer.echo(f"Score:   {program()} predict {run.folder}{tables}")
+        echo(f"Score:   {program()} predict {run.folder}{tables}")
     for line in _next_stages(run):
-        typer.echo(f"Next:    {line}")
+        echo(f"Next:    {line}")
 
 
 def _shape(run: Run, party: str) -> list[str]:
@@ -323,9 +324,9 @@ def _next_stages(run: Run) -> Iterator[str]:
 
 
 def _show_finding(finding: Finding) -> None:
-    typer.echo(f"\n{finding.title}")
+    echo(f"\n{finding.title}")
     for line in textwrap.wrap(finding.text, _TEXT_WIDTH):
-        typer.echo(line)
+        echo(line)
     if finding.columns and finding.rows:
         print_table(finding.columns, finding.rows)
 

@@ -13,6 +13,7 @@ from typing import Any
 from colonnade.errors import PeerFailed, PeerLost
 from colonnade.launch.watch import Line, Watcher
 from colonnade.session import Observer, Progress
+from colonnade.session.files import open_fresh
 
 __all__ = ["StatusFile"]
 
@@ -91,5 +92,6 @@ class StatusFile(Watcher):
         facts = self._facts | {"updated": now.isoformat(timespec="seconds"), "last_contact": contacts}
         # In one step, so that a reader never sees half of it; not to the disk at once, for it is only news.
         temporary = self._path.with_name("status.json.part")
-        temporary.write_text(json.dumps(facts))
+        with os.fdopen(open_fresh(temporary), "w") as file:
+            file.write(json.dumps(facts))
         temporary.replace(self._path)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import LedgerBroken
+from colonnade.text import LONGEST_NAME, is_plain
 
 __all__ = ["GENESIS", "Direction", "Entry", "chain", "chain_members", "members", "parse_line"]
 
@@ -102,6 +103,11 @@ def parse_line(line: bytes, index: int, previous: str) -> Entry:
     if content.get("index") != index:
         raise LedgerBroken(f"Entry {index} carries another number. The file was not written by a ledger.")
     for name, kind in _FACTS.get(content["kind"], {}).items():
-        if not isinstance(content[name], kind):
+        if not isinstance(content[name], kind) or (kind is str and not _is_name(content[name])):
             raise LedgerBroken(f"Entry {index} does not say its {name}. The file was not written by a ledger.")
     return Entry(index, content["time"], content["kind"], content, stated)
+
+
+def _is_name(text: str) -> bool:
+    """Tell whether a text could be in a ledger at all: it may be a partner's file, and its names are shown."""
+    return len(text) <= LONGEST_NAME and is_plain(text)

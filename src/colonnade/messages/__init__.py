@@ -22,6 +22,7 @@ from colonnade.messages.frame import (
     open_frame,
     seal,
 )
+from colonnade.messages.kinds import Longest
 from colonnade.messages.limits import LIMITS, Limits
 from colonnade.messages.wire import Part, total_bytes
 
@@ -38,6 +39,7 @@ __all__ = [
     "Declaration",
     "Header",
     "Limits",
+    "Longest",
     "Part",
     "Protection",
     "declaration_of",

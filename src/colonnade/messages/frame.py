@@ -73,7 +73,8 @@ def encode_body(declaration: Declaration, content: object) -> list[Part]:
 def decode_body(declaration: Declaration, body: memoryview, limits: Limits = LIMITS) -> object:
     """Rebuild a message from its body.
 
-    Arrays are views of the body. Nothing here opens a file, imports a module or runs code chosen by the sender.
+    Arrays are views of the body. A text that is not plain, or longer than its field allows, raises WrongContent.
+    Nothing here opens a file, imports a module or runs code chosen by the sender.
     """
     reader = Reader(body, limits)
     content: object = declaration.body.read(reader, 0)

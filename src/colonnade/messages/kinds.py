@@ -12,17 +12,19 @@ import sys
 import types
 import typing
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
 import numpy as np
 
 from colonnade.crypto import Ciphertext
-from colonnade.errors import DeclarationError, FrameRefused
+from colonnade.errors import DeclarationError, FrameRefused, WrongContent
 from colonnade.messages.limits import LIMITS
 from colonnade.messages.wire import Reader, Writer
+from colonnade.text import LONGEST_NAME, is_plain
 
-__all__ = ["Kind", "Shapes", "kind_of"]
+__all__ = ["Kind", "Longest", "Shapes", "kind_of"]
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -158,21 +160,37 @@ class _Bytes(Kind):
         return bytes(reader.take(size))
 
 
+@dataclass(frozen=True)
+class Longest:
+    """How many characters a text field may have at most, where it is no name: ``Annotated[str, Longest(1000)]``."""
+
+    characters: int
+
+
 class _Text(Kind):
+    """A text that is plain, so that whoever shows it only shows it, and no longer than its field allows."""
+
     tag = 5
 
+    def __init__(self, longest: int = LONGEST_NAME) -> None:
+        self.longest = longest
+
     def describe(self) -> str:
-        return "str"
+        return "str" if self.longest == LONGEST_NAME else f"str({self.longest})"
 
     def _write(self, value: Any, writer: Writer) -> None:
         if not isinstance(value, str):
             raise _mismatch("str", value)
-        try:
-            content = value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise DeclarationError("A text that is not valid Unicode cannot be sent. Escape its surrogates.") from None
-        if len(content) > LIMITS.text_bytes:
-            raise DeclarationError(f"A text of {len(content)} bytes cannot be sent; {LIMITS.text_bytes} is the most.")
+        if not is_plain(value):
+            raise DeclarationError(
+                "A name or text with invisible characters, such as control characters, cannot be sent. Rename it."
+            )
+        content = value.encode("utf-8")
+        if len(value) > self.longest or len(content) > LIMITS.text_bytes:
+            raise DeclarationError(
+                f"A name or text of {len(value)} characters cannot be sent where {self.longest} are the most. Shorten "
+                "it."
+            )
         writer.write(_U32.pack(len(content)) + content)
 
     def _read(self, reader: Reader, depth: int) -> str:
@@ -180,9 +198,12 @@ class _Text(Kind):
         if size > reader.limits.text_bytes:
             raise FrameRefused(f"A frame holds a text of {size} bytes; it was refused.")
         try:
-            return str(reader.take(size), "utf-8")
+            text = str(reader.take(size), "utf-8")
         except UnicodeDecodeError:
             raise FrameRefused("A frame holds a text that is not UTF-8; it was refused.") from None
+        if len(text) > self.longest or not is_plain(text):
+            raise WrongContent(f"It holds a text of more than {self.longest} characters, or with invisible ones.")
+        return text
 
 
 class _Array(Kind):
@@ -388,7 +409,7 @@ def _deeper(reader: Reader, depth: int) -> int:
 
 def _kinds_of_fields(record: type, depth: int) -> list[tuple[Any, Kind]]:
     try:
-        hints = typing.get_type_hints(record)
+        hints = typing.get_type_hints(record, include_extras=True)
     except (NameError, TypeError, SyntaxError) as error:
         raise DeclarationError(f"The annotations of {record.__name__} cannot be understood: {error}.") from None
     return [
@@ -407,6 +428,8 @@ def kind_of(annotation: Any, where: str, depth: int = 0) -> Kind:
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]()
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated and arguments[0] is str and isinstance(arguments[1], Longest):
+        return _Text(arguments[1].characters)
     if annotation is np.ndarray or origin is np.ndarray:
         return _Array()
     torch = sys.modules.get("torch")
@@ -423,5 +446,5 @@ def kind_of(annotation: Any, where: str, depth: int = 0) -> Kind:
         return _Sequence(kind_of(arguments[0], where, depth + 1))
     raise DeclarationError(
         f"The field {where} is annotated {annotation!r}, which no message can carry. Use bool, int, float, str, bytes, "
-        "numpy.ndarray, torch.Tensor, a Ciphertext, a @record, tuple[X, ...] or X | None."
+        "Annotated[str, Longest(…)], numpy.ndarray, torch.Tensor, a Ciphertext, a @record, tuple[X, ...] or X | None."
     )

@@ -18,6 +18,7 @@ from colonnade.metrics import Evaluation
 from colonnade.reports.markup import Html, tag
 from colonnade.reports.record import FigureNote
 from colonnade.reports.wording import number
+from colonnade.text import spelt_out
 
 __all__ = [
     "calibration_figure",
@@ -81,7 +82,7 @@ Draw = Callable[[Any], None]
 
 
 def _short(text: str, length: int = 26) -> str:
-    flat = "".join(character if character.isprintable() else " " for character in text)
+    flat = spelt_out(text)
     return flat if len(flat) <= length else flat[: length - 1] + "…"
 
 

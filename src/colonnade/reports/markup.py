@@ -1,13 +1,15 @@
 """HTML that is escaped unless it was built here.
 
 A plain string is text and is always escaped; only :class:`Html` passes as it is. Party and column names come from
-people we do not know, so forgetting to escape must not be possible.
+people we do not know, so forgetting to escape must not be possible. What would not be seen is spelt out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+
+from colonnade.text import spelt_out
 
 __all__ = ["Html", "joined", "tag"]
 
@@ -22,9 +24,7 @@ class Html(str):
 
 def joined(children: Iterable[str | None]) -> Html:
     """Join text and markup, escaping the text and leaving out ``None``."""
-    return Html(
-        "".join(child if isinstance(child, Html) else escape(str(child)) for child in children if child is not None)
-    )
+    return Html("".join(child if isinstance(child, Html) else _text(child) for child in children if child is not None))
 
 
 def tag(element: str, /, *children: str | None, **attributes: str | None) -> Html:
@@ -34,10 +34,14 @@ def tag(element: str, /, *children: str | None, **attributes: str | None) -> Htm
     '<p class="note">a &lt; b</p>'
     """
     written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_text(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     if element in _EMPTY:
         return Html(f"<{element}{written}>")
     return Html(f"<{element}{written}>{joined(children)}</{element}>")
+
+
+def _text(text: object) -> str:
+    return escape(spelt_out(str(text)))

@@ -26,6 +26,7 @@ from colonnade.reports.wording import (
     uncertainty_note,
     verdict,
 )
+from colonnade.session import write_whole
 
 __all__ = ["render", "write"]
 
@@ -48,10 +49,10 @@ MOST_OPEN_COLUMNS = 8
 
 
 def write(record: RunRecord, path: str | Path) -> Path:
-    """Write the page of a run to a file and return where it is."""
+    """Write the page of a run to a file that only its owner can read, and return where it is."""
     place = Path(path)
-    # A name that is not valid Unicode becomes a character reference instead of a failed report.
-    place.write_text(render(record), encoding="utf-8", errors="xmlcharrefreplace", newline="\n")
+    # A folder that is not there is a slip, and is not made.
+    write_whole(place.parent.resolve(strict=True) / place.name, render(record).encode())
     return place
 
 

@@ -24,10 +24,11 @@ from colonnade.messages import (
     open_frame,
     seal,
 )
-from colonnade.session.control import CONTROL, Failed, shown
+from colonnade.session.control import CONTROL, Failed
 from colonnade.session.openings import Openings
 from colonnade.session.policy import Policy
 from colonnade.session.scored_rows import ScoredRows
+from colonnade.text import shown
 from colonnade.transport import BodyDigest, Link
 
 __all__ = ["Channel"]
@@ -164,7 +165,10 @@ class Channel:
                 f"{where} expected {expected.name} from '{self.peer}' but got a message that {self.peer_role} may not "
                 "send here. The two parties may be running different versions; compare 'colonnade --version' on both."
             )
-        content = decode_body(declaration, body)
+        try:
+            content = decode_body(declaration, body)
+        except WrongContent as error:
+            raise WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}") from None
         self._received_count += 1
         self.bytes_received += header.body_bytes
         self._received_digest.update(header.payload)
@@ -200,7 +204,7 @@ class Channel:
                 _, content = self._take(declaration_of(Failed))
                 if isinstance(content, Failed):
                     return self._last_words(content)
-        except (PeerLost, FrameRefused, OutOfStep):
+        except (PeerLost, FrameRefused, OutOfStep, WrongContent):
             return lost
 
     def _context(self, sender: str, receiver: str, sender_nonce: bytes, receiver_nonce: bytes) -> bytes:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from colonnade.messages import ANYONE, PLAIN, message, record
+from typing import Annotated
 
-__all__ = ["CONTROL", "AgreedField", "Failed", "Finished", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom", "shown"]
+from colonnade.messages import ANYONE, PLAIN, Longest, message, record
+
+__all__ = ["CONTROL", "AgreedField", "Failed", "Finished", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom"]
 
 
 @record
@@ -52,7 +54,7 @@ class Failed:
 
     party: str
     step: int
-    cause: str
+    cause: Annotated[str, Longest(1000)]
     returns: bool
     """Whether nothing needs to change before the run goes on: a party was killed, interrupted or cut off."""
 
@@ -68,20 +70,6 @@ class Goodbye:
 
     sent: bytes
     received: bytes
-
-
-_LONGEST_SHOWN = 1000
-
-
-def shown(words: str, longest: int = _LONGEST_SHOWN) -> str:
-    """Return a peer's words in a form that may stand in an error: short, and without control characters.
-
-    >>> shown("bad\\x1b[2Jnews")
-    'bad\\\\x1b[2Jnews'
-    """
-    # A page of a peer's text would bury our own, and a terminal obeys what it is shown.
-    cut = words if len(words) <= longest else words[:longest] + "…"
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in cut)
 
 
 CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Finished, Goodbye)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -10,25 +11,38 @@ from typing import Any
 
 from colonnade.errors import CheckpointBroken
 
-__all__ = ["read_json", "sha256_of", "write_json", "write_whole"]
+__all__ = ["open_fresh", "read_json", "sha256_of", "write_json", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file's content in one step, durably and readable by its owner only."""
+    """Replace a file's content in one step, durably and readable by its owner only, whatever was there before."""
+    if path.exists() and not path.is_file():
+        # To replace it would take a folder, a device or a pipe away.
+        raise OSError(errno.EEXIST, "it is no file", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(open_fresh(temporary), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
     # The new name, too, must outlive a lost machine.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def open_fresh(path: Path) -> int:
+    """Make a file that only its owner can read, and return its descriptor for writing."""
+    # One that is left over, or was put there by others, may have other rights or lead elsewhere.
+    path.unlink(missing_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
 
 def write_json(path: Path, document: Any) -> None:

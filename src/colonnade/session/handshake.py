@@ -35,9 +35,9 @@ from colonnade.session.control import (
     HeldCheckpoints,
     Hello,
     ResumeFrom,
-    shown,
 )
 from colonnade.session.session import Session
+from colonnade.text import shown
 
 __all__ = ["agree_on_resume", "greet", "note_other_versions", "say_failed", "say_goodbye"]
 

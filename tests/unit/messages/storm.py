@@ -2,7 +2,7 @@
 
 Half of the frames are mutated as a whole: none may be accepted, because the digests cover every byte. The other half
 are sound frames around mutated bodies, so that the decoder itself is reached: there a message of the declared kind may
-result, or FrameRefused, and nothing else.
+result, or FrameRefused, or WrongContent for a text, and nothing else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.unit.messages.samples import (
     frame_of,
 )
 
-from colonnade.errors import FrameRefused
+from colonnade.errors import FrameRefused, WrongContent
 from colonnade.messages import declaration_of, decode_body, encode_body, open_frame
 from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
 from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
@@ -119,7 +119,7 @@ def main(scale: float) -> None:
         try:
             header, body = open_frame(frame)
             return decode_body(by_schema[header.schema], body)
-        except FrameRefused:
+        except (FrameRefused, WrongContent):
             return None
         finally:
             armed[0] = False

@@ -34,12 +34,13 @@ from tests.unit.messages.samples import (
 
 from colonnade.errors import DeclarationError, FrameRefused
 from colonnade.messages import LIMITS, declaration_of, decode_body, encode_body, open_frame
+from colonnade.text import LONGEST_NAME
 
 QUICK = settings(max_examples=60, deadline=None)
 
 shapes = st.lists(st.integers(0, 4), max_size=4).map(tuple)
 big_ints = st.one_of(st.integers(), st.integers(-(2**4000), 2**4000))
-words = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+words = st.text(st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"]), max_size=20)
 inners = st.builds(Inner, words, st.lists(big_ints, max_size=3).map(tuple))
 
 
@@ -206,7 +207,8 @@ WRONG: list[tuple[type, Any]] = [
     (OfBytes, bytearray(b"x")),
     (OfText, b"bytes"),
     (OfText, "\ud800"),
-    (OfText, "x" * (LIMITS.text_bytes + 1)),
+    (OfText, "x\x1b"),
+    (OfText, "x" * (LONGEST_NAME + 1)),
     (OfArray, [1, 2]),
     (OfArray, 3.0),
     (OfArray, torch.zeros(2)),

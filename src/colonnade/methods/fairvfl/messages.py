@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
 from colonnade.exchanges.group_counts import count_messages
 from colonnade.exchanges.public_keys import public_modulus
-from colonnade.messages import NOISED, PLAIN, message
+from colonnade.messages import NOISED, PLAIN, Longest, message
 from colonnade.methods.fairvfl.config import AGGREGATOR
 from colonnade.session import RunPlan
 
@@ -339,7 +339,7 @@ def attack_result(sender: str) -> type[Any]:
         """What attackers read of one attribute, as JSON. Reveals: how well each of them can read it."""
 
         attribute: str
-        found: str
+        found: Annotated[str, Longest(20_000)]
 
     return AttackResult
 

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from colonnade.crypto import CipherArray
+from colonnade.exchanges.answers import LabelText
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.split_linear import SPLIT_LINEAR
@@ -232,7 +233,7 @@ class AnswersAlone:
     """
 
     values: np.ndarray[Any, Any]
-    labels: str
+    labels: LabelText
 
 
 _KEYS = (public_modulus("feature_holder", "label_holder"), public_modulus("label_holder", "feature_holder"))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.crypto import CipherArray
+from colonnade.exchanges.answers import LabelText
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
 from colonnade.session import RunPlan
@@ -192,7 +193,7 @@ def answers(answerer: str, asker: str) -> type[Any]:
         """
 
         values: Array
-        labels: str
+        labels: LabelText
 
     return PredictedLabels
 
@@ -276,7 +277,7 @@ class OpenedFit:
 class OwnLabels:
     """What the labels are, for a target that scores by its own fit. Reveals: names of classes, or mean and scale."""
 
-    labels: str
+    labels: LabelText
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="self-learning, protection = none")

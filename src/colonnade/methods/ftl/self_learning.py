@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, encrypt
 from colonnade.data import LabelEncoder
-from colonnade.errors import SlotOverflow, TableError, WrongContent
+from colonnade.errors import SlotOverflow, WrongContent
+from colonnade.exchanges.answers import described, told_labels
 from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
@@ -113,7 +114,7 @@ def give_up(peer: Channel, keys: Keys | None, labels: LabelEncoder, columns: int
         count, scale = (columns + 1) * outputs, 2 * sealed.FRACTION_BITS
         (layout,) = sealed.gradient_layouts([count], [scale], keys.own)
         open_for(peer, MaskedFit, OpenedFit, keys.own, layout)
-    peer.send(OwnLabels(json.dumps(labels.to_json())))
+    peer.send(OwnLabels(described(labels, with_scale=True)))
 
 
 def take_over(peer: Channel, fit: Fit, columns: int, outputs: int) -> tuple[Numbers, str]:
@@ -123,12 +124,8 @@ def take_over(peer: Channel, fit: Fit, columns: int, outputs: int) -> tuple[Numb
         plain = take_opened(peer, OpenedFit, mask).decode().reshape(columns + 1, outputs)
     else:
         plain = np.asarray(fit.plain)
-    said = peer.receive(OwnLabels).labels
-    try:
-        LabelEncoder.from_json(json.loads(said))
-    except (ValueError, TypeError, AttributeError, RecursionError, TableError):
-        raise WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.") from None
-    return plain, said
+    labels = told_labels(peer.receive(OwnLabels).labels, peer, outputs)
+    return plain, json.dumps(labels.to_json())
 
 
 def coefficients_from(rows: Numbers) -> Numbers:

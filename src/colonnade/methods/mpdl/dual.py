@@ -45,7 +45,6 @@ Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
 _MOST_COLUMNS = 2**16
-_LONGEST_NAME = 256
 # Numbers under encryption: u is clipped, factors and gradients are checked before they are encrypted.
 _SCALARS = Format(32, 12)
 _FACTORS = Format(40, 16)
@@ -271,7 +270,7 @@ def _marked(table: OwnTable) -> dict[str, Any]:
 
 
 def _checked_names(peer: Channel, names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(names) > _MOST_COLUMNS or not all(name.isprintable() and len(name) <= _LONGEST_NAME for name in names):
+    if len(names) > _MOST_COLUMNS:
         raise WrongContent(f"'{peer.peer}' names its columns in a way no version of colonnade does.")
     return tuple(names)
 

@@ -15,7 +15,6 @@ trained is above W, at the collaborator, with scores and errors from the label h
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ import torch
 from colonnade.crypto.ring import FRACTION_BITS, Words
 from colonnade.data import Split, batches, linked_rows
 from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.exchanges.answers import described, told_labels
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
 from colonnade.exchanges.labels import OwnLabels, own_labels
@@ -41,7 +41,6 @@ from colonnade.methods.mpdl.graph_messages import FirstWeights, OwnNodes, graph_
 from colonnade.methods.mpdl.link_sums import SUM_BITS, CrossLinks, exchange_sums, to_words
 from colonnade.methods.mpdl.messages import AloneScores, Classes, Columns, LogitGradient, Logits
 from colonnade.methods.mpdl.networks import dtype_of, hidden_width
-from colonnade.methods.mpdl.predict import told_labels
 from colonnade.methods.mpdl.rows import OwnTable, own_table
 from colonnade.methods.mpdl.train import told_columns
 from colonnade.nn import Learner, backpropagate, mlp, row_losses
@@ -121,7 +120,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     holder = _Holder(session, holding, config, people, nodes)
     weights = peer.receive(FirstWeights, values=(holder.columns, nodes.hidden)).values
     holder.contribute(_checked_weights(peer, weights))
-    about = told_labels(peer, nodes.outputs)
+    about = told_labels(peer.receive(Classes).labels, peer, nodes.outputs)
     logits = torch.empty(0, nodes.outputs, dtype=torch.float64)
     if nodes.alone:
         helper = session.channel(COLLABORATOR)
@@ -146,7 +145,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     weights = first_weights(holder.columns, nodes.hidden, seed)
     peer.send(FirstWeights(weights))
     holder.contribute(weights)
-    peer.send(Classes(json.dumps(labels.encoder.to_json())))
+    peer.send(Classes(described(labels.encoder, with_scale=True)))
     logits = _judge(session, config, labels, labels.targets[torch.from_numpy(learned)], nodes)
     values = scores_of(labels.task, logits) if len(logits) else np.empty(0)
     scores = scores_in_terms_of(labels.encoder, values, holding.split.test, labels.values[people.test])

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from colonnade.crypto import CipherArray
+from colonnade.exchanges.answers import LabelText
 from colonnade.exchanges.masked_sums import masked_sum_messages
 from colonnade.exchanges.public_keys import public_modulus
 from colonnade.exchanges.sealed_query import query_messages
@@ -385,7 +386,7 @@ class Classes:
     Reveals: the task and the names of its classes; of labels that are numbers, their mean and spread.
     """
 
-    labels: str
+    labels: LabelText
 
 
 def _between(declare: Callable[[str, str], type[Any]]) -> tuple[type[Any], ...]:

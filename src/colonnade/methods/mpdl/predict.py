@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 from typing import Any
 
 import numpy as np
 import torch
 
 from colonnade.data import LabelEncoder
-from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.answers import described, told_labels
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.asking import Asking
@@ -26,7 +25,7 @@ from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
 
-__all__ = ["collaborator", "feature_holder", "label_holder", "told_labels"]
+__all__ = ["collaborator", "feature_holder", "label_holder"]
 
 _MOST_ROWS = 2**31
 
@@ -49,7 +48,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
     # The label holder goes no further where it does not allow so many rows.
-    about = told_labels(peer, int(part.document["outputs"])) if len(rest) else None
+    about = told_labels(peer.receive(Classes).labels, peer, int(part.document["outputs"])) if len(rest) else None
     _score_alone(session, config, completion, sides, rest, counts)
     if about is None:
         return Result()
@@ -83,7 +82,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     session.channel(COLLABORATOR).send(AllowedRows(tuple(counts[peer.peer] for peer in askers)))
     for peer in askers:
         if counts[peer.peer]:
-            peer.send(Classes(json.dumps(encoder.to_json())))
+            peer.send(Classes(described(encoder, with_scale=True)))
     _score_alone(session, config, completion, sides, rest, counts)
     parts = None if config.completes_alone(session.role) else asked_parts(len(rest))
     logits = torch.cat([shared, receive_scores(sides[COMPLETED], outputs, len(rest), parts)]).numpy()
@@ -208,17 +207,3 @@ def _checked_count(count: int, peer: str) -> int:
     if not 0 <= count <= _MOST_ROWS:
         raise WrongContent(f"'{peer}' announces {count} rows.")
     return count
-
-
-def told_labels(peer: Channel, outputs: int) -> LabelEncoder:
-    """Read what the label holder says about its labels, which may be anything."""
-    wrong = WrongContent(f"'{peer.peer}' describes its labels in a way no version of colonnade does.")
-    try:
-        found = LabelEncoder.from_json(json.loads(peer.receive(Classes).labels))
-    except (AttributeError, ValueError, KeyError, TypeError, RecursionError, TableError):
-        raise wrong from None
-    classes = {"binary": 2, "multiclass": outputs, "regression": 0}[found.task]
-    is_number = math.isfinite(found.mean) and math.isfinite(found.scale) and found.scale > 0.0
-    if len(found.classes) != classes or (found.task != "multiclass") != (outputs == 1) or not is_number:
-        raise wrong
-    return found

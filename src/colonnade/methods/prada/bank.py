@@ -155,7 +155,7 @@ class Bank:
             self.groups
         )
         is_sound = 1 <= len(self.groups) <= _MOST_NAMES and len(set(self.groups)) == len(self.groups)
-        is_sound = is_sound and all(one.isprintable() and 1 <= len(one) <= 200 for one in self.groups)
+        is_sound = is_sound and all(self.groups)
         if self.aggregate != config.aggregate or not few or not is_sound:
             raise WrongContent(f"'{self.peer.peer}' announces {len(self.groups)} groups of {self.aggregate} numbers.")
         self.peer.send(self.messages.LabelledRows(self.known, self.labels.scores))

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from colonnade.errors import ConfigError
+from colonnade.text import LONGEST_NAME, shown
 
 __all__ = ["Identity", "check_certificate", "fingerprint", "make_identity", "name_of", "server_name"]
 
@@ -102,7 +103,8 @@ def name_of(certificate: bytes) -> str:
     names = _parse(certificate).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     if len(names) != 1:
         raise ConfigError("The certificate does not name one party. Ask your partner for the file colonnade made.")
-    return str(names[0].value)
+    # Whoever made it chose the name, so that it may have to be shown before anybody has agreed to it.
+    return shown(str(names[0].value), LONGEST_NAME)
 
 
 def check_certificate(certificate: bytes, name: str, *, now: datetime.datetime | None = None) -> None:

@@ -1,0 +1,73 @@
+"""Text that somebody else chose: what is accepted of it, and how it is shown.
+
+A terminal obeys control characters, a spreadsheet formulas; and what turns the direction of writing, or is not seen at
+all, lets one sentence pass for another. What a partner sends must be plain and short. What is shown is spelt out where
+it is not plain, whoever chose it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["LONGEST_NAME", "csv_cell", "is_plain", "shown", "spelt_out"]
+
+LONGEST_NAME = 256
+"""The most characters of a name that a partner chose."""
+
+_LONGEST_SHOWN = 1000
+# Control and format characters, halves of characters, and the ends of lines and paragraphs.
+_NOT_PLAIN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Format characters that words of Persian, Hindi and other languages need, and that can do nothing else.
+_JOINERS = "\u200c\u200d"
+# Where a cell begins, also for a program that cuts it at a separator of its own, and a formula would follow.
+_FORMULA = re.compile(r"(?:^|(?<=[,;\t\r\n]))(?=['\"\s]*[=+\-@＝＋－＠]|'*[\t\r\n])")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether showing this text does nothing but show it.
+
+    >>> is_plain("naïve"), is_plain("pays\\x1b[2J"), is_plain("two\\nlines")
+    (True, False, False)
+    """
+    return text.isprintable() or all(map(_is_plain, text))
+
+
+def spelt_out(text: str, *, has_lines: bool = False) -> str:
+    """Return text in which all that is not plain is written as an escape: also ends of lines, unless they are ours.
+
+    >>> spelt_out("pays\\x1b[2J")
+    'pays\\\\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    kept = "\n" if has_lines else ""
+    return "".join(one if _is_plain(one) or one in kept else one.encode("unicode_escape").decode() for one in text)
+
+
+def shown(words: str, longest: int = _LONGEST_SHOWN) -> str:
+    """Return somebody else's words in a form that may stand in a sentence of ours: spelt out, and short.
+
+    >>> shown("bad\\x1b[2Jnews", 8)
+    'bad\\\\x1b…'
+    """
+    # A page of somebody's text would bury our own.
+    whole = spelt_out(words[: longest + 1])
+    return whole if len(whole) <= longest else whole[: longest - 1] + "…"
+
+
+def csv_cell(text: str) -> str:
+    """Return a text for a cell of a CSV file: with an apostrophe before what a spreadsheet would compute.
+
+    A cell may have such apostrophes of its own, and gets one more: taking one off always gives the text back. What is
+    a number stays one.
+
+    >>> csv_cell("=1+1"), csv_cell("'=1+1"), csv_cell("-1.5"), csv_cell("a;=1+1"), csv_cell("pays")
+    ("'=1+1", "''=1+1", '-1.5', "a;'=1+1", 'pays')
+    """
+    return text if _NUMBER.fullmatch(text) else _FORMULA.sub("'", text)
+
+
+def _is_plain(character: str) -> bool:
+    return character in _JOINERS or unicodedata.category(character) not in _NOT_PLAIN
