@@ -52,9 +52,10 @@ def send_key(peer: Channel, key: PrivateKey) -> None:
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
     """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
-    shape = ROOTS, -(-key_bits(size) // 8)
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role), proof=shape)
-    proof = [int.from_bytes(root.tobytes(), "little") for root in offered.proof]
+    offered = peer.receive(public_modulus(peer.peer_role, peer.role))
+    roots, shape = offered.proof, (ROOTS, -(-key_bits(size) // 8))
+    is_sound = roots.shape == shape and roots.dtype == np.uint8
+    proof = [int.from_bytes(root.tobytes(), "little") for root in roots] if is_sound else []
     key = PublicKey.check(offered.modulus, proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key
