@@ -86,7 +86,7 @@ class TableEncoder:
     """Turn a PartyTable's feature columns into one array, with means, scales and categories from training rows.
 
     Numbers are standardised (missing becomes the mean), categories one-hot encoded; `names` says what each output
-    column is and `dropped` which input columns carried nothing in training (constant or empty).
+    column is and `dropped` which input columns carried nothing in training (constant, empty, or too rarely different).
 
     An encoder holds the party's own means and category names. It belongs to this party's part of the model and is never
     sent; keep its JSON as you keep the table.
@@ -102,12 +102,15 @@ class TableEncoder:
         positions: npt.NDArray[np.int64] | None = None,
         *,
         max_categories: int = 50,
+        minimum_support: int = 0,
         columns: Collection[str] | None = None,
     ) -> TableEncoder:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
         The `max_categories` most frequent categories of a column get an output of their own, the others share one.
-        `columns` are those to encode, by default all.
+        In every output at least `minimum_support` rows differ from the most frequent value: rarer categories share an
+        output, and an output that would still tell fewer rows apart is left out. `columns` are those to encode, by
+        default all.
         """
         if max_categories < 1:
             raise ConfigError(f"max_categories is {max_categories}. Choose at least 1.")
@@ -122,9 +125,9 @@ class TableEncoder:
             values = _rows_of(table, column.name, positions)
             part: _NumericPart | _CategoricalPart | None
             if column.kind == "numeric":
-                part = _fit_numeric(column.name, values)
+                part = _fit_numeric(column.name, values, minimum_support)
             else:
-                part = _fit_categorical(column.name, values, max_categories)
+                part = _fit_categorical(column.name, values, max_categories, minimum_support)
             if part is None:
                 dropped.append(column.name)
             else:
@@ -326,15 +329,25 @@ def _rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | 
     return values if positions is None else values[np.asarray(positions, dtype=np.int64)]
 
 
-def _fit_numeric(column: str, values: npt.NDArray[np.float64]) -> _NumericPart | None:
+def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> _NumericPart | None:
     absent = np.isnan(values)
     present = values[~absent]
     if not len(present):
         return None
     mean, scale = _mean_and_scale(present)
-    if scale == 0 and not absent.any():
+    # A missing cell is encoded as the mean, which makes it a value of its own.
+    most_frequent = max(int(absent.sum()), int(np.unique(present, return_counts=True)[1].max())) if support else 0
+    if len(values) - most_frequent < support:
+        scale = 0.0
+    marks_missing = _has_support(int(absent.sum()), len(values), support)
+    if scale == 0 and not marks_missing:
         return None
-    return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=bool(absent.any()))
+    return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=marks_missing)
+
+
+def _has_support(count: int, rows: int, support: int) -> bool:
+    """Tell whether an output of so many ones among zeros exists, and tells enough rows apart."""
+    return count > 0 and min(count, rows - count) >= support
 
 
 def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -347,16 +360,22 @@ def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(reduced.mean() * largest), float(reduced.std() * largest)
 
 
-def _fit_categorical(column: str, values: npt.NDArray[np.object_], max_categories: int) -> _CategoricalPart | None:
+def _fit_categorical(
+    column: str, values: npt.NDArray[np.object_], max_categories: int, support: int
+) -> _CategoricalPart | None:
     codes, present = pd.factorize(values)
     has_missing = bool((codes < 0).any())
     if not len(present) or (len(present) == 1 and not has_missing):
         return None
     counts = np.bincount(codes[codes >= 0], minlength=len(present))
     by_frequency = sorted(zip(counts.tolist(), present, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    kept = sorted(category for _, category in by_frequency[:max_categories])
+    kept = {one: count for count, one in by_frequency[:max_categories] if _has_support(count, len(values), support)}
+    others, missing = int(counts.sum()) - sum(kept.values()), int((codes < 0).sum())
+    has_other, marks_missing = (_has_support(count, len(values), support) for count in (others, missing))
+    if not kept and not has_other and not marks_missing:
+        return None
     return _CategoricalPart(
-        column=column, categories=tuple(kept), has_other=len(kept) < len(present), marks_missing=has_missing
+        column=column, categories=tuple(sorted(kept)), has_other=has_other, marks_missing=marks_missing
     )
 
 

@@ -154,6 +154,7 @@ class Joining:
             engine=self.home.engine,
             alignments=self.home.alignments,
             history=self.home.history,
+            openings=self.home.openings,
             **more,
         )
 

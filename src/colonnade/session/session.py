@@ -50,6 +50,8 @@ class Party:
     """The file that says which alignments were begun, for the policy's limit; None writes none."""
     queries: Path | None = None
     """The file that says how many rows were scored for whom; None writes none."""
+    openings: Path | None = None
+    """The file that says how many numbers about which rows were opened to whom; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Session:
         self.history = party.history
         self.queries = party.queries
         """The file that says how many rows were scored for whom."""
+        self.openings = party.openings
+        """The file that says how many numbers about which rows were opened to whom."""
         self._secret_file = party.folder / "secret.key" if party.folder else None
         self._secret: bytes | None = None
         self._observer, self._told = observer, 0.0

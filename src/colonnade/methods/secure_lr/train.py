@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.crypto import Format, key_bits
+from colonnade.crypto import Format, PublicKey, key_bits
 from colonnade.data import TableEncoder, batches
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
 from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
-from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
+from colonnade.methods.secure_lr.guard import Openings, check_training, is_allowed, most_epochs, opened_by, rank_of
+from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, NoisedShare, PartnerShare, TrainingExtent
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import (
@@ -29,6 +30,7 @@ from colonnade.nn.regression import (
     slopes_of,
     targets_of,
 )
+from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder", "linear_format"]
@@ -59,16 +61,25 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     """Play a party that brings columns."""
     peer = session.channel("label_holder")
     split = holding.split
-    table_encoder, columns = encoded_columns(holding, np.float64)
+    table_encoder, columns = encoded_columns(holding, np.float64, config.minimum_support)
     if table_encoder is None or columns is None:
         raise without_columns(session)
     columns = cut_off(columns)
+    rank, mark = rank_of(columns[split.train]), session.secret("openings").hex()[:16]
+    openings = Openings(session, peer.peer, holding, mark)
     key = make_key(session, config.key)
     send_key(peer, key)
-    peer.send(ColumnCount(table_encoder.width))
-    format = linear_format(config, table_encoder.width, _announced(peer.receive(LogitCount).count, "scores", peer))
+    peer.send(ColumnCount(table_encoder.width, rank, openings.earlier()))
+    extent = peer.receive(TrainingExtent)
+    scores, config = _announced(extent.scores, "scores", peer), _for_epochs(session, config, extent.epochs, peer)
+    # Before anything about the columns leaves, but how many there are.
+    openings.take(
+        opened_by(config.epochs, scores),
+        lambda opened: check_training(session, peer, config, rank, scores, opened),
+    )
+    format = linear_format(config, table_encoder.width, scores)
     layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
-    model = _Model([layer])
+    model = _Model([layer], config.epochs)
     epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         layer.open()
@@ -94,10 +105,11 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()
-    coefficients = layer.weights(peer.receive(PartnerShare).values)
+    coefficients = layer.weights(peer.receive(NoisedShare if config.coefficient_noise else PartnerShare).values)
     send_logits(peer, columns[split.test], coefficients)
     tensors = {"coefficients": torch.from_numpy(coefficients)}
-    return Result(ModelPart(tensors, _document(session, config, table_encoder, coefficients)))
+    document = _document(session, config, table_encoder, coefficients) | {"openings": {"run": mark, "rank": rank}}
+    return Result(ModelPart(tensors, document))
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
@@ -114,9 +126,11 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
-    layers = [_layer(session, peer, config, outputs) for peer in peers]
+    brought = [_Brought.receive(session, peer, config) for peer in peers]
+    config = _for_epochs(session, config, _chosen_epochs(session, config, outputs, brought))
+    layers = [_layer(session, one, config, outputs) for one in brought]
     own = OwnWeights(columns.shape[1], outputs, config.momentum)
-    model = _Model(layers, own)
+    model = _Model(layers, config.epochs, own)
     epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         for layer in layers:
@@ -159,7 +173,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 
     model.restore_best()
     for peer, layer in zip(peers, layers, strict=True):
-        peer.send(PartnerShare(layer.give_up_share()))
+        peer.send(_given_up(session, peer, config, layer, len(split.train)))
     logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
     document = _document(session, config, table_encoder, own.coefficients)
     document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
@@ -170,8 +184,10 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 class _Model(Trainee):
     """What one party trains: its halves of shared layers and, at the label holder, weights of its own."""
 
-    def __init__(self, halves: Sequence[LinearOwner | LinearPartner], own: OwnWeights | None = None) -> None:
-        self._halves, self._own = halves, own
+    def __init__(
+        self, halves: Sequence[LinearOwner | LinearPartner], epochs: int, own: OwnWeights | None = None
+    ) -> None:
+        self._halves, self._epochs, self._own = halves, epochs, own
         self._best: tuple[list[Any], dict[str, torch.Tensor]] = ([], {})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -179,7 +195,7 @@ class _Model(Trainee):
         shares, tensors = self._now()
         best_shares, best_tensors = self._best
         every = tensors | {f"best.{name}": value for name, value in best_tensors.items()}
-        return every, {"shares": shares, "best_shares": best_shares}
+        return every, {"shares": shares, "best_shares": best_shares, "epochs": self._epochs}
 
     def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -221,11 +237,70 @@ def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
     return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
 
 
-def _layer(session: Session, peer: Channel, config: SecureLR, outputs: int) -> LinearPartner:
-    key = receive_key(session, peer, config.key)
-    width = _announced(peer.receive(ColumnCount).width, "columns", peer)
-    peer.send(LogitCount(outputs))
-    return LinearPartner(peer, LINEAR, linear_format(config, width, outputs), key, momentum=config.momentum)
+@dataclasses.dataclass(frozen=True)
+class _Brought:
+    """What a feature holder says of its columns."""
+
+    peer: Channel
+    key: PublicKey
+    width: int
+    rank: int
+    opened: int
+
+    @classmethod
+    def receive(cls, session: Session, peer: Channel, config: SecureLR) -> _Brought:
+        """Receive the key and the numbers."""
+        key, columns = receive_key(session, peer, config.key), peer.receive(ColumnCount)
+        width = _announced(columns.width, "columns", peer)
+        if not 0 <= columns.rank <= width or columns.opened < 0:
+            raise WrongContent(f"'{peer.peer}' announces {width} columns of a rank that they cannot have.")
+        return cls(peer, key, width, columns.rank, columns.opened)
+
+
+def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Sequence[_Brought]) -> int:
+    """Return the epochs that the settings or all feature holders' guards say; each of these checks it itself."""
+    if config.epochs:
+        return config.epochs
+    if session.resumed is not None:
+        return int(session.resumed.document["epochs"])
+    if config.allow_leak:
+        return MOST_EPOCHS
+    return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
+
+
+def _for_epochs(session: Session, config: SecureLR, epochs: int, peer: Channel | None = None) -> SecureLR:
+    """Return the settings for so many epochs, if these are what was agreed, or trained before an interruption."""
+    agreed = range(config.epochs, config.epochs + 1) if config.epochs else range(1, MOST_EPOCHS + 1)
+    if session.resumed is not None:
+        agreed = range(session.resumed.document["epochs"], session.resumed.document["epochs"] + 1)
+    if epochs not in agreed:
+        raise WrongContent(
+            f"'{peer.peer if peer else session.party}' wants {epochs} epochs, which the agreed settings do not allow."
+        )
+    return config.for_epochs(epochs)
+
+
+def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
+    peer = brought.peer
+    if config.allow_leak and not is_allowed(brought.rank, outputs, brought.opened, config.epochs):
+        check_training(session, peer, config, brought.rank, outputs, brought.opened)
+    peer.send(TrainingExtent(outputs, config.epochs))
+    format = linear_format(config, brought.width, outputs)
+    return LinearPartner(peer, LINEAR, format, brought.key, momentum=config.momentum)
+
+
+def _given_up(
+    session: Session, peer: Channel, config: SecureLR, layer: LinearPartner, rows: int
+) -> PartnerShare | NoisedShare:
+    """Return this party's share of a partner's coefficients, with noise as large as one row's influence."""
+    share = layer.give_up_share()
+    if not config.coefficient_noise:
+        return PartnerShare(share)
+    deviation = config.coefficient_noise * config.influence(rows)
+    # Drawn once, also if the run is taken up again: the mean of two draws would have less noise.
+    drawn = deviation * SecretNoise(session.secret("coefficients")).gaussian(peer.peer, 0, (len(share),))
+    noise = np.rint(np.ldexp(drawn, layer.format.weight_bits))
+    return NoisedShare(tuple(one + int(other) for one, other in zip(share, noise, strict=True)))
 
 
 def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
