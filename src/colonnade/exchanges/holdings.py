@@ -33,9 +33,8 @@ def encoded_columns(
 def without_columns(session: Session) -> ConfigError:
     """Say that a party that should bring columns has none."""
     return ConfigError(
-        f"'{session.party}' has no usable feature columns: it has none, or each is constant, or almost, in the training "
-        "rows. "
-        "Check its table and its drop list, or leave this party out."
+        f"'{session.party}' has no usable feature columns: it has none, or each is constant, or nearly, in its "
+        "training rows. Check its table and its drop list, or leave this party out."
     )
 
 

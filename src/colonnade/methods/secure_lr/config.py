@@ -75,7 +75,7 @@ class SecureLR:
         return self.learning_rate * (0.5 + 0.5 * math.cos(math.pi * progress) if self.schedule == "cosine" else 1.0)
 
     def influence(self, rows: int) -> float:
-        """Return how far the label of one of so many training rows can move the coefficient of a column that is 1 there.
+        """Return how far the label of one of so many training rows moves the coefficient of a column that is 1 there.
 
         In each epoch a label moves it by at most the learning rate over the rows of a batch, and momentum repeats that.
         """

@@ -66,12 +66,13 @@ def check_training(session: Session, peer: Channel, config: SecureLR, rank: int,
     if is_allowed(rank, scores, opened, config.epochs):
         return
     earlier = f" after {opened} in earlier runs" if opened else ""
-    most = most_epochs(rank, scores, opened)
-    remedy = f"At most {most} epochs are allowed: set config.epochs to that, or leave it out." if most else ""
-    if not most and opened:
-        remedy = "Use other rows, or a model that was trained before."
-    elif not most:
-        remedy = f"With {scores} scores per row at least {2 * scores + 1} independent columns are needed: bring more."
+    most = max((one for one in range(1, config.epochs) if is_allowed(rank, scores, opened, one)), default=0)
+    if most:
+        remedy = f"Lower config.epochs to {most}."
+    elif opened:
+        remedy = "Use other rows, or the model of an earlier run."
+    else:
+        remedy = f"Bring more columns: at least {2 * scores + 1} independent ones are needed for {scores} scores a row."
     _refuse(
         session,
         peer,
@@ -105,7 +106,7 @@ def check_scoring(session: Session, peer: Channel, config: SecureLR, rank: int, 
 
 def _refuse(session: Session, peer: Channel, config: SecureLR, why: str, **facts: Any) -> None:
     if not config.allow_leak:
-        raise LeakRefused(f"{why} With allow_leak = true all parties accept it, and the ledger says so.")
+        raise LeakRefused(f"{why} With allow_leak = true all parties accept it, and every ledger says so.")
     session.ledger.mark("override", partner=peer.peer, guard="openings", **facts)
 
 

@@ -17,7 +17,7 @@ from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
-from colonnade.methods.secure_lr.guard import Openings, check_training, is_allowed, most_epochs, opened_by, rank_of
+from colonnade.methods.secure_lr.guard import Openings, check_training, most_epochs, opened_by, rank_of
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, NoisedShare, PartnerShare, TrainingExtent
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.nn import tensors_under
@@ -71,7 +71,8 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     send_key(peer, key)
     peer.send(ColumnCount(table_encoder.width, rank, openings.earlier()))
     extent = peer.receive(TrainingExtent)
-    scores, config = _announced(extent.scores, "scores", peer), _for_epochs(session, config, extent.epochs, peer)
+    scores = _announced(extent.scores, "scores", peer)
+    config = config.for_epochs(_agreed_epochs(session, config, extent.epochs, peer))
     # Before anything about the columns leaves, but how many there are.
     openings.take(
         opened_by(config.epochs, scores),
@@ -105,7 +106,8 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()
-    coefficients = layer.weights(peer.receive(NoisedShare if config.coefficient_noise else PartnerShare).values)
+    kind: type[NoisedShare | PartnerShare] = NoisedShare if config.coefficient_noise else PartnerShare
+    coefficients = layer.weights(peer.receive(kind).values)
     send_logits(peer, columns[split.test], coefficients)
     tensors = {"coefficients": torch.from_numpy(coefficients)}
     document = _document(session, config, table_encoder, coefficients) | {"openings": {"run": mark, "rank": rank}}
@@ -127,7 +129,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     brought = [_Brought.receive(session, peer, config) for peer in peers]
-    config = _for_epochs(session, config, _chosen_epochs(session, config, outputs, brought))
+    config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
     layers = [_layer(session, one, config, outputs) for one in brought]
     own = OwnWeights(columns.shape[1], outputs, config.momentum)
     model = _Model(layers, config.epochs, own)
@@ -268,21 +270,18 @@ def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Se
     return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
 
 
-def _for_epochs(session: Session, config: SecureLR, epochs: int, peer: Channel | None = None) -> SecureLR:
-    """Return the settings for so many epochs, if these are what was agreed, or trained before an interruption."""
-    agreed = range(config.epochs, config.epochs + 1) if config.epochs else range(1, MOST_EPOCHS + 1)
-    if session.resumed is not None:
-        agreed = range(session.resumed.document["epochs"], session.resumed.document["epochs"] + 1)
-    if epochs not in agreed:
-        raise WrongContent(
-            f"'{peer.peer if peer else session.party}' wants {epochs} epochs, which the agreed settings do not allow."
-        )
-    return config.for_epochs(epochs)
+def _agreed_epochs(session: Session, config: SecureLR, epochs: int, peer: Channel) -> int:
+    """Return the epochs that the label holder chose, if the settings, or the checkpoint to go on from, allow them."""
+    agreed = config.epochs if session.resumed is None else int(session.resumed.document["epochs"])
+    if epochs != agreed if agreed else not 1 <= epochs <= MOST_EPOCHS:
+        raise WrongContent(f"'{peer.peer}' wants {epochs} epochs, which is not what was agreed.")
+    return epochs
 
 
 def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
     peer = brought.peer
-    if config.allow_leak and not is_allowed(brought.rank, outputs, brought.opened, config.epochs):
+    if config.allow_leak:
+        # It may be the feature holder's guard that is overridden, but both ledgers say so.
         check_training(session, peer, config, brought.rank, outputs, brought.opened)
     peer.send(TrainingExtent(outputs, config.epochs))
     format = linear_format(config, brought.width, outputs)

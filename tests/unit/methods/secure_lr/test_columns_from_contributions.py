@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from tests.references import shared_rows
 from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, contributions, frames, tables
 from tests.worlds import integers_for_ciphertexts

@@ -34,9 +34,7 @@ def frames(rows: int = 400, seed: int = 0) -> dict[str, pd.DataFrame]:
 
 
 def tables(found: dict[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
-    return {
-        name: cn.PartyTable(frame, id="id", label="y" if name == "bank" else None) for name, frame in found.items()
-    }
+    return {name: cn.PartyTable(frame, id="id", label="y" if name == "bank" else None) for name, frame in found.items()}
 
 
 @contextmanager
