@@ -180,12 +180,12 @@ CASES = (
         {"label_holder": 1, "feature_holder": 1},
     ),
     Case(
-        cn.SecureLR(coefficient_noise=0.0, key_size="insecure_test"),
+        cn.SecureLR(coefficient_noise=0.0, checkpoint_every=3, key_size="insecure_test"),
         {"label_holder": 1, "feature_holder": 2},
         repeats_within=1e-6,
     ),
     Case(
-        cn.SecureLR(key_size="insecure_test"),
+        cn.SecureLR(checkpoint_every=3, key_size="insecure_test"),
         {"label_holder": 1, "feature_holder": 1},
         draws_in_secret=True,
         is_slow=True,

@@ -31,6 +31,8 @@ class _NumericPart:
     mean: float
     scale: float
     marks_missing: bool
+    bounds: tuple[float, float] | None = None
+    """Where values are cut off first."""
 
     kind = "numeric"
 
@@ -40,6 +42,8 @@ class _NumericPart:
 
     def write(self, values: npt.NDArray[Any], block: npt.NDArray[Any]) -> None:
         absent = np.isnan(values)
+        if self.bounds is not None:
+            values = np.clip(values, *self.bounds)
         if self.scale > 0:
             largest = np.finfo(block.dtype).max
             # A row far outside the training range must not become infinite when it is scaled or cast.
@@ -108,9 +112,9 @@ class TableEncoder:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
         The `max_categories` most frequent categories of a column get an output of their own, the others share one.
-        In every output at least `minimum_support` rows differ from the most frequent value: rarer categories share an
-        output, and an output that would still tell fewer rows apart is left out. `columns` are those to encode, by
-        default all.
+        No output tells fewer than `minimum_support` rows apart from the others: rarer categories share an output,
+        numbers are cut off where so many rows lie beyond, and an output that would still do so is left out. `columns`
+        are those to encode, by default all.
         """
         if max_categories < 1:
             raise ConfigError(f"max_categories is {max_categories}. Choose at least 1.")
@@ -334,15 +338,18 @@ def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> 
     present = values[~absent]
     if not len(present):
         return None
+    bounds = None
+    if support:
+        in_order = np.sort(present)
+        # Fewer than twice as many rows are not told apart at all.
+        first, last = (support - 1, -support) if len(present) >= 2 * support else (0, 0)
+        bounds = float(in_order[first]), float(in_order[last])
+        present = np.clip(present, *bounds)
     mean, scale = _mean_and_scale(present)
-    # A missing cell is encoded as the mean, which makes it a value of its own.
-    most_frequent = max(int(absent.sum()), int(np.unique(present, return_counts=True)[1].max())) if support else 0
-    if len(values) - most_frequent < support:
-        scale = 0.0
     marks_missing = _has_support(int(absent.sum()), len(values), support)
     if scale == 0 and not marks_missing:
         return None
-    return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=marks_missing)
+    return _NumericPart(column, mean, scale, marks_missing, bounds)
 
 
 def _has_support(count: int, rows: int, support: int) -> bool:
@@ -382,7 +389,7 @@ def _fit_categorical(
 def _part_to_json(part: _NumericPart | _CategoricalPart) -> dict[str, Any]:
     shared = {"column": part.column, "kind": part.kind, "marks_missing": part.marks_missing}
     if isinstance(part, _NumericPart):
-        return shared | {"mean": part.mean, "scale": part.scale}
+        return shared | {"mean": part.mean, "scale": part.scale, "bounds": part.bounds and list(part.bounds)}
     return shared | {"categories": list(part.categories), "has_other": part.has_other}
 
 
@@ -390,7 +397,10 @@ def _part_from_json(saved: Mapping[str, Any]) -> _NumericPart | _CategoricalPart
     column, marks_missing = _typed(saved["column"], str), _typed(saved["marks_missing"], bool)
     if saved["kind"] == "numeric":
         mean, scale = _typed(saved["mean"], float), _typed(saved["scale"], float)
-        return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=marks_missing)
+        bounds = None if saved["bounds"] is None else tuple(_typed(one, float) for one in saved["bounds"])
+        if bounds is not None and len(bounds) != 2:
+            raise ValueError
+        return _NumericPart(column, mean, scale, marks_missing, bounds)
     if saved["kind"] != "categorical":
         raise ValueError
     categories = tuple(_typed(category, str) for category in saved["categories"])

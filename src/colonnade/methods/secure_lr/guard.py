@@ -77,7 +77,7 @@ def check_training(session: Session, peer: Channel, config: SecureLR, rank: int,
         session,
         peer,
         config,
-        f"Training for {config.epochs} epochs, and scoring later, opens {opened_by(config.epochs, scores)} numbers "
+        f"{config.epochs} epochs of training, and scoring later, open {opened_by(config.epochs, scores)} numbers "
         f"about each row of '{session.party}' to '{peer.peer}'{earlier}. Its encoded columns have rank {rank}: from "
         f"more than half as many numbers columns can be worked out. {remedy}",
         rank=rank,

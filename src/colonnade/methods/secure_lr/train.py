@@ -128,6 +128,8 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
+    # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
+    noise = SecretNoise(session.secret("coefficients"))
     brought = [_Brought.receive(session, peer, config) for peer in peers]
     config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
     layers = [_layer(session, one, config, outputs) for one in brought]
@@ -175,7 +177,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 
     model.restore_best()
     for peer, layer in zip(peers, layers, strict=True):
-        peer.send(_given_up(session, peer, config, layer, len(split.train)))
+        peer.send(_given_up(peer, config, layer, len(split.train), noise))
     logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
     document = _document(session, config, table_encoder, own.coefficients)
     document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
@@ -289,17 +291,15 @@ def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) 
 
 
 def _given_up(
-    session: Session, peer: Channel, config: SecureLR, layer: LinearPartner, rows: int
+    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise
 ) -> PartnerShare | NoisedShare:
     """Return this party's share of a partner's coefficients, with noise as large as one row's influence."""
     share = layer.give_up_share()
     if not config.coefficient_noise:
         return PartnerShare(share)
     deviation = config.coefficient_noise * config.influence(rows)
-    # Drawn once, also if the run is taken up again: the mean of two draws would have less noise.
-    drawn = deviation * SecretNoise(session.secret("coefficients")).gaussian(peer.peer, 0, (len(share),))
-    noise = np.rint(np.ldexp(drawn, layer.format.weight_bits))
-    return NoisedShare(tuple(one + int(other) for one, other in zip(share, noise, strict=True)))
+    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, 0, (len(share),)), layer.format.weight_bits))
+    return NoisedShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
 
 
 def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
