@@ -73,7 +73,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     extent = peer.receive(TrainingExtent)
     scores = _announced(extent.scores, "scores", peer)
     config = config.for_epochs(_agreed_epochs(session, config, extent.epochs, peer))
-    # Before anything about the columns leaves, but how many there are.
+    # Before anything about the columns leaves, but how many there are and their rank.
     openings.take(
         opened_by(config.epochs, scores),
         lambda opened: check_training(session, peer, config, rank, scores, opened),
