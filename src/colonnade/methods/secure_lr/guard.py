@@ -72,14 +72,15 @@ def check_training(session: Session, peer: Channel, config: SecureLR, rank: int,
     elif opened:
         remedy = "Use other rows, or the model of an earlier run."
     else:
-        remedy = f"Bring more columns: at least {2 * scores + 1} independent ones are needed for {scores} scores a row."
+        needed = f"{2 * scores + 1} independent ones are needed for {_counted(scores, 'score')} per row"
+        remedy = f"Bring more columns: at least {needed}."
     _refuse(
         session,
         peer,
         config,
-        f"{config.epochs} epochs of training, and scoring later, open {opened_by(config.epochs, scores)} numbers "
-        f"about each row of '{session.party}' to '{peer.peer}'{earlier}. Its encoded columns have rank {rank}: from "
-        f"more than half as many numbers columns can be worked out. {remedy}",
+        f"{_counted(config.epochs, 'epoch')} of training, and scoring later, open {opened_by(config.epochs, scores)} "
+        f"numbers about each row of '{session.party}' to '{peer.peer}'{earlier}. Its encoded columns have rank {rank}: "
+        f"from more than half as many numbers columns can be worked out. {remedy}",
         rank=rank,
         scores=scores,
         opened=opened,
@@ -102,6 +103,10 @@ def check_scoring(session: Session, peer: Channel, config: SecureLR, rank: int, 
         scores=scores,
         opened=opened,
     )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _refuse(session: Session, peer: Channel, config: SecureLR, why: str, **facts: Any) -> None:
