@@ -3,7 +3,7 @@
 Every epoch opens what a feature holder's columns add to a row's scores, and so does scoring the row later. Such numbers
 are linear combinations of the row's encoded columns. As many as the columns have rank span them, and then two-valued
 columns can be found exactly by a label holder that knows no row at all: independent components, rounded and projected
-on the span. With at most half the rank nothing was found (tables of 1 to 24 independent columns from three data sets);
+on the span. With at most half the rank nothing was found (37 tables of 1 to 24 independent columns, three data sets);
 a little above it the first columns are.
 
 So a run is refused if the numbers it opens about a row, with those of earlier runs, are more than half the rank. One

@@ -71,9 +71,9 @@ def test_against_a_feature_holder_that_encodes_otherwise_noise_hides_most_of_it(
     assert read(control, truth)[2] == 1.0
     right, targets, area = read(run, truth)
     assert targets > 250
-    # About 0.72; a standard error of the area is 0.03.
-    assert area < 0.85
-    assert right < 0.8 * targets
+    # Over twelve draws of the noise 0.66 to 0.79, and 160 to 198 of 268 right.
+    assert area < 0.88
+    assert right < 0.82 * targets
 
 
 def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient() -> None:
