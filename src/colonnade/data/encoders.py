@@ -31,6 +31,8 @@ class _NumericPart:
     mean: float
     scale: float
     marks_missing: bool
+    bounds: tuple[float, float] | None = None
+    """Where values are cut off first."""
 
     kind = "numeric"
 
@@ -40,6 +42,8 @@ class _NumericPart:
 
     def write(self, values: npt.NDArray[Any], block: npt.NDArray[Any]) -> None:
         absent = np.isnan(values)
+        if self.bounds is not None:
+            values = np.clip(values, *self.bounds)
         if self.scale > 0:
             largest = np.finfo(block.dtype).max
             # A row far outside the training range must not become infinite when it is scaled or cast.
@@ -86,7 +90,7 @@ class TableEncoder:
     """Turn a PartyTable's feature columns into one array, with means, scales and categories from training rows.
 
     Numbers are standardised (missing becomes the mean), categories one-hot encoded; `names` says what each output
-    column is and `dropped` which input columns carried nothing in training (constant or empty).
+    column is and `dropped` which input columns carried nothing in training (constant, empty, or too rarely different).
 
     An encoder holds the party's own means and category names. It belongs to this party's part of the model and is never
     sent; keep its JSON as you keep the table.
@@ -102,12 +106,15 @@ class TableEncoder:
         positions: npt.NDArray[np.int64] | None = None,
         *,
         max_categories: int = 50,
+        minimum_support: int = 0,
         columns: Collection[str] | None = None,
     ) -> TableEncoder:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
         The `max_categories` most frequent categories of a column get an output of their own, the others share one.
-        `columns` are those to encode, by default all.
+        No output tells fewer than `minimum_support` rows apart from the others: rarer categories share an output,
+        numbers are cut off where so many rows lie beyond, and an output that would still do so is left out. `columns`
+        are those to encode, by default all.
         """
         if max_categories < 1:
             raise ConfigError(f"max_categories is {max_categories}. Choose at least 1.")
@@ -122,9 +129,9 @@ class TableEncoder:
             values = _rows_of(table, column.name, positions)
             part: _NumericPart | _CategoricalPart | None
             if column.kind == "numeric":
-                part = _fit_numeric(column.name, values)
+                part = _fit_numeric(column.name, values, minimum_support)
             else:
-                part = _fit_categorical(column.name, values, max_categories)
+                part = _fit_categorical(column.name, values, max_categories, minimum_support)
             if part is None:
                 dropped.append(column.name)
             else:
@@ -326,15 +333,28 @@ def _rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | 
     return values if positions is None else values[np.asarray(positions, dtype=np.int64)]
 
 
-def _fit_numeric(column: str, values: npt.NDArray[np.float64]) -> _NumericPart | None:
+def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> _NumericPart | None:
     absent = np.isnan(values)
     present = values[~absent]
     if not len(present):
         return None
+    bounds = None
+    if support:
+        in_order = np.sort(present)
+        # Fewer than twice as many rows are not told apart at all.
+        first, last = (support - 1, -support) if len(present) >= 2 * support else (0, 0)
+        bounds = float(in_order[first]), float(in_order[last])
+        present = np.clip(present, *bounds)
     mean, scale = _mean_and_scale(present)
-    if scale == 0 and not absent.any():
+    marks_missing = _has_support(int(absent.sum()), len(values), support)
+    if scale == 0 and not marks_missing:
         return None
-    return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=bool(absent.any()))
+    return _NumericPart(column, mean, scale, marks_missing, bounds)
+
+
+def _has_support(count: int, rows: int, support: int) -> bool:
+    """Tell whether an output of so many ones among zeros exists, and tells enough rows apart."""
+    return count > 0 and min(count, rows - count) >= support
 
 
 def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -347,23 +367,29 @@ def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(reduced.mean() * largest), float(reduced.std() * largest)
 
 
-def _fit_categorical(column: str, values: npt.NDArray[np.object_], max_categories: int) -> _CategoricalPart | None:
+def _fit_categorical(
+    column: str, values: npt.NDArray[np.object_], max_categories: int, support: int
+) -> _CategoricalPart | None:
     codes, present = pd.factorize(values)
     has_missing = bool((codes < 0).any())
     if not len(present) or (len(present) == 1 and not has_missing):
         return None
     counts = np.bincount(codes[codes >= 0], minlength=len(present))
     by_frequency = sorted(zip(counts.tolist(), present, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    kept = sorted(category for _, category in by_frequency[:max_categories])
+    kept = {one: count for count, one in by_frequency[:max_categories] if _has_support(count, len(values), support)}
+    others, missing = int(counts.sum()) - sum(kept.values()), int((codes < 0).sum())
+    has_other, marks_missing = (_has_support(count, len(values), support) for count in (others, missing))
+    if not kept and not has_other and not marks_missing:
+        return None
     return _CategoricalPart(
-        column=column, categories=tuple(kept), has_other=len(kept) < len(present), marks_missing=has_missing
+        column=column, categories=tuple(sorted(kept)), has_other=has_other, marks_missing=marks_missing
     )
 
 
 def _part_to_json(part: _NumericPart | _CategoricalPart) -> dict[str, Any]:
     shared = {"column": part.column, "kind": part.kind, "marks_missing": part.marks_missing}
     if isinstance(part, _NumericPart):
-        return shared | {"mean": part.mean, "scale": part.scale}
+        return shared | {"mean": part.mean, "scale": part.scale, "bounds": part.bounds and list(part.bounds)}
     return shared | {"categories": list(part.categories), "has_other": part.has_other}
 
 
@@ -371,7 +397,10 @@ def _part_from_json(saved: Mapping[str, Any]) -> _NumericPart | _CategoricalPart
     column, marks_missing = _typed(saved["column"], str), _typed(saved["marks_missing"], bool)
     if saved["kind"] == "numeric":
         mean, scale = _typed(saved["mean"], float), _typed(saved["scale"], float)
-        return _NumericPart(column=column, mean=mean, scale=scale, marks_missing=marks_missing)
+        bounds = None if saved["bounds"] is None else tuple(_typed(one, float) for one in saved["bounds"])
+        if bounds is not None and len(bounds) != 2:
+            raise ValueError
+        return _NumericPart(column, mean, scale, marks_missing, bounds)
     if saved["kind"] != "categorical":
         raise ValueError
     categories = tuple(_typed(category, str) for category in saved["categories"])

@@ -17,12 +17,14 @@ __all__ = ["encoded_columns", "encoded_labels", "first_seeds", "own_part", "scor
 Rows = np.ndarray[Any, Any]
 
 
-def encoded_columns(holding: Holding, dtype: npt.DTypeLike) -> tuple[TableEncoder | None, Rows | None]:
+def encoded_columns(
+    holding: Holding, dtype: npt.DTypeLike, minimum_support: int = 0
+) -> tuple[TableEncoder | None, Rows | None]:
     """Fit the table's encoder on the training rows only, and encode all shared rows; None without usable columns."""
     if not holding.table.columns:
         return None, None
     positions = holding.aligned.positions
-    encoder = TableEncoder.fit(holding.table, positions[holding.split.train])
+    encoder = TableEncoder.fit(holding.table, positions[holding.split.train], minimum_support=minimum_support)
     if encoder.width == 0:
         return None, None
     return encoder, encoder.transform(holding.table, positions, dtype=dtype)
@@ -31,8 +33,8 @@ def encoded_columns(holding: Holding, dtype: npt.DTypeLike) -> tuple[TableEncode
 def without_columns(session: Session) -> ConfigError:
     """Say that a party that should bring columns has none."""
     return ConfigError(
-        f"'{session.party}' has no usable feature columns: it has none, or each is constant in the training rows. "
-        "Check its table and its drop list, or leave this party out."
+        f"'{session.party}' has no usable feature columns: it has none, or each is constant, or nearly, in its "
+        "training rows. Check its table and its drop list, or leave this party out."
     )
 
 

@@ -105,6 +105,11 @@ class PartyHome:
         return self.folder / "queries.jsonl"
 
     @property
+    def contributions(self) -> Path:
+        """Return the file that says how many numbers about which rows were opened to whom, in all runs."""
+        return self.folder / "contributions.jsonl"
+
+    @property
     def names_matches(self) -> bool:
         """Tell whether this home has a list of rows that another tool matched."""
         return self._table is not None and self._table.matches is not None

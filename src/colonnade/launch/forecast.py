@@ -140,7 +140,8 @@ def gather_knowledge(
     for party, table in tables.items():
         if shared_rows is not None and shared_rows > table.rows:
             raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
-    known = {party: _width(table, positions[party]) for party, table in tables.items()} | dict(columns or {})
+    support = int(plan.config.get("minimum_support", 0))
+    known = {party: _width(table, positions[party], support) for party, table in tables.items()} | dict(columns or {})
     rows = dict.fromkeys(plan.parties, 0)
     rows |= {party: tables[party].rows if party in tables else shared for party in parties}
     absent = [party for party in parties if party not in tables]
@@ -306,8 +307,8 @@ def _probe_channel(network: LoopbackNetwork, name: str, peer: str) -> Channel:
     )
 
 
-def _width(table: PartyTable, positions: Any) -> int:
-    return TableEncoder.fit(table, positions).width if table.columns else 0
+def _width(table: PartyTable, positions: Any, support: int) -> int:
+    return TableEncoder.fit(table, positions, minimum_support=support).width if table.columns else 0
 
 
 def _task(plan: RunPlan, tables: Mapping[str, PartyTable], classes: int | None) -> tuple[str | None, int]:

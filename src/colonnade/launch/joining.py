@@ -172,6 +172,7 @@ class Joining:
             alignments=self.home.alignments,
             history=self.home.history,
             queries=self.home.queries,
+            contributions=self.home.contributions,
             **more,
         )
 

@@ -68,6 +68,8 @@ class Seat:
     """The file that says which alignments were begun."""
     queries: Path | None = None
     """The file that says how many rows were scored for whom."""
+    contributions: Path | None = None
+    """The file that says how many numbers about which rows were opened to whom."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,16 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     path = None if seat.folder is None else seat.folder.path
-    party = Party(seat.name, seat.policy, path, seat.earlier_runs, seat.alignments, seat.history, seat.queries)
+    party = Party(
+        seat.name,
+        seat.policy,
+        path,
+        seat.earlier_runs,
+        seat.alignments,
+        seat.history,
+        seat.queries,
+        seat.contributions,
+    )
     found: list[alignment.Overlap] = []
     kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
 

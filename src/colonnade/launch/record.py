@@ -233,6 +233,7 @@ def _marks(run: Run) -> tuple[str, ...]:
 _GUARDS = {
     "linear system": "a party can work out the other's codes of shared rows from the gradients it gets",
     "scores": "the source can work out the target's codes from their scores",
+    "contributions": "the label holder can work out a feature holder's columns from what they add to scores",
     "labels": "the target can work out the labels of labelled rows from its gradients",
 }
 

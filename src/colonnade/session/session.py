@@ -51,6 +51,8 @@ class Party:
     """The file that says which alignments were begun, for the policy's limit; None writes none."""
     queries: Path | None = None
     """The file that says how many rows were scored for whom; None counts those of this run alone."""
+    contributions: Path | None = None
+    """The file that says how many numbers about which rows were opened to whom; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Session:
         """Where results of alignments are kept, to be used again."""
         self.history = party.history
         self.scored_rows = ScoredRows(party.name, party.policy, party.queries)
+        self.contributions = party.contributions
+        """The file that says how many numbers about which rows were opened to whom."""
         self._secret_file = party.folder / "secret.key" if party.folder else None
         self._secret: bytes | None = None
         self._observer, self._told = observer, 0.0

@@ -231,3 +231,31 @@ def test_unseen_classes_are_counted_not_shown(fitted: list[object], later: list[
 def test_class_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(TableError, match="1 of 2 class numbers"):
         LabelEncoder.fit(["a", "b", "c"]).decode([0, 3])
+
+
+def test_an_output_that_tells_too_few_rows_apart_is_left_out() -> None:
+    job = ["a"] * 6 + ["b"] * 5 + ["c"] * 3 + ["d"] * 2 + [None] * 4
+    source = table(
+        job=job,
+        flag=["yes"] * 18 + ["no"] * 2,
+        age=[40.0] * 18 + [1e9, 2.0],
+        size=[*np.arange(15.0), *[None] * 5],
+        income=[*np.arange(17.0), *[None] * 3],
+    )
+    encoder = TableEncoder.fit(source, minimum_support=5)
+    assert encoder.names == ("job=a", "job=b", "job is other", "size", "size is missing", "income")
+    assert encoder.dropped == ("flag", "age")
+    encoded = encoder.transform(source)
+    assert encoded[:, :3].sum(axis=0).tolist() == [6, 5, 5]
+    assert not encoded[16:, :3].any(), "four missing cells have no output of their own"
+    assert (encoded[:5, 3] == encoded[0, 3]).all(), "the five lowest of a column are alike"
+    assert (encoded[10:15, 3] == encoded[14, 3]).all(), "and the five highest"
+    assert encoder.transform(table(job=["a"], size=[1e12], income=[0.0]))[0, 3] == encoded[14, 3]
+    assert TableEncoder.from_json(encoder.to_json()) == encoder
+    assert TableEncoder.fit(source, minimum_support=6).names == ("job=a", "job is other", "size", "income")
+
+
+def test_the_rest_of_the_categories_is_left_out_if_it_is_too_small_together() -> None:
+    encoder = TableEncoder.fit(table(job=["a"] * 8 + ["b"] * 7 + ["c"] * 3), minimum_support=5)
+    assert encoder.names == ("job=a", "job=b")
+    assert not encoder.transform(table(job=["c", "unknown"])).any()

@@ -37,7 +37,7 @@ COSTS = CryptoCosts(
 )
 MACHINES = Machines(line=Line(message_seconds=0.001), costs=COSTS, cores=2)
 # Hidden numbers that happen to be small take a byte less.
-BY_CHANCE = {"OpeningShare", "PartnerShare"}
+BY_CHANCE = {"OpeningShare", "PartnerShare", "NoisedShare"}
 
 
 def tables(rows: int = 150, classes: int = 2, parties: tuple[str, ...] = ("bank", "shop")) -> dict[str, PartyTable]:
@@ -78,13 +78,14 @@ def expected(found: RunForecast) -> dict[tuple[str, str, str], tuple[int, int]]:
     return {kind: (counts[kind], sizes[kind]) for kind in counts}
 
 
-SECURE = {"epochs": 3, "batch_size": 32, "key_size": "insecure_test"}
+SECURE = {"epochs": 3, "batch_size": 32, "allow_leak": True, "key_size": "insecure_test"}
 
 
 @pytest.mark.parametrize(
     ("config", "given", "evaluate"),
     [
         pytest.param(SecureLR(**SECURE), tables(), Evaluate(), id="secure_lr"),
+        pytest.param(SecureLR(key_size="insecure_test"), tables(), Evaluate(), id="secure_lr, defaults"),
         pytest.param(SecureLR(**SECURE), tables(classes=3), Evaluate(), id="secure_lr, three classes"),
         pytest.param(
             SecureLR(**SECURE),
@@ -111,7 +112,9 @@ def test_every_message_is_foreseen_in_number_and_size(
 
 def test_early_stopping_only_makes_it_less() -> None:
     given = tables()
-    config = SecureLR(epochs=30, batch_size=64, patience=1, learning_rate=2.0, key_size="insecure_test")
+    config = SecureLR(
+        epochs=30, batch_size=64, patience=1, learning_rate=2.0, allow_leak=True, key_size="insecure_test"
+    )
     run = simulate(config, given)
     found = forecast_of(run, given)
     assert len(run.history["bank"]) < 30

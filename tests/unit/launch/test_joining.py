@@ -18,6 +18,7 @@ from tests.kills.harness import NAME, Homes, agreed
 from colonnade.errors import (
     FrameRefused,
     HandshakeRefused,
+    LeakRefused,
     PeerFailed,
     PeerLost,
     PolicyRefused,
@@ -31,6 +32,7 @@ from colonnade.launch.home import own_certificate, paired, start_rotation
 from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
+from colonnade.launch.settings import config_to_json
 from colonnade.launch.watch import Line, Watcher
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import declaration_of
@@ -585,3 +587,22 @@ def test_a_party_killed_right_after_its_consent_can_begin(tmp_path: Path) -> Non
     (tmp_path / "run" / "consent.json").write_text("{}")
     with RunFolder(tmp_path / "run").held():
         pass
+
+
+def test_what_a_party_has_opened_to_a_partner_is_counted_over_its_runs(group: Group) -> None:
+    from colonnade.methods.secure_lr import SecureLR
+
+    config = SecureLR(epochs=1, key_size="insecure_test")
+    first, second = (
+        replace(group.plan(), method="secure_lr", config=config_to_json(config), seed=seed) for seed in (1, 2)
+    )
+    has_finished(group.all(dict.fromkeys(BOTH, first)))
+    kept = group.home("shop") / "contributions.jsonl"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert not (group.home("bank") / "contributions.jsonl").exists(), "the label holder opens nothing"
+    for party in BOTH:
+        shutil.rmtree(group.folder(party))
+    outcomes = group.all(dict.fromkeys(BOTH, second))
+    assert isinstance(outcomes["shop"], LeakRefused)
+    assert "after 2 in earlier runs" in str(outcomes["shop"])
+    assert isinstance(outcomes["bank"], PeerFailed)

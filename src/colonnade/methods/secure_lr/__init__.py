@@ -8,14 +8,17 @@ Roles: one ``label_holder`` with the labels, with or without columns of its own,
 
 Each feature holder makes a Paillier key and sends its columns encrypted, once. The coefficients of its columns are
 shared between it and the label holder while training: neither knows them. At the end the label holder gives up its
-shares, so that every party has the coefficients of its own columns.
+shares, with noise, so that every party has the coefficients of its own columns.
 
 What each party learns. The label holder sees, for every training and validation row and every epoch, what each feature
 holder's columns add to that row's score. A feature holder's contributions over many epochs span its columns up to an
-unknown linear map, and the label holder also knows how its own steps moved them: with about as many epochs as columns
-it can work out which rows are alike at the feature holder. Each feature holder learns the coefficients of its own
-columns in the best epoch, and in which epochs the validation loss fell. It gets no gradient for its columns' values: a
-linear model needs none, and in the paper's protocol that gradient gives away every label.
+unknown linear map, and as many as the columns have rank give two-valued columns away exactly. So each feature holder
+refuses to open more numbers about a row than half that rank, over all its runs with the label holder (`guard.py`). Rows
+with equal columns are seen to be equal even so. Each feature holder learns the coefficients of its own columns in the
+best epoch, about, and in which epochs the validation loss fell. The coefficient of a column that few rows carry tells
+these rows' labels: such columns are left out of the feature holder's encoding, and against a feature holder that
+encodes otherwise the label holder adds noise. It gets no gradient for its columns' values: a linear model needs none,
+and in the paper's protocol that gradient gives away every label.
 
 Differs from the papers: no third party; the exact sigmoid instead of a Taylor polynomial; two round trips per batch;
 columns are encrypted once per run, so batches are cut once and only their order changes between epochs; integer shares
@@ -25,7 +28,7 @@ that are drawn anew in every step; every reply is re-randomised.
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.forecast import FORECASTER
-from colonnade.methods.secure_lr.messages import MESSAGES, HeldOutLogits
+from colonnade.methods.secure_lr.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
 __all__ = ["METHOD", "SecureLR"]
@@ -47,6 +50,6 @@ METHOD = Method(
         "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
-    stage_messages={"predict": (HeldOutLogits,)},
+    choose_messages=choose_messages,
     forecast=FORECASTER,
 )

@@ -9,8 +9,16 @@ import numpy as np
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import largest_modulus
 from colonnade.exchanges.secure_linear_forecast import LayerForecast
-from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, HeldOutLogits, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
+from colonnade.methods.secure_lr.guard import most_epochs
+from colonnade.methods.secure_lr.messages import (
+    LINEAR,
+    ColumnCount,
+    HeldOutLogits,
+    NoisedShare,
+    PartnerShare,
+    TrainingExtent,
+)
 from colonnade.methods.secure_lr.predict import chunks
 from colonnade.methods.secure_lr.train import linear_format
 from colonnade.nn.regression import outputs_for
@@ -36,9 +44,13 @@ class _Forecast:
     """One run: a layer for every feature holder, and batches of at most two sizes."""
 
     def __init__(self, facts: Facts, plan: RunPlan, config: SecureLR) -> None:
-        self._facts, self._config, self._machines = facts, config, facts.machines
         (self._lead,) = plan.roles["label_holder"]
         self._outputs = outputs_for(facts.known_task, facts.classes)
+        # Columns that depend on one another, and earlier runs, may make the epochs fewer.
+        widths = [facts.columns_of(owner) for owner in plan.roles.get("feature_holder", ())]
+        allowed = [] if config.allow_leak else [most_epochs(width, self._outputs, 0) for width in widths]
+        config = config.for_epochs(config.epochs or max(1, min([MOST_EPOCHS, *allowed])))
+        self._facts, self._config, self._machines = facts, config, facts.machines
         self._layers = [
             LayerForecast(
                 owner,
@@ -63,9 +75,9 @@ class _Forecast:
         sent = []
         for layer in self._layers:
             format = layer.format
-            for message in (modulus, ColumnCount(format.inputs), layer.opening_share()):
+            for message in (modulus, ColumnCount(format.inputs, format.inputs, 0), layer.opening_share()):
                 sent.append(crossing(layer.owner, self._lead, (message, 1)))
-            sent.append(crossing(self._lead, layer.owner, (LogitCount(format.outputs), 1)))
+            sent.append(crossing(self._lead, layer.owner, (TrainingExtent(format.outputs, self._config.epochs), 1)))
         busy = {layer.owner: costs.key_generation + costs.owner_tables for layer in self._layers}
         tables = costs.tables * len(self._layers)
         seconds = self._machines.side_by_side(list(busy.values())) + tables + self._line(4, sent)
@@ -136,7 +148,8 @@ class _Forecast:
         sent = []
         for layer in self._layers:
             shares = (layer.format.share_limit,) * (layer.format.inputs * self._outputs)
-            sent.append(crossing(self._lead, layer.owner, (PartnerShare(shares), 1)))
+            given_up = NoisedShare(shares) if self._config.coefficient_noise else PartnerShare(shares)
+            sent.append(crossing(self._lead, layer.owner, (given_up, 1)))
             logits = [(HeldOutLogits(np.zeros((rows, self._outputs))), number) for rows, number in self._test.items()]
             if logits:
                 sent.append(crossing(layer.owner, self._lead, *logits))

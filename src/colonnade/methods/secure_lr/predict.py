@@ -10,6 +10,7 @@ import numpy as np
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.guard import Contributions, check_scoring
 from colonnade.methods.secure_lr.messages import HeldOutLogits
 from colonnade.nn.regression import Numbers, scores_of
 from colonnade.session import Channel, Holding, Result, Session
@@ -26,10 +27,15 @@ _CHUNK = 4096
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns of new rows."""
-    part = own_part(session, holding)
+    part, peer = own_part(session, holding), session.channel("label_holder")
+    coefficients, counted = part.tensors["coefficients"].numpy(), part.document["contributions"]
+    scores, rank = coefficients.shape[1], int(counted["rank"])
+    Contributions(session, peer.peer, holding, counted["run"]).take(
+        scores, lambda opened: check_scoring(session, peer, config, rank, scores, opened)
+    )
     encoder = TableEncoder.from_json(part.document["table_encoder"])
     columns = cut_off(encoder.transform(holding.table, holding.aligned.positions, dtype=np.float64))
-    send_logits(session.channel("label_holder"), columns, part.tensors["coefficients"].numpy())
+    send_logits(peer, columns, coefficients)
     return Result()
 
 

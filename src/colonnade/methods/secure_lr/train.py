@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.crypto import Format, key_bits
+from colonnade.crypto import Format, PublicKey, key_bits
 from colonnade.data import TableEncoder, batches
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
@@ -17,8 +17,9 @@ from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores
 from colonnade.exchanges.labels import check_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
-from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, LogitCount, PartnerShare
+from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
+from colonnade.methods.secure_lr.guard import Contributions, check_training, most_epochs, opened_by, rank_of
+from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, NoisedShare, PartnerShare, TrainingExtent
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import (
@@ -30,6 +31,7 @@ from colonnade.nn.regression import (
     slopes_of,
     targets_of,
 )
+from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Result, Session
 
 __all__ = ["feature_holder", "label_holder", "linear_format"]
@@ -60,18 +62,27 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     """Play a party that brings columns."""
     peer = session.channel("label_holder")
     split = holding.split
-    table_encoder, columns = encoded_columns(holding, np.float64)
+    table_encoder, columns = encoded_columns(holding, np.float64, config.minimum_support)
     if table_encoder is None or columns is None:
         raise without_columns(session)
     columns = cut_off(columns)
+    rank, mark = rank_of(columns[split.train]), session.secret("contributions").hex()[:16]
+    contributions = Contributions(session, peer.peer, holding, mark)
     key = make_key(session, config.key)
     send_key(peer, key)
-    peer.send(ColumnCount(table_encoder.width))
-    outputs = _announced(peer.receive(LogitCount).count, "scores", peer)
-    check_scores(peer, config.task, outputs)
-    format = linear_format(config, table_encoder.width, outputs)
+    peer.send(ColumnCount(table_encoder.width, rank, contributions.earlier()))
+    extent = peer.receive(TrainingExtent)
+    scores = _announced(extent.scores, "scores", peer)
+    check_scores(peer, config.task, scores)
+    config = config.for_epochs(_agreed_epochs(session, config, extent.epochs, peer))
+    # Before anything about the columns leaves, but how many there are and their rank.
+    contributions.take(
+        opened_by(config.epochs, scores),
+        lambda opened: check_training(session, peer, config, rank, scores, opened),
+    )
+    format = linear_format(config, table_encoder.width, scores)
     layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
-    model = _Model([layer])
+    model = _Model([layer], config.epochs)
     epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         layer.open()
@@ -98,10 +109,12 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()
-    coefficients = layer.weights(peer.receive(PartnerShare).values)
+    kind: type[NoisedShare | PartnerShare] = NoisedShare if config.coefficient_noise else PartnerShare
+    coefficients = layer.weights(peer.receive(kind).values)
     send_logits(peer, columns[split.test], coefficients)
     tensors = {"coefficients": torch.from_numpy(coefficients)}
-    return Result(ModelPart(tensors, _document(session, config, table_encoder, coefficients)))
+    document = _document(session, config, table_encoder, coefficients) | {"contributions": {"run": mark, "rank": rank}}
+    return Result(ModelPart(tensors, document))
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
@@ -118,9 +131,13 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
-    layers = [_layer(session, peer, config, outputs) for peer in peers]
+    # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
+    noise = SecretNoise(session.secret("coefficients"))
+    brought = [_Brought.receive(session, peer, config) for peer in peers]
+    config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
+    layers = [_layer(session, one, config, outputs) for one in brought]
     own = OwnWeights(columns.shape[1], outputs, config.momentum)
-    model = _Model(layers, own)
+    model = _Model(layers, config.epochs, own)
     epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
         for layer in layers:
@@ -163,7 +180,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 
     model.restore_best()
     for peer, layer in zip(peers, layers, strict=True):
-        peer.send(PartnerShare(layer.give_up_share()))
+        peer.send(_given_up(peer, config, layer, len(split.train), noise))
     logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
     document = _document(session, config, table_encoder, own.coefficients)
     document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
@@ -174,8 +191,10 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 class _Model(Trainee):
     """What one party trains: its halves of shared layers and, at the label holder, weights of its own."""
 
-    def __init__(self, halves: Sequence[LinearOwner | LinearPartner], own: OwnWeights | None = None) -> None:
-        self._halves, self._own = halves, own
+    def __init__(
+        self, halves: Sequence[LinearOwner | LinearPartner], epochs: int, own: OwnWeights | None = None
+    ) -> None:
+        self._halves, self._epochs, self._own = halves, epochs, own
         self._best: tuple[list[Any], dict[str, torch.Tensor]] = ([], {})
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -183,7 +202,7 @@ class _Model(Trainee):
         shares, tensors = self._now()
         best_shares, best_tensors = self._best
         every = tensors | {f"best.{name}": value for name, value in best_tensors.items()}
-        return every, {"shares": shares, "best_shares": best_shares}
+        return every, {"shares": shares, "best_shares": best_shares, "epochs": self._epochs}
 
     def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
@@ -225,11 +244,65 @@ def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
     return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
 
 
-def _layer(session: Session, peer: Channel, config: SecureLR, outputs: int) -> LinearPartner:
-    key = receive_key(session, peer, config.key)
-    width = _announced(peer.receive(ColumnCount).width, "columns", peer)
-    peer.send(LogitCount(outputs))
-    return LinearPartner(peer, LINEAR, linear_format(config, width, outputs), key, momentum=config.momentum)
+@dataclasses.dataclass(frozen=True)
+class _Brought:
+    """What a feature holder says of its columns."""
+
+    peer: Channel
+    key: PublicKey
+    width: int
+    rank: int
+    opened: int
+
+    @classmethod
+    def receive(cls, session: Session, peer: Channel, config: SecureLR) -> _Brought:
+        """Receive the key and the numbers."""
+        key, columns = receive_key(session, peer, config.key), peer.receive(ColumnCount)
+        width = _announced(columns.width, "columns", peer)
+        if not 0 <= columns.rank <= width or columns.opened < 0:
+            raise WrongContent(f"'{peer.peer}' announces {width} columns of a rank that they cannot have.")
+        return cls(peer, key, width, columns.rank, columns.opened)
+
+
+def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Sequence[_Brought]) -> int:
+    """Return the epochs that the settings or all feature holders' guards say; each of these checks it itself."""
+    if config.epochs:
+        return config.epochs
+    if session.resumed is not None:
+        return int(session.resumed.document["epochs"])
+    if config.allow_leak:
+        return MOST_EPOCHS
+    return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
+
+
+def _agreed_epochs(session: Session, config: SecureLR, epochs: int, peer: Channel) -> int:
+    """Return the epochs that the label holder chose, if the settings, or the checkpoint to go on from, allow them."""
+    agreed = config.epochs if session.resumed is None else int(session.resumed.document["epochs"])
+    if epochs != agreed if agreed else not 1 <= epochs <= MOST_EPOCHS:
+        raise WrongContent(f"'{peer.peer}' wants {epochs} epochs, which is not what was agreed.")
+    return epochs
+
+
+def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
+    peer = brought.peer
+    if config.allow_leak:
+        # It may be the feature holder's guard that is overridden, but both ledgers say so.
+        check_training(session, peer, config, brought.rank, outputs, brought.opened)
+    peer.send(TrainingExtent(outputs, config.epochs))
+    format = linear_format(config, brought.width, outputs)
+    return LinearPartner(peer, LINEAR, format, brought.key, momentum=config.momentum)
+
+
+def _given_up(
+    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise
+) -> PartnerShare | NoisedShare:
+    """Return this party's share of a partner's coefficients, with noise as large as one row's influence."""
+    share = layer.give_up_share()
+    if not config.coefficient_noise:
+        return PartnerShare(share)
+    deviation = config.coefficient_noise * config.influence(rows)
+    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, 0, (len(share),)), layer.format.weight_bits))
+    return NoisedShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
 
 
 def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:

@@ -1,0 +1,197 @@
+"""A curious label holder looks for the feature holder's columns in the contributions to scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.references import shared_rows
+from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, contributions, frames, tables
+from tests.worlds import integers_for_ciphertexts
+
+import colonnade as cn
+from colonnade.data import TableEncoder
+from colonnade.errors import LeakRefused
+from colonnade.launch.baselines import agreed_split
+from colonnade.launch.party import Seat, Taken
+from colonnade.launch.settings import config_to_json
+from colonnade.launch.threads import play_in_threads
+from colonnade.messages import declaration_of
+from colonnade.methods.secure_lr import METHOD, train
+from colonnade.methods.secure_lr.guard import Contributions, is_allowed, most_epochs, rank_of
+from colonnade.session import Channel, RunPlan, derive_seed
+
+QUICK: dict[str, Any] = {"key_size": "insecure_test"}
+RANK = 7
+
+
+def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
+    """Train, and count the shop's two-valued columns that the bank finds from the validation rows' contributions."""
+    brought = tables(frames())
+    with integers_for_ciphertexts(), contributions() as seen:
+        run = cn.simulate(config, brought, seed=7, evaluate=HALF_HELD_OUT)
+    places = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
+    split = agreed_split(run.plan, len(places))
+    # The batches of training rows are smaller than the one of validation rows, which ends each epoch.
+    every = [one for one in seen if len(one) == len(split.validation)]
+    encoder = TableEncoder.fit(brought["shop"], places[split.train])
+    columns = encoder.transform(brought["shop"], places[split.validation], dtype=np.float64)
+    return columns_found(np.hstack(every), columns), run
+
+
+def test_with_default_settings_no_column_is_found() -> None:
+    found, run = attacked(cn.SecureLR(**QUICK))
+    assert found == 0
+    assert run.parts["bank"].document["config"]["epochs"] == 2, "three and a scoring would be more than half of 7"
+
+
+def test_with_as_many_epochs_as_the_rank_most_columns_are_found_and_both_ledgers_say_that_they_may_be() -> None:
+    # Without momentum and penalty nothing is rounded in secret, and the attack always finds the same.
+    exact = {"momentum": 0.0, "l2": 0.0, "learning_rate": 1.0, "schedule": "constant"}
+    found, run = attacked(cn.SecureLR(**QUICK, **exact, epochs=20, batch_size=64, allow_leak=True))
+    assert found == 7
+    for party, partner in (("bank", "shop"), ("shop", "bank")):
+        (mark,) = [entry.content for entry in run.ledgers[party].entries if entry.kind == "override"]
+        expected = {"partner": partner, "guard": "contributions", "rank": RANK, "epochs": 20, "scores": 1, "opened": 0}
+        assert expected.items() <= mark.items()
+
+
+def test_such_a_run_is_refused_before_anything_but_sizes_has_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    send = Channel.send
+
+    def noted(channel: Channel, message: Any) -> None:
+        sent.append(declaration_of(message).name)
+        send(channel, message)
+
+    monkeypatch.setattr(Channel, "send", noted)
+    with pytest.raises(LeakRefused, match=r"open 5 numbers .* rank 7: .* Lower config\.epochs to 2\."):
+        cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)))
+    declared = {declaration_of(cls).name for cls in METHOD.messages}
+    assert declared & set(sent) == {"PublicModulus", "ColumnCount", "TrainingExtent"}
+
+
+def test_a_label_holder_that_chooses_more_epochs_than_the_guard_allows_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(train, "_chosen_epochs", lambda *_: 3)
+    with pytest.raises(LeakRefused, match=r"open 4 numbers .* rank 7"):
+        cn.simulate(cn.SecureLR(**QUICK), tables(frames(120)))
+
+
+@pytest.mark.parametrize(
+    ("rank", "scores", "most"),
+    [(1, 1, 0), (2, 1, 0), (3, 1, 1), (5, 1, 1), (6, 1, 2), (8, 1, 3), (40, 1, 3), (6, 3, 0), (7, 3, 1), (24, 3, 3)],
+)
+def test_the_settings_left_open_take_what_the_rule_allows(rank: int, scores: int, most: int) -> None:
+    assert most_epochs(rank, scores, 0) == most
+    assert not any(is_allowed(rank, scores, 0, epochs) for epochs in range(max(most, 3) + 1, 30) if rank <= 8)
+
+
+def test_a_refusal_for_too_few_columns_says_how_many_are_needed() -> None:
+    found = frames(120)
+    found["shop"] = found["shop"][["id", "s0", "s1"]]
+    with pytest.raises(LeakRefused, match="at least 3 independent ones"):
+        cn.simulate(cn.SecureLR(**QUICK), tables(found))
+
+
+@pytest.mark.parametrize("rows", [200, 1000])
+def test_default_settings_are_not_refused_with_three_numbers(rows: int) -> None:
+    draw = np.random.default_rng(1)
+    found = frames(rows)
+    found["shop"] = found["shop"][["id", "s0", "s1"]].assign(s2=draw.normal(size=rows))
+    with integers_for_ciphertexts():
+        run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
+    assert run.parts["shop"].document["config"]["epochs"] == 1
+    assert run.metrics["auc"] > 0.7
+
+
+def test_dependent_and_constant_directions_do_not_count() -> None:
+    draw = np.random.default_rng(0)
+    numbers = draw.normal(size=(50, 2))
+    one_hot = np.eye(3)[draw.integers(3, size=50)]
+    assert rank_of(np.hstack([numbers, one_hot, numbers.sum(axis=1, keepdims=True)])) == 4
+    assert rank_of(np.hstack([numbers, np.ones((50, 1))])) == 2
+    assert rank_of(draw.normal(size=(5, 30))) == 4
+
+
+# --- over several runs
+
+
+def played(folder: Path, found: dict[str, pd.DataFrame], config: cn.SecureLR, **more: Any) -> dict[str, Taken]:
+    """Carry out a run, or a scoring, in which the shop has a home."""
+    roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
+    plan = RunPlan(name="run", method="secure_lr", roles=roles, config=config_to_json(config), seed=1)
+    plan = replace(plan, stage=more.get("stage", "train"))
+    parts = more.get("parts", {})
+    brought = tables(found)
+    seats = {
+        party: Seat(party, brought[party], part=parts.get(party), contributions=folder / f"{party}.jsonl")
+        for party in ("bank", "shop")
+    }
+    with integers_for_ciphertexts():
+        return play_in_threads(METHOD, plan, config, seats)
+
+
+def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp_path: Path) -> None:
+    found = frames(200)
+    early, late = ({name: frame[part] for name, frame in found.items()} for part in (slice(0, 100), slice(100, None)))
+    first = played(tmp_path, early, cn.SecureLR(**QUICK))
+    with pytest.raises(LeakRefused, match=r"open 2 numbers .* after 3 in earlier runs.* the model of an earlier run"):
+        played(tmp_path, found, cn.SecureLR(**QUICK))
+    played(tmp_path, late, cn.SecureLR(**QUICK))
+
+    # What a run counted for scoring may be scored; rows that another run trained on may not.
+    parts = {party: one.end.record.part for party, one in first.items()}
+    played(tmp_path, early, cn.SecureLR(**QUICK), stage="predict", parts=parts)
+    with pytest.raises(LeakRefused, match="Other runs have opened 3 numbers"):
+        played(tmp_path, late, cn.SecureLR(**QUICK), stage="predict", parts=parts)
+
+
+@pytest.fixture
+def contributions(tmp_path: Path) -> Any:
+    """Make contributions of a run about some rows, all in one home."""
+
+    def made(run: str, rows: range, partner: str = "bank") -> Contributions:
+        holding = SimpleNamespace(
+            table=SimpleNamespace(ids=np.array([f"id{row}" for row in range(100)], dtype=object)),
+            aligned=SimpleNamespace(positions=np.array(rows)),
+        )
+        session = SimpleNamespace(contributions=tmp_path / "home" / "contributions.jsonl")
+        return Contributions(session, partner, holding, run)  # type: ignore[arg-type]
+
+    return made
+
+
+def test_a_row_counts_with_all_that_any_run_opened_about_it(contributions: Any) -> None:
+    asked: list[int] = []
+    contributions("one", range(50)).take(4, asked.append)
+    contributions("two", range(40, 100)).take(3, asked.append)
+    contributions("three", range(45, 46), "another bank").take(9, asked.append)
+    assert asked == [0, 4, 0]
+    assert [contributions("four", rows).earlier() for rows in (range(40), range(100), range(50, 100))] == [4, 7, 3]
+
+
+def test_a_run_that_is_taken_up_again_or_scores_its_rows_counts_once(contributions: Any) -> None:
+    asked: list[int] = []
+    contributions("one", range(50)).take(4, asked.append)
+    contributions("one", range(50)).take(4, asked.append)
+    contributions("one", range(50)).take(1, asked.append)
+    assert asked == [0]
+    contributions("one", range(60)).take(1, asked.append)
+    assert asked == [0, 0]
+    assert contributions("two", range(60)).earlier() == 4
+
+
+def test_what_a_check_refuses_is_not_counted(contributions: Any) -> None:
+    def refuse(opened: int) -> None:
+        raise LeakRefused("no")
+
+    with pytest.raises(LeakRefused):
+        contributions("one", range(50)).take(4, refuse)
+    assert contributions("two", range(50)).earlier() == 0

@@ -1,0 +1,97 @@
+"""Tables and adversaries for tests of secure regression."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.decomposition import FastICA
+
+import colonnade as cn
+from colonnade.exchanges.secure_linear import LinearPartner
+
+HALF_HELD_OUT = cn.Evaluate(validation_fraction=0.4, test_fraction=0.1)
+
+
+def frames(rows: int = 400, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Return a bank's table with the label, and a shop's of rank 7: two categories and two numbers."""
+    draw = np.random.default_rng(seed)
+    own = draw.normal(size=(rows, 3))
+    numbers = draw.normal(size=(rows, 2))
+    region = draw.choice(["north", "south", "east", "west"], rows, p=[0.4, 0.3, 0.2, 0.1])
+    tier = draw.choice(["gold", "silver", "none"], rows, p=[0.15, 0.35, 0.5])
+    score = own @ [1.0, -0.5, 0.3] + numbers @ [0.8, -0.6] + (region == "south") - (region == "west") + (tier == "gold")
+    label = (score + draw.logistic(size=rows) > 0).astype(int)
+    return {
+        "bank": pd.DataFrame(own, columns=["b0", "b1", "b2"]).assign(id=np.arange(rows), y=label),
+        "shop": pd.DataFrame(numbers, columns=["s0", "s1"]).assign(id=np.arange(rows), region=region, tier=tier),
+    }
+
+
+def tables(found: dict[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
+    return {name: cn.PartyTable(frame, id="id", label="y" if name == "bank" else None) for name, frame in found.items()}
+
+
+@contextmanager
+def contributions() -> Iterator[list[np.ndarray]]:
+    """Keep what the label holder makes of every answer: the partner's part of the scores of one batch."""
+    seen: list[np.ndarray] = []
+    logits = LinearPartner.logits
+
+    def kept(partner: LinearPartner, mask: Any) -> np.ndarray:
+        seen.append(logits(partner, mask))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LinearPartner, "logits", kept)
+        yield seen
+
+
+def two_valued(contributed: np.ndarray) -> list[np.ndarray]:
+    """Find two-valued vectors in the span of contributions (rows x contributions) and a constant, knowing no row.
+
+    Independent components, cut at two levels and projected on the span until nothing is left over.
+    """
+    constant = np.ones((len(contributed), 1)) / np.sqrt(len(contributed))
+    scaled = np.hstack([contributed / np.linalg.norm(contributed, 2), constant])
+    span, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
+    span = span[:, sizes > 1e-7 * sizes[0]]
+    candidates: list[np.ndarray] = []
+    for trial in range(6):
+        for shape in ("cube", "logcosh"):
+            ica = FastICA(span.shape[1] - 1, fun=shape, max_iter=300, tol=1e-4, random_state=trial)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                candidates += list(ica.fit_transform(span - span.mean(0)).T)
+    found = {}
+    for candidate in candidates:
+        vector = _settled(candidate, span)
+        if vector is not None:
+            found[vector.tobytes()] = vector
+    return list(found.values())
+
+
+def _settled(vector: np.ndarray, span: np.ndarray) -> np.ndarray | None:
+    for _ in range(60):
+        upper = vector > (np.quantile(vector, 0.02) + np.quantile(vector, 0.98)) / 2
+        for _ in range(20):
+            if not 1 < upper.sum() < len(upper) - 1:
+                return None
+            upper = vector > (vector[upper].mean() + vector[~upper].mean()) / 2
+        projected = span @ (span.T @ upper)
+        if np.allclose(projected, upper, atol=1e-3):
+            return upper if upper.mean() <= 0.5 else ~upper
+        vector = projected
+    return None
+
+
+def columns_found(contributed: np.ndarray, columns: np.ndarray) -> int:
+    """Count the two-valued columns that the attack finds exactly."""
+    found = two_valued(contributed)
+    two = [column == column.max() for column in columns.T if len(np.unique(column)) == 2]
+    return sum(any((one == true).all() or (one == ~true).all() for one in found) for true in two)
