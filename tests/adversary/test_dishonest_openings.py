@@ -25,7 +25,15 @@ from colonnade.methods.secure_lr.messages import LINEAR
 from colonnade.session import Channel, Evaluate
 
 SOURCE = Path(cn.__file__).parent
-CONFIG = cn.SecureLR(key_size="insecure_test", epochs=2, batch_size=16, task="binary")
+CONFIG = cn.SecureLR(
+    key_size="insecure_test",
+    epochs=2,
+    batch_size=16,
+    task="binary",
+    minimum_support=0,
+    coefficient_noise=0.0,
+    allow_leak=True,
+)
 # One column in the lowest 28 bits of the number that is opened for a row, the next one above it.
 COLUMN_BITS = 28
 
@@ -156,7 +164,7 @@ def test_an_opening_of_another_shape_is_refused() -> None:
 
 def test_more_scores_than_the_agreed_task_has_are_refused() -> None:
     """Each score would be one number more of every row in every opening."""
-    lie = Lie("bank", "LogitCount", with_field(count=2))
+    lie = Lie("bank", "TrainingExtent", with_field(scores=2))
     check_refused(played, lie, WrongContent, "the agreed task, binary, has one", seconds=60)
 
 

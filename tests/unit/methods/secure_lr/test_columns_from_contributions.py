@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.references import shared_rows
-from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, contributions, frames, tables
+from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, frames, seen_contributions, tables
 from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
@@ -33,7 +33,7 @@ RANK = 7
 def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
     """Train, and count the shop's two-valued columns that the bank finds from the validation rows' contributions."""
     brought = tables(frames())
-    with integers_for_ciphertexts(), contributions() as seen:
+    with integers_for_ciphertexts(), seen_contributions() as seen:
         run = cn.simulate(config, brought, seed=7, evaluate=HALF_HELD_OUT)
     places = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
     split = agreed_split(run.plan, len(places))

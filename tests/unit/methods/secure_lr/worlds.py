@@ -38,7 +38,7 @@ def tables(found: dict[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
 
 
 @contextmanager
-def contributions() -> Iterator[list[np.ndarray]]:
+def seen_contributions() -> Iterator[list[np.ndarray]]:
     """Keep what the label holder makes of every answer: the partner's part of the scores of one batch."""
     seen: list[np.ndarray] = []
     logits = LinearPartner.logits
