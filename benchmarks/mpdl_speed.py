@@ -85,7 +85,7 @@ class SealedQuery:
         times = [time.process_time()]
         send_query(self.asking, self.key, self.format, rows)
         times.append(time.process_time())
-        share = answer_query(self.answering, self.public, self.format, weights)
+        share = answer_query(self.answering, self.public, self.format, weights, len(rows))
         times.append(time.process_time())
         words = receive_answer(self.asking, self.key, self.format, len(rows)) + share
         times.append(time.process_time())

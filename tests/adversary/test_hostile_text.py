@@ -151,6 +151,7 @@ iterations = 2
 folds = 2
 protection = "none"
 safeguard = false
+secret_start = false
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 from tests.unit.methods.mpdl.graph_worlds import graph_run, graph_world, settings
 from tests.worlds import received
 
-from colonnade.crypto import PrivateKey
+from colonnade.crypto import PrivateKey, decrypt_fixed
 from colonnade.exchanges.shared_sums import SumFormat
 from colonnade.exchanges.wide_masks import open_share
 from colonnade.methods.mpdl import link_sums
@@ -77,7 +78,9 @@ def test_shared_sums_show_the_label_holder_nothing_of_the_links(watched: dict[st
         key_bits=key.bits,
         feature_format=link_sums.Format(link_sums.SUM_BITS, link_sums._UNIT_BITS),
     )
-    share = open_share(None, key, answer.values, format.sums(len(links)))  # type: ignore[arg-type]
+    layout = format.sums(len(links))
+    opening = SimpleNamespace(fixed=lambda array, layout: decrypt_fixed(key, array.under(key, layout)))
+    share = open_share(opening, answer.values, layout)  # type: ignore[arg-type]
     seen = share.view(np.int64) * 2.0**-link_sums.SUM_BITS
     chance = links.mean() / (2.0 - links.mean())
     for product in (seen, seen * 2.0**-40):
