@@ -47,7 +47,8 @@ def first_seeds(session: Session, is_secret: bool) -> Callable[..., int]:
         return session.own_seed
 
     def seed(purpose: str, counter: int = 0) -> int:
-        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}")[:8], "little")
+        # All 256 bits, and one more that tells it from a seed of the run's: see `colonnade.nn.draws.reseed`.
+        return int.from_bytes(session.secret(f"seed/{purpose}/{counter}"), "little") | 1 << 256
 
     return seed
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.mlp import seeded_linear
 
 __all__ = ["SpectralLinear", "discriminator", "reverse_gradient"]
@@ -54,7 +55,7 @@ class SpectralLinear(nn.Module):
 
 def discriminator(inputs: int, domains: int, *, seed: int, dtype: torch.dtype) -> nn.Sequential:
     """Return a network that says for each row from which domain it comes, as in PrADA's companion code."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     return nn.Sequential(
         SpectralLinear(inputs, 24, generator, dtype),
         nn.BatchNorm1d(24, dtype=dtype),

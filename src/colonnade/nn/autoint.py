@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from colonnade.nn.draws import drawn_uniform
+from colonnade.nn.draws import drawn_uniform, seeded_generator
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.mlp import SeededDropout, seeded_linear
 from colonnade.nn.self_attention import SelfAttention
@@ -42,7 +42,7 @@ class AutoInt(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         self.embeddings = FieldEmbeddings(sizes, embedding_width, generator=generator, dtype=dtype)
         self.dropout, self.last_dropout = SeededDropout(dropout), SeededDropout(dropout)
         self.layers, width = nn.ModuleList(), embedding_width

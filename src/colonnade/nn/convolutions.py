@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from colonnade.nn.draws import seeded_generator
+
 __all__ = ["convolutions", "redrawn"]
 
 
@@ -45,7 +47,7 @@ def redrawn(module: nn.Module, seed: int) -> nn.Module:
     Only linear and convolutional layers are drawn; what else learns, such as the scale of a normalisation, stays.
     """
     drawn = copy.deepcopy(module)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     for layer in drawn.modules():
         weight = getattr(layer, "weight", None)
         if not isinstance(layer, nn.Linear | nn.modules.conv._ConvNd) or not isinstance(weight, torch.Tensor):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from colonnade.errors import ConfigError, OutOfRange
+from colonnade.nn.draws import seeded_generator
 
 __all__ = ["KernelDensity", "thinned"]
 
@@ -32,7 +33,7 @@ def thinned(support: torch.Tensor, most: int = 2000, *, seed: int = 0) -> tuple[
     """
     if most < 1:
         raise ConfigError(f"A support is thinned to 1 row or more. Got {most} instead.")
-    order = torch.randperm(len(support), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(support), generator=seeded_generator(seed))
     chosen = order[:most].sort().values
     places = torch.full((len(support),), -1)
     places[chosen] = torch.arange(len(chosen))

@@ -8,6 +8,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.mlp import SeededDropout, seeded_linear
 
@@ -33,7 +34,7 @@ class EmbeddingMLP(nn.Module):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         self.embeddings = FieldEmbeddings(sizes, embedding_width, generator=generator, dtype=dtype)
         layers: list[nn.Module] = []
         for inputs, width in pairwise((len(sizes) * embedding_width, *hidden, outputs)):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.mlp import SeededDropout, seeded_linear
 
 __all__ = ["FeatureGroups", "GroupShape", "default_widths", "pair_groups"]
@@ -60,7 +61,7 @@ class FeatureGroups(nn.Module):
         dtype: torch.dtype,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         self.groups, self._table_of = tuple(groups), tuple(table_of)
         self._places = {name: str(place) for place, name in enumerate(tables)}
         self.tables = nn.ParameterDict(

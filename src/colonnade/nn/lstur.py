@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.gru import GRU
 from colonnade.nn.news import ConvolvedText, UserEncoder
 
@@ -38,7 +39,7 @@ class LSTUR(UserEncoder):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         self.text = ConvolvedText(
             vocabulary,
             outputs,

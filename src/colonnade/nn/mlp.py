@@ -12,6 +12,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from colonnade.nn.draws import reseed, seeded_generator
+
 __all__ = ["ACTIVATIONS", "SeededDropout", "find_dropouts", "mlp", "reseed_dropout", "seeded_linear"]
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -46,7 +48,7 @@ def find_dropouts(modules: Iterable[nn.Module]) -> list[SeededDropout]:
 def reseed_dropout(layers: Iterable[SeededDropout], seed: int) -> None:
     """Set the layers' generators, so that a step repeats wherever training resumes."""
     for position, layer in enumerate(layers):
-        layer.generator.manual_seed(seed + position)
+        reseed(layer.generator, seed + position)
 
 
 class _UndrawnLinear(nn.Linear):
@@ -81,7 +83,7 @@ def mlp(
     dtype: torch.dtype = torch.float32,
 ) -> nn.Sequential:
     """Return linear layers of these widths, input first, with the activation between them; the seed draws weights."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     layers: list[nn.Module] = []
     for position, (inputs, outputs) in enumerate(pairwise(widths)):
         layers.append(seeded_linear(inputs, outputs, generator, dtype))

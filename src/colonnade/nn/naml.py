@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from colonnade.nn.additive_attention import AdditiveAttention
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.news import ConvolvedText, UserEncoder
 
 __all__ = ["NAML"]
@@ -34,7 +35,7 @@ class NAML(UserEncoder):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         self.text = ConvolvedText(
             vocabulary,
             outputs,

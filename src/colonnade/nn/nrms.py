@@ -9,6 +9,7 @@ import torch
 
 from colonnade.errors import ConfigError
 from colonnade.nn.additive_attention import AdditiveAttention
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.mlp import SeededDropout
 from colonnade.nn.news import UserEncoder, WordEmbeddings
 from colonnade.nn.self_attention import SelfAttention
@@ -41,7 +42,7 @@ class NRMS(UserEncoder):
                 f"NRMS has {outputs} outputs, which {heads} heads cannot share equally. Choose a number of heads that "
                 "divides the outputs."
             )
-        generator, each = torch.Generator().manual_seed(seed), outputs // heads
+        generator, each = seeded_generator(seed), outputs // heads
         self.words = WordEmbeddings(vocabulary, embedding_width, generator=generator, dtype=dtype)
         self.word_attention = SelfAttention(embedding_width, heads, each, generator=generator, dtype=dtype)
         self.word_pooling = AdditiveAttention(outputs, hidden, generator=generator, dtype=dtype)

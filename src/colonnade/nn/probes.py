@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from colonnade.errors import ConfigError, OutOfRange, did_you_mean
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.learner import Learner
 from colonnade.nn.mlp import mlp
 
@@ -198,7 +199,7 @@ def _train(
     seed: int,
 ) -> None:
     learner = Learner({"probe": network}, "Adam", settings.learning_rate, {})
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     lowest, waited = float("inf"), 0
     for _ in range(settings.epochs):
         order = torch.randperm(len(train), generator=generator)

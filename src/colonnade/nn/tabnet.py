@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from colonnade.errors import ConfigError
+from colonnade.nn.draws import seeded_generator
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.mlp import SeededDropout, seeded_linear
 from colonnade.nn.sparsemax import sparsemax
@@ -54,7 +55,7 @@ class TabNet(nn.Module):
                 "TabNet needs at least one step, a width of 1 or more and a relaxation of 1 or more. "
                 f"Got {steps}, {width} and {relaxation} instead."
             )
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         inputs = len(sizes) * embedding_width
         self.width, self.relaxation = width, relaxation
         self.embeddings = FieldEmbeddings(sizes, embedding_width, generator=generator, dtype=dtype)

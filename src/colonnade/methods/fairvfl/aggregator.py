@@ -34,6 +34,7 @@ from colonnade.methods.fairvfl.networks import (
 )
 from colonnade.methods.fairvfl.sides import Learners, Seeds, chunks, learn
 from colonnade.nn import Learner, backpropagate, find_dropouts, reseed_dropout
+from colonnade.nn.draws import seeded_generator
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Session
 
@@ -164,7 +165,7 @@ class MapperSide:
         return mapped
 
     def _draw_others(self) -> torch.Tensor | None:
-        generator = torch.Generator().manual_seed(self._seeds(f"counterparts/{self.name}", self._session.step))
+        generator = seeded_generator(self._seeds(f"counterparts/{self.name}", self._session.step))
         config, rows = self._config, len(self._protected)
         same = torch.zeros(rows, rows, dtype=torch.bool)
         return counterparts(self._protected.detach(), same, config.nearest, config.relevance, generator)

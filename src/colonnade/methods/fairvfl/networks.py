@@ -22,6 +22,7 @@ from colonnade.nn import (
     mlp,
     seeded_linear,
 )
+from colonnade.nn.draws import reseed, seeded_generator
 from colonnade.nn.news import UserEncoder
 
 __all__ = [
@@ -89,7 +90,7 @@ class Aggregator(nn.Module):
 
     def __init__(self, config: FairVFL, parties: int, seed: int) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded_generator(seed)
         dtype, width = dtype_of(config), config.width
         self._is_attention = config.aggregation == "attention"
         if self._is_attention:
@@ -100,7 +101,7 @@ class Aggregator(nn.Module):
         else:
             self.dense = mlp((width * parties, width, width), seed=seed, dropout=config.dropout, dtype=dtype)
             # These layers drew from the same seed, and the narrow end would begin with their numbers.
-            generator.manual_seed(seed + 1)
+            reseed(generator, seed + 1)
         self.narrow = None
         if config.is_robust:
             self.narrow = nn.Sequential(

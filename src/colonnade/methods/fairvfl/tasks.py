@@ -20,6 +20,7 @@ from colonnade.methods.fairvfl.inputs import TextCoder, split_texts
 from colonnade.methods.fairvfl.networks import build_reader, build_task, dtype_of
 from colonnade.methods.fairvfl.sides import Seeds
 from colonnade.nn import Learner, find_dropouts, reseed_dropout, seeded_linear, supervised_loss
+from colonnade.nn.draws import seeded_generator
 from colonnade.session import Holding, Session
 
 __all__ = [
@@ -92,7 +93,7 @@ class CandidateReader(nn.Module):
     def __init__(self, config: FairVFL, name: str, coder: TextCoder, seed: int) -> None:
         super().__init__()
         self.reader = build_reader(config, name, coder, seed)
-        generator = torch.Generator().manual_seed(seed + 1)
+        generator = seeded_generator(seed + 1)
         self.narrow = seeded_linear(config.width, config.unified_width, generator, dtype_of(config))
 
     def forward(self, texts: torch.Tensor, places: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from torch import nn
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
 from colonnade.nn import attention_weights, row_losses, seeded_linear
+from colonnade.nn.draws import seeded_generator
 
 __all__ = [
     "Codes",
@@ -45,7 +46,7 @@ def party_head(place: int) -> str:
 def build_heads(config: FedCVT, variant: Variant, parties: int, outputs: int, seed: int) -> nn.ModuleDict:
     """Return the linear heads of a candidate, over all parties' codes and over each one's."""
     dtype = torch.float64 if config.precision == "float64" else torch.float32
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded_generator(seed)
     width = sum(config.width_of(kind) for kind in variant.kinds)
     names = {JOINT: width * parties}
     if variant.has_party_heads:

@@ -19,6 +19,7 @@ from torch import nn
 from colonnade.errors import ConfigError
 from colonnade.methods.ftl.config import FTL
 from colonnade.nn import Learner, mlp
+from colonnade.nn.draws import seeded_generator
 
 __all__ = ["LARGEST_INPUT", "Apprentice", "Encoder", "Layers", "build_encoder"]
 
@@ -211,7 +212,7 @@ class Apprentice:
         for parameter in self.encoder.parameters():
             parameter.requires_grad_(True)
         learner = Learner({"encoder": self.encoder, "decoder": self._decoder}, "Adam", _PRETRAIN_RATE, {})
-        generator = torch.Generator().manual_seed(self._seed)
+        generator = seeded_generator(self._seed)
         for _ in range(self._epochs):
             order = torch.randperm(len(self._rows), generator=generator)
             for start in range(0, len(order), _PRETRAIN_BATCH):

@@ -441,7 +441,7 @@ def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels
 def _row_order(session: Session, seeds: Callable[..., int]) -> int:
     """Return the seed of folds and batches, which the label holder draws and tells the other holders."""
     if session.role == "label_holder":
-        order = seeds("row order") >> 1
+        order = (seeds("row order") >> 1) % 2**63
         for peer in session.channels("feature_holder"):
             peer.send(RowOrder(order))
         return order
