@@ -18,11 +18,13 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.crypto import FixedPoint
-from colonnade.errors import CiphertextRefused, OpeningRefused, OutOfStep, PeerLost, WrongContent
+from colonnade.errors import CiphertextRefused, OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
 from colonnade.exchanges.open_masked import ask_to_open, take_opened
 from colonnade.exchanges.secure_linear import LinearOwner, LinearPartner
 from colonnade.methods.secure_lr.messages import LINEAR
 from colonnade.session import Channel, Evaluate
+from colonnade.session.checkpoints import CheckpointStore
+from colonnade.session.openings import MOST_ATTEMPTS
 
 SOURCE = Path(cn.__file__).parent
 CONFIG = cn.SecureLR(
@@ -192,6 +194,23 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     assert first[0]["MaskedLogits"] + second[0]["MaskedLogits"] == whole["MaskedLogits"] + 2
     assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 10, "MaskedGradient": 7}}
     assert np.allclose(run.parts["shop"].tensors["coefficients"], honest.parts["shop"].tensors["coefficients"])
+
+
+def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says each time that it has lost its checkpoints, and would have every step opened anew."""
+    monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
+
+    def broken(partner: LinearPartner, *_: Any) -> None:
+        raise PeerLost("gone")
+
+    monkeypatch.setattr(LinearPartner, "teach", broken)
+    for _ in range(MOST_ATTEMPTS):
+        with pytest.raises((PeerLost, PeerFailed), match="gone"):
+            played(tmp_path / "run")
+    with pytest.raises(OpeningRefused, match="again and again"):
+        played(tmp_path / "run")
 
 
 def test_all_decryption_of_what_partners_send_is_counted() -> None:

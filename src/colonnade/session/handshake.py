@@ -36,6 +36,7 @@ from colonnade.session.control import (
     Hello,
     ResumeFrom,
 )
+from colonnade.session.openings import attempts_at
 from colonnade.session.session import Session
 from colonnade.text import shown
 
@@ -108,8 +109,10 @@ def agree_on_resume(session: Session) -> None:
                 "Restart the run at all parties."
             )
     session.go_back_to(step)
-    if step is not None:
-        session.ledger.mark("resumed", step=step)
+    session.ledger.mark("began" if step is None else "resumed", step=session.step)
+    attempts = attempts_at(session.ledger.read().entries, session.step)
+    for channel in session.all_channels:
+        channel.openings.attempts = attempts
 
 
 def say_goodbye(session: Session) -> None:

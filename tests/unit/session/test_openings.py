@@ -6,7 +6,8 @@ import pytest
 from tests.unit.session.toys import Answer, Ask
 
 from colonnade.errors import OpeningRefused
-from colonnade.session.openings import Openings
+from colonnade.ledger import LedgerWriter
+from colonnade.session.openings import MOST_ATTEMPTS, Openings, attempts_at
 
 
 class Clock:
@@ -64,3 +65,41 @@ def test_a_message_of_several_arrays_is_one_opening_of_all_their_numbers() -> No
         found.add(Ask, 3, is_first=False)
     assert found.counts == {"Ask": 2}
     assert found.numbers == {"Ask": 18}
+
+
+def test_a_step_is_opened_in_so_many_attempts_only() -> None:
+    clock = Clock()
+    found = openings(clock)
+    clock.step, found.attempts = 3, MOST_ATTEMPTS
+    found.begin(Ask)
+    found.attempts += 1
+    with pytest.raises(OpeningRefused, match=f"in attempt {MOST_ATTEMPTS + 1} at the same steps"):
+        found.begin(Answer)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "step", "count"),
+    [
+        ([(0, ())], 0, 1),
+        ([(0, (3, 6)), (6, ())], 6, 2),
+        ([(0, (3, 6)), (6, ()), (6, (9,)), (9, ())], 9, 2),
+        ([(0, (3, 6)), (6, ()), (6, ()), (6, ())], 6, 4),
+        # A peer that says it has lost everything.
+        ([(0, (3, 6)), (0, (3, 6)), (0, ())], 0, 3),
+        ([(0, (3, 6)), (3, (6,)), (3, ())], 3, 3),
+        # Broken off before anything began.
+        ([(0, ()), None, None, (0, ())], 0, 2),
+    ],
+)
+def test_attempts_at_a_step_are_told_by_the_ledger(
+    attempts: list[tuple[int, tuple[int, ...]] | None], step: int, count: int
+) -> None:
+    ledger = LedgerWriter()
+    for one in attempts:
+        ledger.mark("opened", party="shop", digest="d")
+        if one is not None:
+            began, checkpoints = one
+            ledger.mark("resumed" if began else "began", step=began)
+            for kept in checkpoints:
+                ledger.mark("checkpoint", step=kept)
+    assert attempts_at(ledger.read().entries, step) == count

@@ -8,6 +8,9 @@ a little above it the first columns are.
 
 So a run is refused if the numbers it opens about a row, with those of earlier runs, are more than half the rank. One
 epoch of a first run is let pass as long as it opens fewer numbers than the rank, since scoring alone opens as many.
+
+A run that is taken up again opens numbers once more. With an honest partner they are the same, but nothing shows that:
+one that trains on other labels each time gets others. So they count, and all together stay below the rank.
 """
 
 from __future__ import annotations
@@ -26,7 +29,16 @@ from colonnade.errors import LeakRefused
 from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
 from colonnade.session import Channel, EventLog, Holding, Session
 
-__all__ = ["Contributions", "check_scoring", "check_training", "is_allowed", "most_epochs", "opened_by", "rank_of"]
+__all__ = [
+    "Contributions",
+    "check_repeating",
+    "check_scoring",
+    "check_training",
+    "is_allowed",
+    "most_epochs",
+    "opened_by",
+    "rank_of",
+]
 
 Numbers = npt.NDArray[np.float64]
 Digests = npt.NDArray[np.uint64]
@@ -88,6 +100,23 @@ def check_training(session: Session, peer: Channel, config: SecureLR, rank: int,
     )
 
 
+def check_repeating(session: Session, peer: Channel, config: SecureLR, rank: int, needed: int, opened: int) -> None:
+    """Refuse to take up a run again after which the label holder could work out columns if it deviates."""
+    if opened + needed < rank:
+        return
+    _refuse(
+        session,
+        peer,
+        config,
+        f"To go on with this run opens {needed} numbers once more about each row of '{session.party}' to "
+        f"'{peer.peer}', after {opened}. Its encoded columns have rank {rank}: from as many numbers columns can be "
+        "worked out, if these were others than before. Use other rows, or the model of an earlier run.",
+        rank=rank,
+        needed=needed,
+        opened=opened,
+    )
+
+
 def check_scoring(session: Session, peer: Channel, config: SecureLR, rank: int, scores: int, opened: int) -> None:
     """Refuse to score rows about which other runs' models have opened enough."""
     if not opened or 2 * (opened + scores) <= rank:
@@ -135,20 +164,31 @@ class Contributions:
         """Return the most numbers that other runs have opened about one of the rows."""
         return int(self._counts()[0].max(initial=0))
 
-    def take(self, numbers: int, check: Callable[[int], None]) -> None:
-        """Write down that so many numbers are opened about each row, unless ``check`` refuses with the earlier ones.
+    def train(self, first: int, again: int, check: Callable[[int], None], check_again: Callable[[int], None]) -> None:
+        """Write down how many numbers training opens about each row, unless a check refuses with the earlier ones.
 
-        Rows that this run has written down already, before it was interrupted or when it was trained, are not counted
-        again. No other process can write in between.
+        ``first`` of them are opened in the first attempt at a run, ``again`` where it is taken up again.
         """
         with self._log.held():
             others, own = self._counts()
-            is_new = own < numbers
-            if not is_new.any():
-                return
-            check(int(others[is_new].max()))
-            rows = base64.b64encode(np.sort(self._rows[is_new]).astype("<u8").tobytes()).decode()
-            self._log.add("opened", partner=self._partner, run=self._run, numbers=numbers, rows=rows)
+            if own.any():
+                check_again(int((others + own).max()))
+            else:
+                check(int(others.max(initial=0)))
+            self._add(again if own.any() else first, self._rows)
+
+    def score(self, numbers: int, check: Callable[[int], None]) -> None:
+        """Write down how many numbers scoring opens about each row that this run has not opened numbers about."""
+        with self._log.held():
+            others, own = self._counts()
+            is_new = own == 0
+            if is_new.any():
+                check(int(others[is_new].max()))
+                self._add(numbers, self._rows[is_new])
+
+    def _add(self, numbers: int, rows: Digests) -> None:
+        content = base64.b64encode(np.sort(rows).astype("<u8").tobytes()).decode()
+        self._log.add("opened", partner=self._partner, run=self._run, numbers=numbers, rows=content)
 
     def _counts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the numbers opened about each row by other runs, and by this one."""
@@ -158,7 +198,7 @@ class Contributions:
             if line is not None and (line.get("event"), line.get("partner")) == ("opened", self._partner):
                 known = np.frombuffer(base64.b64decode(line["rows"]), dtype="<u8")
                 found = np.where(np.isin(self._rows, known), int(line["numbers"]), 0)
-                by_run[line["run"]] = np.maximum(by_run.get(line["run"], 0), found)
+                by_run[line["run"]] = by_run.get(line["run"], 0) + found
         nothing = np.zeros(len(self._rows), dtype=np.int64)
         own = by_run.pop(self._run, nothing)
         return sum(by_run.values(), nothing), own

@@ -30,7 +30,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     part, peer = own_part(session, holding), session.channel("label_holder")
     coefficients, counted = part.tensors["coefficients"].numpy(), part.document["contributions"]
     scores, rank = coefficients.shape[1], int(counted["rank"])
-    Contributions(session, peer.peer, holding, counted["run"]).take(
+    Contributions(session, peer.peer, holding, counted["run"]).score(
         scores, lambda opened: check_scoring(session, peer, config, rank, scores, opened)
     )
     encoder = TableEncoder.from_json(part.document["table_encoder"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +20,14 @@ from colonnade.exchanges.labels import check_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
-from colonnade.methods.secure_lr.guard import Contributions, check_training, most_epochs, opened_by, rank_of
+from colonnade.methods.secure_lr.guard import (
+    Contributions,
+    check_repeating,
+    check_training,
+    most_epochs,
+    opened_by,
+    rank_of,
+)
 from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, NoisedShare, PartnerShare, TrainingExtent
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.nn import tensors_under
@@ -76,9 +85,12 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     check_scores(peer, config.task, scores)
     config = config.for_epochs(_agreed_epochs(session, config, extent.epochs, peer))
     # Before anything about the columns leaves, but how many there are and their rank.
-    contributions.take(
+    again = (config.epochs - session.step // math.ceil(len(split.train) / config.batch_size)) * scores
+    contributions.train(
         opened_by(config.epochs, scores),
+        again,
         lambda opened: check_training(session, peer, config, rank, scores, opened),
+        lambda opened: check_repeating(session, peer, config, rank, again, opened),
     )
     format = linear_format(config, table_encoder.width, scores)
     layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
@@ -301,7 +313,9 @@ def _given_up(
     if not config.coefficient_noise:
         return PartnerShare(share)
     deviation = config.coefficient_noise * config.influence(rows)
-    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, 0, (len(share),)), layer.format.weight_bits))
+    # By the share, which is new in every training: noise that came twice with other coefficients could be taken off.
+    purpose = f"{peer.peer}/{hashlib.sha256(repr(share).encode()).hexdigest()}"
+    drawn = np.rint(np.ldexp(deviation * noise.gaussian(purpose, 0, (len(share),)), layer.format.weight_bits))
     return NoisedShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
 
 

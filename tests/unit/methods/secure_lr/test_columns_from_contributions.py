@@ -16,7 +16,8 @@ from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.data import TableEncoder
-from colonnade.errors import LeakRefused
+from colonnade.errors import LeakRefused, PeerFailed, PeerLost
+from colonnade.exchanges.secure_linear import LinearPartner
 from colonnade.launch.baselines import agreed_split
 from colonnade.launch.party import Seat, Taken
 from colonnade.launch.settings import config_to_json
@@ -24,7 +25,7 @@ from colonnade.launch.threads import play_in_threads
 from colonnade.messages import declaration_of
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.methods.secure_lr.guard import Contributions, is_allowed, most_epochs, rank_of
-from colonnade.session import Channel, RunPlan, derive_seed
+from colonnade.session import Channel, RunPlan, Session, derive_seed
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
@@ -130,6 +131,8 @@ def played(folder: Path, found: dict[str, pd.DataFrame], config: cn.SecureLR, **
     plan = replace(plan, stage=more.get("stage", "train"))
     parts = more.get("parts", {})
     brought = tables(found)
+    if "secret" in more:
+        more["monkeypatch"].setattr(Session, "_durable_secret", lambda session: more["secret"])
     seats = {
         party: Seat(party, brought[party], part=parts.get(party), contributions=folder / f"{party}.jsonl")
         for party in ("bank", "shop")
@@ -170,22 +173,52 @@ def contributions(tmp_path: Path) -> Any:
 
 def test_a_row_counts_with_all_that_any_run_opened_about_it(contributions: Any) -> None:
     asked: list[int] = []
-    contributions("one", range(50)).take(4, asked.append)
-    contributions("two", range(40, 100)).take(3, asked.append)
-    contributions("three", range(45, 46), "another bank").take(9, asked.append)
+    contributions("one", range(50)).score(4, asked.append)
+    contributions("two", range(40, 100)).score(3, asked.append)
+    contributions("three", range(45, 46), "another bank").score(9, asked.append)
     assert asked == [0, 4, 0]
     assert [contributions("four", rows).earlier() for rows in (range(40), range(100), range(50, 100))] == [4, 7, 3]
 
 
-def test_a_run_that_is_taken_up_again_or_scores_its_rows_counts_once(contributions: Any) -> None:
+def test_a_run_scores_its_own_rows_without_counting_them_again(contributions: Any) -> None:
     asked: list[int] = []
-    contributions("one", range(50)).take(4, asked.append)
-    contributions("one", range(50)).take(4, asked.append)
-    contributions("one", range(50)).take(1, asked.append)
+    contributions("one", range(50)).train(4, 3, asked.append, pytest.fail)
+    contributions("one", range(50)).score(1, pytest.fail)
     assert asked == [0]
-    contributions("one", range(60)).take(1, asked.append)
+    contributions("one", range(60)).score(1, asked.append)
     assert asked == [0, 0]
     assert contributions("two", range(60)).earlier() == 4
+
+
+def test_a_run_that_is_taken_up_again_counts_what_it_opens_once_more(contributions: Any) -> None:
+    """A label holder that breaks off and trains on other labels gets other numbers each time."""
+    asked: list[int] = []
+    contributions("other", range(10)).train(2, 0, asked.append, pytest.fail)
+    contributions("one", range(50)).train(4, 3, asked.append, pytest.fail)
+    for again in (3, 1):
+        contributions("one", range(50)).train(4, again, pytest.fail, asked.append)
+    assert asked == [0, 2, 6, 9]
+    assert contributions("two", range(50)).earlier() == 10
+
+
+def test_a_run_cannot_be_taken_up_again_until_its_columns_are_spanned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rank is 7: two epochs and a scoring are 3 numbers, all again 5, and once more would be 7."""
+    found, teach = frames(200), LinearPartner.teach
+
+    def broken(partner: LinearPartner, *rest: Any) -> None:
+        if len(calls) == 4:
+            raise PeerLost("gone")
+        calls.append(1)
+        teach(partner, *rest)
+
+    monkeypatch.setattr(LinearPartner, "teach", broken)
+    for attempt in range(3):
+        calls: list[int] = []
+        kinds, said = ((LeakRefused, PeerFailed), "once more") if attempt == 2 else ((PeerLost, PeerFailed), "gone")
+        with pytest.raises(kinds, match=said):
+            played(tmp_path, found, cn.SecureLR(**QUICK, epochs=2), secret=b"s" * 32, monkeypatch=monkeypatch)
 
 
 def test_what_a_check_refuses_is_not_counted(contributions: Any) -> None:
@@ -193,5 +226,7 @@ def test_what_a_check_refuses_is_not_counted(contributions: Any) -> None:
         raise LeakRefused("no")
 
     with pytest.raises(LeakRefused):
-        contributions("one", range(50)).take(4, refuse)
+        contributions("one", range(50)).score(4, refuse)
+    with pytest.raises(LeakRefused):
+        contributions("one", range(50)).train(4, 3, refuse, pytest.fail)
     assert contributions("two", range(50)).earlier() == 0

@@ -14,7 +14,7 @@ import colonnade as cn
 from colonnade.exchanges.holdings import encoded_columns
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.session import Holding
+from colonnade.session import Holding, Session
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 PER_COLUMN = 49
@@ -92,3 +92,22 @@ def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient
         assert np.abs(noised).min() > 0
     assert [len(received(run, "shop", "NoisedShare")) for run in runs] == [0, 1, 1]
     assert [len(received(run, "shop", "PartnerShare")) for run in runs] == [1, 0, 0]
+
+
+def test_noise_of_another_training_in_the_same_run_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feature holder that has training begin anew, with columns of zeros, would see the noise alone."""
+    monkeypatch.setattr(Session, "_durable_secret", lambda session: b"s" * 32)
+    noises = []
+    given_up = train._given_up
+
+    def noted(peer: Any, config: Any, layer: Any, *rest: Any) -> Any:
+        made = given_up(peer, config, layer, *rest)
+        assert given_up(peer, config, layer, *rest).values == made.values, "the same share has the same noise"
+        noises.append(np.array(made.values, dtype=object) - np.array(layer.give_up_share(), dtype=object))
+        return made
+
+    monkeypatch.setattr(train, "_given_up", noted)
+    for _ in range(2):
+        with integers_for_ciphertexts():
+            cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7)
+    assert not (noises[0] == noises[1]).any()
