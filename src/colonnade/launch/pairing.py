@@ -180,7 +180,7 @@ class _Invitation:
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_spent or not writer.get_extra_info("peername"):
-            # Nobody else can pair any more, and the one who is pairing must not give way; or the caller is gone by now.
+            # Nobody else can pair any more; or the caller is gone by now.
             writer.transport.abort()
             return
         attempt = asyncio.get_running_loop().create_task(self._attempt(reader, writer))
@@ -189,7 +189,8 @@ class _Invitation:
         self._make_room(self._silent)
 
     def _make_room(self, attempts: dict[asyncio.Task[None], bytes]) -> None:
-        if len(attempts) > self._most:
+        # Once the code is spent nobody new is let in, and the one who is pairing must not give way to those who are.
+        if len(attempts) > self._most and not self._is_spent:
             for unlucky in surplus(attempts, self._most // 2):
                 del attempts[unlucky]
                 unlucky.cancel()
@@ -208,16 +209,22 @@ class _Invitation:
 
     async def _attempt(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = _Line(reader, writer)
-        outcome: Card | Exception | None
+        outcome: Card | Exception | None = None
         try:
             async with asyncio.timeout(_SECONDS):
                 outcome = await self._exchange(line)
+        except asyncio.CancelledError:
+            outcome = _lost_halfway() if line.has_guessed else None
+            raise
         except Exception as error:
             # Before a guess this is a stranger, of whom nothing is said and to whom nothing is answered.
             outcome = error if line.has_guessed else None
         finally:
-            await line.close()
-        self._end(outcome)
+            try:
+                await line.close()
+            finally:
+                # Even if this is cancelled: after a guess nobody else can end the invitation.
+                self._end(outcome)
 
     def _end(self, outcome: Card | Exception | None) -> None:
         if outcome is None or self._outcome.done():

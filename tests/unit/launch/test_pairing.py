@@ -11,7 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -384,16 +384,22 @@ def test_a_joiner_whose_message_comes_back_refuses_it() -> None:
 # Cards that lie: the code is right, the rest must still be checked
 
 
-def knowing_the_code(waiting: Waiting, card: Card, name: str = "shop") -> None:
+def guess_rightly(line: socket.socket) -> pairing._Keys:
+    """Say hello and send the right guess, as the partner does."""
+    hello = pairing._hello("shop")
+    send(line, hello)
+    answer = receive(line)
+    pake = SPAKE2_B(b"123456789", idA=b"bank", idB=b"shop")
+    message = pake.start()
+    keys = pairing._Keys(pake.finish(answer[-33:]), hello, answer, message)
+    send(line, message + keys.confirmation(by_inviter=False))
+    return keys
+
+
+def knowing_the_code(waiting: Waiting, card: Card) -> None:
     """A partner who knows the code and sends whatever card it likes."""
     with waiting.dial() as line:
-        hello = pairing._hello(name)
-        send(line, hello)
-        answer = receive(line)
-        pake = SPAKE2_B(b"123456789", idA=b"bank", idB=name.encode())
-        message = pake.start()
-        keys = pairing._Keys(pake.finish(answer[-33:]), hello, answer, message)
-        send(line, message + keys.confirmation(by_inviter=False))
+        keys = guess_rightly(line)
         assert receive(line) == keys.confirmation(by_inviter=True)
         assert keys.inviter.open(receive(line))
         send(line, keys.joiner.seal(pairing._write_card(card)))
@@ -579,13 +585,7 @@ def test_a_joiner_that_is_hung_up_on_before_its_guess_dials_again(monkeypatch: p
 def test_a_crowd_does_not_push_out_a_partner_whose_code_was_right() -> None:
     waiting = Waiting()
     with waiting.dial() as line:
-        hello = pairing._hello("shop")
-        send(line, hello)
-        answer = receive(line)
-        pake = SPAKE2_B(b"123456789", idA=b"bank", idB=b"shop")
-        message = pake.start()
-        keys = pairing._Keys(pake.finish(answer[-33:]), hello, answer, message)
-        send(line, message + keys.confirmation(by_inviter=False))
+        keys = guess_rightly(line)
         receive(line)
         receive(line)
         for _ in range(20):
@@ -593,6 +593,54 @@ def test_a_crowd_does_not_push_out_a_partner_whose_code_was_right() -> None:
                 assert is_closed(stranger, 4)
         send(line, keys.joiner.seal(pairing._write_card(SHOP_CARD)))
         waiting.end()
+    assert waiting.accepted == [SHOP_CARD]
+
+
+def test_strangers_that_speak_after_the_guess_do_not_push_out_the_partner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "most_unproved", lambda: 8)
+    # The lot falls on those who were answered first: the partner is the second of them, and five of nine would go.
+    monkeypatch.setattr(pairing, "surplus", lambda callers, most: list(callers)[:-most])
+    waiting = Waiting()
+    with ExitStack() as held:
+        first = held.enter_context(waiting.dial())
+        send(first, pairing._hello("mallory"))
+        receive(first)
+        silent = [held.enter_context(waiting.dial()) for _ in range(7)]
+        line = held.enter_context(waiting.dial())
+        keys = guess_rightly(line)
+        receive(line)
+        receive(line)
+        for stranger in silent:
+            send(stranger, pairing._hello("mallory"))
+            receive(stranger)
+        assert not hangs_up(line)
+        send(line, keys.joiner.seal(pairing._write_card(SHOP_CARD)))
+        waiting.end()
+    assert waiting.accepted == [SHOP_CARD]
+
+
+def cancel(_: Card) -> None:
+    """End the attempt that asks, as soon as it waits for something."""
+    attempt = asyncio.current_task()
+    assert attempt is not None
+    attempt.cancel()
+
+
+def test_an_attempt_that_is_cancelled_after_its_guess_ends_the_invitation(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = pairing._write_card
+    monkeypatch.setattr(pairing, "_write_card", lambda card: cancel(card) or write(card))
+    waiting = Waiting(lambda _: pytest.fail("nothing came"))
+    with waiting.dial() as line:
+        guess_rightly(line)
+        waiting.end()
+    assert isinstance(waiting.error, PeerLost)
+    assert "The code was right" in str(waiting.error)
+
+
+def test_an_attempt_that_is_cancelled_after_it_has_pinned_is_a_pairing() -> None:
+    waiting = Waiting(cancel)
+    assert join(waiting.address, CODE, SHOP_CARD, nothing).name == "bank"
+    waiting.end()
     assert waiting.accepted == [SHOP_CARD]
 
 
@@ -617,13 +665,7 @@ def test_a_stranger_that_dribbles_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_partner_lost_after_the_right_code_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Waiting(lambda _: pytest.fail("nothing came"))
     with waiting.dial() as line:
-        hello = pairing._hello("shop")
-        send(line, hello)
-        answer = receive(line)
-        pake = SPAKE2_B(b"123456789", idA=b"bank", idB=b"shop")
-        message = pake.start()
-        keys = pairing._Keys(pake.finish(answer[-33:]), hello, answer, message)
-        send(line, message + keys.confirmation(by_inviter=False))
+        guess_rightly(line)
         receive(line)
     waiting.end()
     assert isinstance(waiting.error, PeerLost)

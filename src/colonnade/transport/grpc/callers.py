@@ -10,6 +10,7 @@ own port is the one that listens. One that is shut down looks to grpc like a cal
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import random
@@ -17,8 +18,9 @@ import resource
 import socket
 import stat
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import unquote
 
@@ -69,7 +71,8 @@ class Callers:
         """Hold at most so many connections of each partner, and some of callers that have not proved who they are."""
         self.port: int | None = None
         self._most = self._room = most_unproved()
-        self._proved = {partner: deque[_Place](maxlen=per_partner) for partner in partners}
+        self._per_partner = per_partner
+        self._proved: dict[str, list[_Place]] = {partner: [] for partner in partners}
         self.limit = 2 * self._most + per_partner * len(self._proved)
         """How many connections there may be in all, those included that have ended but are not yet cleared away."""
         self._lock = threading.Lock()
@@ -79,10 +82,12 @@ class Callers:
         with self._lock:
             self._room -= 1
             if self._room <= 0:
-                self._make_room()
+                # Without a free descriptor we cannot look; then we do so at the next arrival.
+                with suppress(OSError):
+                    self._make_room()
 
     def prove(self, partner: str, peer: str) -> None:
-        """Note that this is a partner's connection, named as grpc does; of each partner the last few count."""
+        """Note that this is a partner's connection, named as grpc does; of each partner the first that stand count."""
         host, _, port = unquote(peer).partition(":")[2].rpartition(":")
         place = (_packed(host.strip("[]")), int(port))
         with self._lock:
@@ -91,7 +96,12 @@ class Callers:
 
     def _make_room(self) -> None:
         """Keep half as many as there may be, so that this need not be done at every arrival."""
-        held = {descriptor: place for descriptor in _descriptors() if (place := self._caller_at(descriptor))}
+        descriptors = map(int, os.listdir("/dev/fd"))
+        held = {descriptor: place for descriptor in descriptors if (place := self._caller_at(descriptor))}
+        standing = set(held.values())
+        for places in self._proved.values():
+            # One that has ended must not protect who gets its address and port next, nor push out one that stands.
+            places[:] = [place for place in places if place in standing][: self._per_partner]
         proved = {place for places in self._proved.values() for place in places}
         unproved = {descriptor: place for descriptor, place in held.items() if place not in proved}
         networks = {descriptor: place[0][:8] for descriptor, place in unproved.items()}
@@ -104,7 +114,9 @@ class Callers:
         try:
             # A copy: grpc may close the descriptor at any moment, and it may then stand for something else.
             copy = os.dup(descriptor)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
             return None
         if not stat.S_ISSOCK(os.fstat(copy).st_mode):
             os.close(copy)
@@ -122,13 +134,6 @@ class Callers:
             except OSError:
                 return None  # the one that listens, or one that has ended
             return place
-
-
-def _descriptors() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:
-        return []
 
 
 def _packed(host: str) -> bytes:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import socket
@@ -23,12 +24,23 @@ class Port:
         callers.port = self._listener.getsockname()[1]
         self._callers, self._held = callers, [self._listener]
 
-    def call(self, host: str) -> socket.socket:
-        outer = socket.create_connection((host, self._callers.port or 0), 5)
+    def bind(self, host: str) -> socket.socket:
+        outer = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        outer.bind((host, 0))
+        self._held.append(outer)
+        return outer
+
+    def call(self, host: str, outer: socket.socket | None = None) -> socket.socket:
+        outer = outer or self.bind(host)
+        outer.connect((host, self._callers.port or 0))
         inner, _ = self._listener.accept()
-        self._held += [outer, inner]
+        self._held.append(inner)
         self._callers.note_arrival()
         return outer
+
+    def hang_up(self) -> None:
+        """End the last call."""
+        self._held.pop().close()
 
     def close(self) -> None:
         for one in self._held:
@@ -116,7 +128,7 @@ def test_those_that_have_not_proved_who_they_are_stay_few(port: tuple[Port, Call
     assert is_open(strangers[-1]) or callers._room == 8, "who came last is not always the one to go"
 
 
-def test_of_each_partner_only_the_last_connections_count(port: tuple[Port, Callers, str]) -> None:
+def test_of_each_partner_only_the_first_connections_count(port: tuple[Port, Callers, str]) -> None:
     door, callers, host = port
     many = [door.call(host) for _ in range(10)]
     for _ in range(2):  # several calls over one connection count once
@@ -124,8 +136,59 @@ def test_of_each_partner_only_the_last_connections_count(port: tuple[Port, Calle
             callers.prove("a", named_as_grpc_does(one))
     for _ in range(200):
         door.call(host)
-    assert all(map(is_open, many[-4:]))
-    assert not all(map(is_open, many[:6]))
+    assert all(map(is_open, many[:4]))
+    assert not all(map(is_open, many[4:]))
+
+
+def test_connections_that_have_ended_take_no_place_of_those_that_stand(port: tuple[Port, Callers, str]) -> None:
+    door, callers, host = port
+    first = door.call(host)
+    callers.prove("a", named_as_grpc_does(first))
+    for _ in range(10):
+        with door.call(host) as brief:
+            callers.prove("a", named_as_grpc_does(brief))
+            door.hang_up()
+    last = door.call(host)
+    callers.prove("a", named_as_grpc_does(last))
+    for _ in range(200):
+        door.call(host)
+    assert is_open(first)
+    assert is_open(last)
+
+
+def test_a_connection_that_has_ended_does_not_protect_who_gets_its_address_and_port(
+    port: tuple[Port, Callers, str],
+) -> None:
+    door, callers, host = port
+    stranger = door.bind(host)
+    callers.prove("a", named_as_grpc_does(stranger))  # a partner's, that is gone by now
+    for _ in range(20):
+        door.call(host)
+    door.call(host, stranger)
+    for _ in range(200):
+        door.call(host)
+    assert not is_open(stranger)
+
+
+def test_without_a_free_descriptor_no_partner_is_forgotten(
+    port: tuple[Port, Callers, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections that cannot be looked at have not ended; they are looked at when the next caller arrives."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    door, callers, host = port
+    partner = door.call(host)
+    callers.prove("a", named_as_grpc_does(partner))
+    strangers = []
+    for name in ("dup", "listdir"):
+        with monkeypatch.context() as patch:
+            patch.setattr(callers_module.os, name, fail)
+            strangers += [door.call(host) for _ in range(40)]
+    strangers += [door.call(host) for _ in range(200)]
+    assert is_open(partner)
+    assert sum(map(is_open, strangers)) <= 16
 
 
 def test_connections_to_other_ports_are_left_alone(port: tuple[Port, Callers, str]) -> None:
