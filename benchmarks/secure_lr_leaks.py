@@ -8,8 +8,8 @@ scores, after each epoch and when the model scores them: independent components 
 projected on their span. It knows no row. Played with default settings, with as many openings as half the rank of the
 columns, with one more, and with as many epochs as the rank, where it must succeed or its failing elsewhere would say
 nothing. Numbers have no two values, so breast cancer's are cut at their medians. A table has at most eight columns
-before encoding: with all of breast cancer's, which resemble each other, the attack fails with as many epochs too, as a
-figure shows.
+before encoding: of all of breast cancer's, which resemble each other, the attack finds few with as many epochs either,
+as a figure shows.
 
 Labels: rows of the shop have a category of their own. The unchanged shop has no coefficient of it. A shop with another
 encoder has, and gives the category's column any value; the AUC is of coefficients as scores of the rows' labels.
