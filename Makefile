@@ -31,6 +31,7 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.restart
 	$(BIN)/python -m benchmarks.secure_linear
 	$(BIN)/python -m benchmarks.secure_lr
+	$(BIN)/python -m benchmarks.secure_lr_leaks
 	$(BIN)/python -m benchmarks.alignment
 	$(BIN)/python -m benchmarks.crypto
 	$(BIN)/python -m benchmarks.forecast

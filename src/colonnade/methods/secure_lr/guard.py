@@ -3,8 +3,7 @@
 Every epoch opens what a feature holder's columns add to a row's scores, and so does scoring the row later. Such numbers
 are linear combinations of the row's encoded columns. As many as the columns have rank span them, and then two-valued
 columns can be found exactly by a label holder that knows no row at all: independent components, rounded and projected
-on the span. With at most half the rank nothing was found (37 tables of 1 to 24 independent columns, three data sets);
-a little above it the first columns are.
+on the span. With at most half the rank that finds nothing; benchmarks/secure_lr_leaks.py plays it.
 
 So a run is refused if the numbers it opens about a row, with those of earlier runs, are more than half the rank. One
 epoch of a first run is let pass as long as it opens fewer numbers than the rank, since scoring alone opens as many.

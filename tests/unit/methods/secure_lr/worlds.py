@@ -52,16 +52,17 @@ def seen_contributions() -> Iterator[list[np.ndarray]]:
         yield seen
 
 
-def two_valued(contributed: np.ndarray) -> list[np.ndarray]:
+def two_valued(contributed: np.ndarray, starts: int) -> list[np.ndarray]:
     """Find two-valued vectors in the span of contributions (rows x contributions) and a constant, knowing no row.
 
-    Independent components, cut at two levels and projected on the span until nothing is left over.
+    Independent components, and so many random directions, are cut at two levels and projected on the span until nothing
+    is left over.
     """
     constant = np.ones((len(contributed), 1)) / np.sqrt(len(contributed))
     scaled = np.hstack([contributed / np.linalg.norm(contributed, 2), constant])
     span, sizes, _ = np.linalg.svd(scaled, full_matrices=False)
     span = span[:, sizes > 1e-7 * sizes[0]]
-    candidates: list[np.ndarray] = []
+    candidates = list((span @ np.random.default_rng(0).normal(size=(span.shape[1], starts))).T)
     for trial in range(6):
         for shape in ("cube", "logcosh"):
             ica = FastICA(span.shape[1] - 1, fun=shape, max_iter=300, tol=1e-4, random_state=trial)
@@ -90,8 +91,8 @@ def _settled(vector: np.ndarray, span: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def columns_found(contributed: np.ndarray, columns: np.ndarray) -> int:
+def columns_found(contributed: np.ndarray, columns: np.ndarray, starts: int = 0) -> int:
     """Count the two-valued columns that the attack finds exactly."""
-    found = two_valued(contributed)
+    found = two_valued(contributed, starts)
     two = [column == column.max() for column in columns.T if len(np.unique(column)) == 2]
     return sum(any((one == true).all() or (one == ~true).all() for one in found) for true in two)
