@@ -200,6 +200,7 @@ CASES = (
     Case(
         cn.SecureLR(checkpoint_every=3, key_size="insecure_test"),
         {"label_holder": 1, "feature_holder": 1},
+        repeats_within=1e-6,
         draws_in_secret=True,
         is_slow=True,
     ),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -144,7 +143,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
-    noise = SecretNoise(session.secret("coefficients"))
+    noise, began_at = SecretNoise(session.secret("coefficients")), session.step
     brought = [_Brought.receive(session, peer, config) for peer in peers]
     config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
     layers = [_layer(session, one, config, outputs) for one in brought]
@@ -192,7 +191,8 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 
     model.restore_best()
     for peer, layer in zip(peers, layers, strict=True):
-        peer.send(_given_up(peer, config, layer, len(split.train), noise))
+        release = _releases(session, peer) - (session.step == began_at)
+        peer.send(_given_up(peer, config, layer, len(split.train), noise, max(release, 0)))
     logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
     document = _document(session, config, table_encoder, own.coefficients)
     document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
@@ -305,17 +305,25 @@ def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) 
     return LinearPartner(peer, LINEAR, format, brought.key, momentum=config.momentum)
 
 
+def _releases(session: Session, peer: Channel) -> int:
+    """Return how often a partner got coefficients in earlier attempts at this run, by this party's ledger."""
+    sent = (entry.content for entry in session.ledger.read().entries if entry.kind == "sent")
+    return sum((one["peer"], one["message"]) == (peer.peer, NoisedShare.__name__) for one in sent)
+
+
 def _given_up(
-    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise
+    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise, release: int
 ) -> PartnerShare | NoisedShare:
-    """Return this party's share of a partner's coefficients, with noise as large as one row's influence."""
+    """Return this party's share of a partner's coefficients, with noise as large as one row's influence.
+
+    A training that begins anew after coefficients were given up is another release, with noise of its own: the same
+    noise on other coefficients could be taken off.
+    """
     share = layer.give_up_share()
     if not config.coefficient_noise:
         return PartnerShare(share)
     deviation = config.coefficient_noise * config.influence(rows)
-    # By the share, which is new in every training: noise that came twice with other coefficients could be taken off.
-    purpose = f"{peer.peer}/{hashlib.sha256(repr(share).encode()).hexdigest()}"
-    drawn = np.rint(np.ldexp(deviation * noise.gaussian(purpose, 0, (len(share),)), layer.format.weight_bits))
+    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, release, (len(share),)), layer.format.weight_bits))
     return NoisedShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
 
 

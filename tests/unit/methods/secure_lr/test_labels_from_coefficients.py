@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,12 @@ from tests.unit.methods.secure_lr.worlds import frames, tables
 from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
+from colonnade.errors import PeerFailed, PeerLost
 from colonnade.exchanges.holdings import encoded_columns
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.session import Holding, Session
+from colonnade.session import Holding
+from colonnade.session.checkpoints import CheckpointStore
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 PER_COLUMN = 49
@@ -94,20 +98,32 @@ def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient
     assert [len(received(run, "shop", "PartnerShare")) for run in runs] == [1, 0, 0]
 
 
-def test_noise_of_another_training_in_the_same_run_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A feature holder that has training begin anew, with columns of zeros, would see the noise alone."""
-    monkeypatch.setattr(Session, "_durable_secret", lambda session: b"s" * 32)
-    noises = []
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_noise_of_another_training_in_the_same_run_is_another_one(
+    is_lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feature holder that has training begin anew, with columns of zeros, would see the noise alone.
+
+    Who goes on from the last checkpoint gets the same as before.
+    """
+    noises, send_logits = [], train.send_logits
     given_up = train._given_up
 
     def noted(peer: Any, config: Any, layer: Any, *rest: Any) -> Any:
         made = given_up(peer, config, layer, *rest)
-        assert given_up(peer, config, layer, *rest).values == made.values, "the same share has the same noise"
         noises.append(np.array(made.values, dtype=object) - np.array(layer.give_up_share(), dtype=object))
         return made
 
+    def broken(*_: Any) -> None:
+        monkeypatch.setattr(train, "send_logits", send_logits)
+        if is_lost:
+            monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
+        raise PeerLost("gone")
+
     monkeypatch.setattr(train, "_given_up", noted)
-    for _ in range(2):
-        with integers_for_ciphertexts():
-            cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7)
-    assert not (noises[0] == noises[1]).any()
+    monkeypatch.setattr(train, "send_logits", broken)
+    for attempt in range(2):
+        with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if not attempt else nullcontext():
+            cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7, folder=tmp_path / "run")
+    assert (noises[0] == noises[1]).all() == (not is_lost)
+    assert (noises[0] == noises[1]).any() == (not is_lost)
