@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import resource
 import selectors
 import socket
@@ -17,8 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+# Their own ports lie below those that the system hands out: tests beside this one look for free ports among these.
+PORTS = range(10_000, 32_000)
 KINDS = ("silent", "nonsense", "no certificate", "dribbles")
 
 
@@ -54,6 +57,8 @@ class Crowd:
 
     def __init__(self, host: str, port: int) -> None:
         self._family, *_, self._address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        self._own = "::1" if self._family == socket.AF_INET6 else "127.0.0.1"
+        self._next = random.randrange(len(PORTS))
         self._selector = selectors.DefaultSelector()
         self._dribbling: set[socket.socket] = set()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -64,7 +69,9 @@ class Crowd:
     def open(self, kind: str) -> None:
         one = socket.socket(self._family)
         one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
+            self._bind(one)
             one.connect_ex(self._address)
             if kind == "no certificate":
                 one = self._context.wrap_socket(one, do_handshake_on_connect=False, server_hostname="stranger")
@@ -75,6 +82,13 @@ class Crowd:
             self._dribbling.add(one)
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if kind in ("nonsense", "no certificate") else 0)
         self._selector.register(one, events, kind)
+
+    def _bind(self, one: socket.socket) -> None:
+        for _ in PORTS:
+            self._next = (self._next + 1) % len(PORTS)
+            with suppress(OSError):
+                one.bind((self._own, PORTS[self._next]))
+                return
 
     def wait(self, seconds: float) -> bool:
         """Do what there is to do for this long; tell whether to go on."""
