@@ -138,7 +138,6 @@ def _command(*words: str) -> Any:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each shape is forecast and run")
-    parser.add_argument("--quick", action="store_true", help="tiny keys and one round, only to see that it works")
 
 
 if __name__ == "__main__":

@@ -1223,7 +1223,6 @@ On the tuning rows only: 1000 shared rows, 1200 of the source's only, 1000 to te
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="one partition of everything, held against no bars")
     parser.add_argument("--page", type=Path, help=f"where to write the page ({PAGE.relative_to(ROOT)}; quick: nowhere)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
 

@@ -61,7 +61,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
     parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
     parser.add_argument("--only", default="", help="do only jobs whose data has this in its name; no bars, no page")
-    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 def _carry_out(judge: Callable[[Any], dict[str, Any]], job: Job) -> dict[str, Any]:

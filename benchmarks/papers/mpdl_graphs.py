@@ -516,7 +516,6 @@ def measure(arguments: argparse.Namespace) -> Findings:
 
 
 def _add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="one seed, one gamma and one share of labels")
     parser.add_argument("--markdown", action="store_true", help="print tables on stderr too")
 
 

@@ -328,7 +328,6 @@ def measure(arguments: argparse.Namespace) -> Findings:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
     parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
-    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 if __name__ == "__main__":
