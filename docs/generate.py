@@ -669,12 +669,13 @@ def targets() -> str:
 
 def benchmarks() -> str:
     """List the benchmarks by the first line of their text; none of them is imported, some take long to load."""
-    files = [path for path in sorted(ROOT.glob("benchmarks/*.py")) if path.stem not in ("__init__", "form")]
-    found = {path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in files}
-    return table(
-        ["benchmark", "what it measures"],
-        ([f"`python -m benchmarks.{name}`", text.splitlines()[0]] for name, text in found.items()),
-    )
+    rows = []
+    for path in sorted(ROOT.glob("benchmarks/**/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if '__name__ == "__main__"' in text:
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            rows.append([f"`python -m {name}`", (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]])
+    return table(["benchmark", "what it measures"], rows)
 
 
 def names() -> str:
