@@ -274,9 +274,17 @@ def _ratio(above: list[float], below: list[float]) -> float:
     return statistics.median(one / other for one, other in zip(above, below, strict=True))
 
 
-def _hold(findings: Findings, has_bars: bool, name: str, value: float, **limit: float) -> None:
+def _hold(
+    findings: Findings,
+    has_bars: bool,
+    name: str,
+    value: float,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> None:
     if has_bars:
-        findings.bar(name, value, **limit)
+        findings.bar(name, value, at_least=at_least, at_most=at_most)
     else:
         findings.figures[name] = value
 
