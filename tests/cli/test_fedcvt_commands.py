@@ -126,7 +126,7 @@ def test_the_method_and_its_settings_are_shown(colonnade: Any) -> None:
     shown = colonnade("methods", "fedcvt")
     assert shown.code == 0, shown.err
     assert "a list of any of fedcvt, vanilla, wide, mean_fill, mftl, ftl, local" in shown.out
-    for level in ("Codes", "NoisedCodes", "SealedCodes"):
+    for level in ("Codes", "HeldOutCodes", "SealedCodes"):
         assert f"{level}: feature_holder → label_holder" in shown.out
 
 
@@ -293,11 +293,11 @@ def test_tables_without_a_shared_row_are_told(town: Town, colonnade: Any) -> Non
 
 
 def test_a_policy_may_forbid_single_messages(town: Town, colonnade: Any) -> None:
-    town.edit("shop/party.toml", "[policy]\n", '[policy]\nnever_send = ["Codes", "HeldOutCodes"]\n')
+    town.edit("shop/party.toml", "[policy]\n", '[policy]\nnever_send = ["PLAIN Codes", "PLAIN HeldOutCodes"]\n')
     refused = colonnade("run", "--simulate", "run.toml", "--quiet")
     assert refused.code == POLICY
     assert "policy.never_send" in refused.message
-    assert "party.toml, line 9): the message Codes is in its list" in refused.message
+    assert "party.toml, line 9): the message PLAIN Codes is in its list" in refused.message
     assert not (town.folder / FOLDER).exists()
     town.set("level = 1")
     assert colonnade("run", "--simulate", "run.toml", "--quiet", "--no-compare").code == 0

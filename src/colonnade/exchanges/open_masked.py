@@ -33,9 +33,10 @@ class Opening:
     It is refused where the method has no opening, or had it already.
     """
 
-    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey) -> None:
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey, **known: Any) -> None:
+        """Receive it; ``known`` is what rules of its fields go by."""
         peer.openings.begin(message_class)
-        self.peer, self.received = peer, peer.receive(message_class)
+        self.peer, self.received = peer, peer.receive(message_class, **known)
         self._message_class, self._key, self._is_first = message_class, key, True
 
     def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
