@@ -30,7 +30,7 @@ def once(case: Case, transport: str) -> cn.Run:
     """Return a run that other checks look at too."""
     key = (str(case), transport)
     if key not in _KNOWN:
-        _KNOWN[key] = train(case, transport, keep_views=True, compare=True)
+        _KNOWN[key] = train(case, launch=cn.Launch(transport=transport, keep_views=True), compare=True)
     return _KNOWN[key]
 
 

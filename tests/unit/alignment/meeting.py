@@ -17,7 +17,7 @@ from tests.unit.session import toys
 from colonnade.alignment import MESSAGES, align
 from colonnade.data import PartyTable
 from colonnade.messages import HEADER_BYTES, declaration_of, decode_body, open_frame
-from colonnade.session import Alignment, Method, Party, Policy, Role, RunPlan, Session, derive_seed
+from colonnade.session import Alignment, Method, Participant, Policy, Role, RunPlan, Session, derive_seed
 from colonnade.session.handshake import greet
 from colonnade.transport import MemoryHub
 
@@ -105,7 +105,9 @@ def meet(
         plan, method = _with_collaborators(plan, method, without_rows)
     sessions = {
         party: Session(
-            Party(party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party),
+            Participant(
+                party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party
+            ),
             method,
             plan,
             {peer: hub.link(party, peer) for peer in parties if peer != party and parties[0] in (party, peer)},

@@ -139,7 +139,7 @@ def is_closed(engine: Engine) -> bool:
 
 def test_simulated_parties_share_one_engine_that_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     found = note_engines(monkeypatch)
-    run = Trial(None).run(engine="pool")
+    run = Trial(None).run(launch=cn.Launch(engine="pool"))
     assert len(found) == 2
     assert found[0] is found[1]
     assert found[0].name == "pool"
@@ -153,7 +153,7 @@ def test_an_engine_that_is_lent_stays_open(monkeypatch: pytest.MonkeyPatch) -> N
     with open_engine("pool", 2) as engine:
         found = note_engines(monkeypatch, ZeroDivisionError)
         with pytest.raises(ZeroDivisionError):
-            Trial(None).run(engine=engine)
+            Trial(None).run(launch=cn.Launch(engine=engine))
         assert found
         assert all(one is engine for one in found)
         assert not is_closed(engine)
