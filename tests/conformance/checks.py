@@ -277,7 +277,7 @@ def _failures_when(
     patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
 ) -> dict[str, type[BaseException]]:
     """Let one party fail in its second step, or its first after that, and return what every party ended with."""
-    import colonnade.launch.party as launched
+    import colonnade.launch.take_part as launched
 
     failed = _fail_at(patch, failing, 2)
     ended: dict[str, BaseException] = {}

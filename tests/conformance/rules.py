@@ -17,10 +17,10 @@ import pytest
 import colonnade as cn
 from colonnade import alignment
 from colonnade.errors import PolicyRefused
-from colonnade.launch.files import read_party_home
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import make_home
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import Policy, RunPlan

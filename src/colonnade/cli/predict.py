@@ -13,10 +13,10 @@ from colonnade.cli.output import Waiting, examples, make_app, print_json, say, w
 from colonnade.cli.run import check_part, find_home, find_homes, resumable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError, TableError
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
 from colonnade.launch.predict import check_model, column_types, predict_in_threads
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.session import Party, write_whole
 from colonnade.text import csv_cell
 

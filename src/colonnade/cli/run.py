@@ -30,10 +30,10 @@ from colonnade.cli.output import (
 from colonnade.data import PartyTable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file, shape_in_words
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.predict import can_score
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
 from colonnade.session import Finding, Party, RunPlan
 

@@ -28,8 +28,8 @@ from colonnade.errors import (
     PeerFailed,
     PeerLost,
 )
-from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.launch.home import HomeRenewals, load_identity, load_partners, own_certificate, paired
+from colonnade.launch.home import PartyHome, read_party_home
+from colonnade.launch.identity import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session
 from colonnade.session.handshake import greet

@@ -12,10 +12,10 @@ import numpy as np
 from colonnade.data import Kind, PartyTable, TableEncoder
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json
+from colonnade.launch.take_part import Seat, Taken
 from colonnade.launch.threads import play_in_threads
 from colonnade.session import ModelPart, Party
 

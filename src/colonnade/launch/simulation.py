@@ -15,12 +15,12 @@ from colonnade.engine import INLINE, Engine, opened
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import ceiling
 from colonnade.launch.earlier import check_earlier, earlier_folders
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.party import Seat
 from colonnade.launch.party_folder import PartyFolder, PartyRecord
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import config_from_json, config_to_json
+from colonnade.launch.take_part import Seat
 from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
 from colonnade.session import Alignment, Evaluate, Method, Observer, Party, RunPlan, parties_of

@@ -22,8 +22,8 @@ from tests.unit.session import toys
 from colonnade.errors import ColonnadeError
 from colonnade.launch import doctor
 from colonnade.launch.doctor import Finding, examine_home, examine_peer
-from colonnade.launch.files import read_party_home
-from colonnade.launch.home import load_identity, load_partners
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import load_identity, load_partners
 from colonnade.session import Participant, Session, handshake
 from colonnade.session.control import Hello
 from colonnade.transport.grpc import Endpoint, GrpcLink, make_identity

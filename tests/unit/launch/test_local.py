@@ -14,10 +14,10 @@ from tests.kills.harness import Homes
 
 from colonnade.errors import RoleFailed, TableError
 from colonnade.launch import local
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.local import run_locally
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
 from colonnade.session import parties_of
 

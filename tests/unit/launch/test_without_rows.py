@@ -21,14 +21,14 @@ from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
 from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.forecast import forecast_run, gather_knowledge, without_costs
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
 from colonnade.launch.load import load_run
 from colonnade.launch.local import align_locally, run_locally
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
 from colonnade.session import Alignment, Evaluate, Forecaster, Method, Policy, RunPlan, parties_of, read_json

@@ -15,8 +15,8 @@ from tests.parties import with_policies
 
 import colonnade as cn
 from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleFailed
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
 from colonnade.methods.splitnn.defence import LabelDefence
 from colonnade.privacy import LabelDisguise, auc_bound
