@@ -28,7 +28,7 @@ from colonnade import alignment, errors
 from colonnade.cli import COMMANDS
 from colonnade.engine import EngineSettings
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.launch import files
+from colonnade.launch import home
 from colonnade.launch.settings import config_to_json
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
@@ -400,13 +400,13 @@ KEYS = {
 }
 ALIASES = {"Defence": get_args(Defence), "Tune": get_args(Tune)}
 KEY_TABLES: dict[str, type] = {
-    "run": files._RunTable,
+    "run": home._RunTable,
     "alignment": Alignment,
     "evaluate": Evaluate,
-    "party": files._IdentityTable,
-    "partners.NAME": files._PartnerTable,
-    "table": files._PartyTableTable,
-    "policy": files._PolicyTable,
+    "party": home._IdentityTable,
+    "partners.NAME": home._PartnerTable,
+    "table": home._PartyTableTable,
+    "policy": home._PolicyTable,
     "engine": EngineSettings,
 }
 LAYOUTS = {

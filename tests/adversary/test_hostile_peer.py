@@ -460,7 +460,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     from colonnade.data import AlignedRows, split_rows
     from colonnade.launch.settings import config_to_json
-    from colonnade.session import Holding, Party, play
+    from colonnade.session import Holding, Participant, play
     from colonnade.transport import MemoryHub
 
     config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
@@ -475,7 +475,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     hub = MemoryHub(given, silence_seconds=5)
     honest = "shop" if hostile == "bank" else "bank"
     sessions = {
-        name: Session(Party(name), METHOD, plan, {peer: hub.link(name, peer)})
+        name: Session(Participant(name), METHOD, plan, {peer: hub.link(name, peer)})
         for name, peer in ((honest, hostile), (hostile, honest))
     }
     ended: list[BaseException] = []

@@ -13,6 +13,7 @@ import pytest
 import colonnade as cn
 from colonnade.methods import method_for
 from colonnade.session import Method
+from tests.parties import with_policies
 
 ROWS = 160
 
@@ -393,5 +394,6 @@ def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
 
 def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
     """Carry out a run of the case over a transport."""
-    options = {"seed": 5, "transport": transport, **options}
-    return cn.simulate(options.pop("config", case.config), toy_tables(case), roles=parties_of(case), **options)
+    options = {"seed": 5, "launch": cn.Launch(transport=transport), **options}
+    brought = with_policies(toy_tables(case), options.pop("policies", {}))
+    return cn.simulate(options.pop("config", case.config), brought, roles=parties_of(case), **options)

@@ -30,7 +30,7 @@ def once(case: Case, transport: str) -> cn.Run:
     """Return a run that other checks look at too."""
     key = (str(case), transport)
     if key not in _KNOWN:
-        _KNOWN[key] = train(case, transport, keep_views=True, compare=True)
+        _KNOWN[key] = train(case, launch=cn.Launch(transport=transport, keep_views=True), compare=True)
     return _KNOWN[key]
 
 
@@ -275,7 +275,7 @@ def _failures_when(
     patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
 ) -> dict[str, type[BaseException]]:
     """Let one party fail in its second step, or its first after that, and return what every party ended with."""
-    import colonnade.launch.party as launched
+    import colonnade.launch.take_part as launched
 
     failed = _fail_at(patch, failing, 2)
     ended: dict[str, BaseException] = {}

@@ -17,15 +17,16 @@ import pytest
 import colonnade as cn
 from colonnade import alignment
 from colonnade.errors import PolicyRefused
-from colonnade.launch.files import read_party_home
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import make_home
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import Policy, RunPlan
 from tests.conformance.cases import Case, parties_of, toy_tables, train
 from tests.conformance.checks import once
+from tests.parties import with_policies
 
 Scored = dict[str, dict[str, int]]
 """How many rows a party helps to score, by the party that gets the scores."""
@@ -172,7 +173,7 @@ def _rule(party: str, rule: str) -> str:
 
 
 def _predict(case: Case, policies: Mapping[str, Policy]) -> pd.DataFrame:
-    return once(case, "memory").predict(_new_tables(case), policies=policies)
+    return once(case, "memory").predict(with_policies(_new_tables(case), policies))
 
 
 def _plan(case: Case, stage: str) -> RunPlan:

@@ -12,7 +12,7 @@ import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table, readable_bytes, say, words_by_party
 from colonnade.errors import ConfigError, UsageError, did_you_mean
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file
 
 if TYPE_CHECKING:
     from colonnade.launch.forecast import RunForecast

@@ -21,8 +21,8 @@ from colonnade.data import LabelEncoder, PartyTable, Split, TableEncoder
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import agreed_split
-from colonnade.launch.party import peers_of
 from colonnade.launch.settings import config_from_json
+from colonnade.launch.take_part import peers_of
 from colonnade.ledger import LedgerWriter
 from colonnade.methods import method_named
 from colonnade.session import (

@@ -21,13 +21,14 @@ from colonnade.session.forecast import (
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
+from colonnade.session.party import Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
 from colonnade.session.policy import Policy
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
-from colonnade.session.session import Observer, Party, Progress, Session
+from colonnade.session.session import Observer, Participant, Progress, Session
 
 __all__ = [
     "ALIGN",
@@ -51,6 +52,7 @@ __all__ = [
     "ModelPart",
     "Observer",
     "Pair",
+    "Participant",
     "Party",
     "Policy",
     "Portion",
@@ -72,6 +74,7 @@ __all__ = [
     "crossings",
     "derive_seed",
     "highest_common",
+    "parties_of",
     "play",
     "read_json",
     "weigh",

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.session.toys import Ask, Play, helper, lead, method, plan
 
 from colonnade.errors import ConfigError, PeerFailed, PolicyRefused
-from colonnade.launch.files import read_party_home
+from colonnade.launch.home import read_party_home
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session import CONTROL, Policy, Result
 

@@ -13,7 +13,20 @@ import numpy as np
 
 from colonnade.data import AlignedRows, Split
 from colonnade.messages import MASKED, PLAIN, Dims, message
-from colonnade.session import Holding, Keep, Method, Party, Policy, Prepare, Result, Role, RunPlan, Session, Stage, play
+from colonnade.session import (
+    Holding,
+    Keep,
+    Method,
+    Participant,
+    Policy,
+    Prepare,
+    Result,
+    Role,
+    RunPlan,
+    Session,
+    Stage,
+    play,
+)
 from colonnade.transport import MemoryHub
 
 
@@ -117,7 +130,7 @@ class Play:
             links = {
                 peer: hub.link(name, peer) for peer in self.parties if peer != name and self.parties[0] in (name, peer)
             }
-            party = Party(
+            party = Participant(
                 name,
                 self.policies.get(name, Policy()),
                 self.folder / name if self.folder else None,

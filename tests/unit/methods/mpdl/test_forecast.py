@@ -9,6 +9,7 @@ import pytest
 from tests.unit.launch.test_forecast import crossed, expected
 from tests.unit.methods.mpdl.worlds import COMPARED, frames, pictures, run_of, settings, tables_of
 
+from colonnade import Launch
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError
 from colonnade.launch.forecast import RunForecast, forecast_run, gather_knowledge, key_of, without_costs
@@ -63,7 +64,7 @@ def test_every_message_is_foreseen_in_number_and_size(
 
 def test_a_classifier_by_itself_is_foreseen() -> None:
     world, config = frames(), settings()
-    run = run_of(world, config, stage="central", after=run_of(world, config, stage="dual", name="first"))
+    run = run_of(world, config, stage="central", after=run_of(world, config, stage="dual", launch=Launch(name="first")))
     found = forecast_of(run.plan, tables_of(world))
     assert whatever_is_chosen(expected(found)) == whatever_is_chosen(crossed(run))
 
