@@ -12,7 +12,7 @@ from colonnade.crypto.modulus_proof import ROOTS
 from colonnade.messages import PLAIN, message
 from colonnade.session import Channel, Session
 
-__all__ = ["largest_modulus", "make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["make_key", "public_modulus", "receive_key", "send_key"]
 
 
 @functools.cache
@@ -30,12 +30,6 @@ def public_modulus(owner: str, partner: str) -> type[Any]:
         proof: np.ndarray[Any, Any]
 
     return PublicModulus
-
-
-def largest_modulus(owner: str, partner: str, bits: int) -> Any:
-    """Return the message for a key of so many bits as forecasts weigh it."""
-    roots = np.zeros((ROOTS, -(-bits // 8)), np.uint8)
-    return public_modulus(owner, partner)((1 << bits) - 1, roots)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:

@@ -5,19 +5,6 @@ from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.forecast import (
-    Crossing,
-    Facts,
-    Forecaster,
-    Line,
-    Machines,
-    Portion,
-    StageForecast,
-    batch_sizes,
-    crossing,
-    crossings,
-    weigh,
-)
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
@@ -35,17 +22,12 @@ __all__ = [
     "Alignment",
     "Channel",
     "CheckpointStore",
-    "Crossing",
     "Evaluate",
     "EventLog",
-    "Facts",
     "Figure",
     "Finding",
-    "Forecaster",
     "Holding",
     "Keep",
-    "Line",
-    "Machines",
     "Method",
     "MetricsLog",
     "ModelPart",
@@ -53,7 +35,6 @@ __all__ = [
     "Pair",
     "Party",
     "Policy",
-    "Portion",
     "Prepare",
     "Progress",
     "Result",
@@ -64,16 +45,11 @@ __all__ = [
     "Scores",
     "ScriptedLink",
     "Session",
-    "StageForecast",
-    "batch_sizes",
     "check_name",
-    "crossing",
-    "crossings",
     "derive_seed",
     "highest_common",
     "play",
     "read_json",
-    "weigh",
     "write_json",
     "write_whole",
 ]

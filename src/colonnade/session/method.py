@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, declaration_of
-from colonnade.session.forecast import Forecaster
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, RunPlan
 
@@ -176,8 +175,6 @@ class Method:
     """The stages in which shared rows are scored by a model that is there already, for the parties with labels. All
     other parties count these rows, for `Policy.predictions_per_day`; rows that are not shared are asked for by messages
     that declare it (``asks_for``), and counted in any stage."""
-    forecast: Forecaster | None = None
-    """How long a run takes and what it sends, for `colonnade plan`."""
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}

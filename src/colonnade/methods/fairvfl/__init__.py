@@ -21,7 +21,6 @@ to protect them.
 
 from colonnade.methods.fairvfl import audit, predict, sweep, train
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.forecast import FORECASTER
 from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -72,5 +71,4 @@ METHOD = Method(
     absent={"predict": ("attribute_holder",)},
     scoring=("predict", "audit"),
     stands_on={"audit": ("train",)},
-    forecast=FORECASTER,
 )

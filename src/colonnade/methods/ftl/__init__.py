@@ -27,7 +27,6 @@ and takes over where transfer does harm.
 
 from colonnade.methods.ftl import predict, train, validate
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.forecast import FORECASTER
 from colonnade.methods.ftl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -50,7 +49,6 @@ METHOD = Method(
     choose_messages=choose_messages,
     is_pairwise=True,
     scores_alone="target",
-    forecast=FORECASTER,
     stages={
         "train": {"source": train.source, "target": train.target},
         "validate": {"source": validate.source, "target": validate.target},

@@ -25,7 +25,6 @@ rows, more holders, numbers to predict, missing cells and convolutions of two ki
 
 from colonnade.methods.mpdl import graph, predict, train
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
-from colonnade.methods.mpdl.forecast import FORECASTER
 from colonnade.methods.mpdl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -70,5 +69,4 @@ METHOD = Method(
     stands_on={"central": ("dual",)},
     scored_after=("train", "central"),
     scores_rest=True,
-    forecast=FORECASTER,
 )

@@ -26,7 +26,6 @@ in one batch; inference, explanation and the target's choice between models are 
 
 from colonnade.methods.prada import explain, predict, train
 from colonnade.methods.prada.config import PrADA
-from colonnade.methods.prada.forecast import FORECASTER
 from colonnade.methods.prada.groups import propose_groups
 from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
 from colonnade.session import Method, Role
@@ -62,5 +61,4 @@ METHOD = Method(
     stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
     scored_after=("train", "finetune"),
     scoring=("predict", "explain"),
-    forecast=FORECASTER,
 )

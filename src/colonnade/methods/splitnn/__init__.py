@@ -23,7 +23,6 @@ and codes are secret.
 
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
-from colonnade.methods.splitnn.forecast import FORECASTER
 from colonnade.methods.splitnn.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role
 
@@ -46,5 +45,4 @@ METHOD = Method(
         "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )
