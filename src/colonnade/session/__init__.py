@@ -5,19 +5,6 @@ from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.forecast import (
-    Crossing,
-    Facts,
-    Forecaster,
-    Line,
-    Machines,
-    Portion,
-    StageForecast,
-    batch_sizes,
-    crossing,
-    crossings,
-    weigh,
-)
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
@@ -36,17 +23,12 @@ __all__ = [
     "Alignment",
     "Channel",
     "CheckpointStore",
-    "Crossing",
     "Evaluate",
     "EventLog",
-    "Facts",
     "Figure",
     "Finding",
-    "Forecaster",
     "Holding",
     "Keep",
-    "Line",
-    "Machines",
     "Method",
     "MetricsLog",
     "ModelPart",
@@ -55,7 +37,6 @@ __all__ = [
     "Participant",
     "Party",
     "Policy",
-    "Portion",
     "Prepare",
     "Progress",
     "Result",
@@ -67,17 +48,12 @@ __all__ = [
     "ScriptedLink",
     "Session",
     "Stage",
-    "StageForecast",
-    "batch_sizes",
     "check_name",
-    "crossing",
-    "crossings",
     "derive_seed",
     "highest_common",
     "parties_of",
     "play",
     "read_json",
-    "weigh",
     "write_json",
     "write_whole",
 ]

@@ -21,7 +21,6 @@ from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
 from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
-from colonnade.launch.forecast import forecast_run, gather_knowledge, without_costs
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
@@ -31,7 +30,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Evaluate, Forecaster, Method, Policy, RunPlan, parties_of, read_json
+from colonnade.session import Alignment, Method, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -360,30 +359,3 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
         run = run_locally(read_run_file(file), file, homes, held)
     assert "used again" in run.alignment
     assert not (tmp_path / "helper" / "alignments").exists()
-
-
-# Forecasts
-
-
-def test_a_forecast_asks_for_no_table_of_it(install: Callable[..., Method]) -> None:
-    forecaster = Forecaster(stages=lambda facts, plan, config: (), key=lambda config: None)
-    install(forecast=forecaster)
-    plan = RunPlan(
-        name="count",
-        method="tally",
-        roles={role: (party,) for role, party in tally.ROLES.items()},
-        config={"rounds": 3},
-        evaluate=Evaluate(),
-    )
-    known = gather_knowledge(plan, tally.tables())
-    assert (known.shared, dict(known.rows), set(known.columns)) == (
-        100,
-        {"bank": 120, "shop": 130, "helper": 0},
-        {"bank", "shop"},
-    )
-    assert known.assumptions == ()
-    found = forecast_run(plan, known, without_costs(None))
-    sent = {(one.sender, one.receiver) for one in found.stages[0].sent if one.message in ALIGNING}
-    assert sent == {("bank", "shop"), ("shop", "bank")}
-    partial = gather_knowledge(plan, {"bank": tally.tables()["bank"]}, columns={"shop": 2})
-    assert "helper" not in " ".join(partial.assumptions)
