@@ -8,14 +8,15 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from colonnade.data import LINK_COLUMNS, Kind, PartyTable, linked_rows, matched_rows, read_frame, read_table
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json, config_to_json, validated
-from colonnade.session import Alignment, Evaluate, Method, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, Policy, PolicyRules, RunPlan
+from colonnade.settings import described
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,52 +24,73 @@ if TYPE_CHECKING:
 __all__ = ["PartyHome", "read_party_home", "read_run_file", "shape_in_words"]
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _RunTable:
+    """What is run, by whom: the ``[run]`` table of ``run.toml``."""
+
     name: str
+    """Names the run and its folder. Letters, digits, `.`, `_`, `-`."""
     method: str
+    """One of `colonnade methods`."""
     roles: Mapping[str, str | list[str]]
+    """Which party plays which role; a list where several play the same."""
     seed: int = 0
+    """Where all training randomness comes from. Not a secret."""
     stage: str = "train"
+    """What is done with the method: `train`, or another of its stages. `run --stage` goes before it."""
     after: str | None = None
+    """The folder of the run that a stage goes on from, if it is not the usual one."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _PartyTableTable:
+    """Where a party's rows are: the ``[table]`` table of ``party.toml``."""
+
     source: str
+    """A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL."""
     id: str | list[str]
+    """The column that names the row, the same person at every party; a list where several do so together."""
     label: str | None = None
+    """The column to predict; at the label holder only."""
     types: Mapping[str, Kind] = field(default_factory=dict)
+    """Column to `numeric` or `categorical`, where the look of the cells misleads."""
     drop: list[str] = field(default_factory=list)
+    """Columns to ignore."""
     unlabelled: bool = False
+    """Allow rows without a label, for methods that learn from such rows too."""
     query: str | None = None
+    """For a database URL: a SELECT. Exactly one of `query` and `table`."""
     table: str | None = None
+    """For a database URL: a table or view, `schema.table` if needed."""
     matches: str | None = None
+    """A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`."""
     links: str | None = None
+    """A file of links between rows, with ids in its columns `from` and `to`, for methods that use graphs."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _IdentityTable:
+    """Who a party is: the ``[party]`` table of ``party.toml``."""
+
     name: str
+    """This party's name, as in `run.toml`."""
     listen: str | None = None
+    """Where this party waits for partners, as `HOST:PORT`. Without it, it only dials."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _PartnerTable:
+    """A partner: a ``[partners.NAME]`` table of ``party.toml``."""
+
     address: str | None = None
+    """Where that partner is reached, as `HOST:PORT`. Without it, the partner dials."""
     id: str | list[str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PolicyTable:
-    methods: list[str] | None = None
-    partners: list[str] | None = None
-    never_send: list[str] = field(default_factory=list)
-    minimum_shared_rows: int = 0
-    maximum_runs: int | None = None
-    maximum_alignments: int | None = None
-    predictions_per_day: int | None = None
-    consent: Literal["ask", "policy"] = "ask"
+    """The column, or several, by which that partner knows the rows, if not `table.id`. May be empty in rows that the
+    partner cannot share."""
 
 
 @dataclass(frozen=True)
@@ -277,19 +299,8 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
     table: _PartyTableTable | None = None
     if "table" in document:
         table = validated(_PartyTableTable, document["table"], "table")
-    rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
-    policy = Policy(
-        methods=None if rules.methods is None else tuple(rules.methods),
-        partners=None if rules.partners is None else tuple(rules.partners),
-        never_send=tuple(rules.never_send),
-        minimum_shared_rows=rules.minimum_shared_rows,
-        maximum_runs=rules.maximum_runs,
-        maximum_alignments=rules.maximum_alignments,
-        predictions_per_day=rules.predictions_per_day,
-        consent=rules.consent,
-        file=str(path),
-        lines=_lines_of(path, "policy"),
-    )
+    rules: PolicyRules = validated(PolicyRules, document.get("policy", {}), "policy")
+    policy = Policy(**vars(rules), file=str(path), lines=_lines_of(path, "policy"))
     check_message_names(policy)
     engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
     return PartyHome(

@@ -23,7 +23,7 @@ from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
-from colonnade.session.policy import Policy
+from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
@@ -53,6 +53,7 @@ __all__ = [
     "Pair",
     "Party",
     "Policy",
+    "PolicyRules",
     "Portion",
     "Prepare",
     "Progress",
