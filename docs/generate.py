@@ -11,6 +11,7 @@ the code.
 from __future__ import annotations
 
 import ast
+import configparser
 import dataclasses
 import inspect
 import re
@@ -270,14 +271,41 @@ def targets() -> str:
     return table(["target", "what it does"], ([f"`make {name}`", text] for name, text in found))
 
 
+def rooms() -> str:
+    """List the rooms of the package from the top layer down, by the first line of their text, and further rules."""
+    linter = configparser.ConfigParser()
+    linter.read(ROOT / ".importlinter", encoding="utf-8")
+    # A room in brackets is planned.
+    layers = [
+        re.findall(r"(?<!\()\b\w+", line) for line in linter["importlinter:contract:layers"]["layers"].split("\n")
+    ]
+    source = ROOT / "src/colonnade"
+    homes = {path.stem: path for path in source.glob("*.py")} | {
+        path.parent.name: path for path in source.glob("*/__init__.py")
+    }
+    found = (
+        [f"`{room}`", str(depth), _first_line(homes[room])]
+        for depth, layer in enumerate(filter(None, layers), 1)
+        for room in layer
+    )
+    contracts = [linter[name]["name"] for name in linter.sections() if not name.endswith(("importlinter", ":layers"))]
+    rules = "\n".join(f"- {rule}." for rule in contracts)
+    return f"{table(['room', 'layer', 'what lives there'], found)}\n\nFurther contracts:\n\n{rules}"
+
+
 def benchmarks() -> str:
-    """List the benchmarks by the first line of their text; none of them is imported, some take long to load."""
+    """List the benchmarks by the first line of their text."""
     files = [path for path in sorted(ROOT.glob("benchmarks/*.py")) if path.stem not in ("__init__", "form")]
-    found = {path.stem: ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "" for path in files}
     return table(
         ["benchmark", "what it measures"],
-        ([f"`python -m benchmarks.{name}`", text.splitlines()[0]] for name, text in found.items()),
+        ([f"`python -m benchmarks.{path.stem}`", _first_line(path)] for path in files),
     )
+
+
+def _first_line(path: Path) -> str:
+    """Return the first line of a module's text; it is not imported, as some take long to load."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].replace("``", "`")
 
 
 def names() -> str:
@@ -344,6 +372,7 @@ REGIONS: dict[str, Callable[..., str]] = {
     "messages": messages,
     "names": names,
     "roles": roles,
+    "rooms": rooms,
     "schemas": schemas,
     "settings": settings,
     "tags": tags,
