@@ -1,8 +1,10 @@
-"""Read ``run.toml`` and ``party.toml``."""
+"""Read ``run.toml`` and ``party.toml``, and begin the second."""
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,12 +18,12 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json, config_to_json, validated
 from colonnade.session import Alignment, Evaluate, Method, Policy, PolicyRules, RunPlan
-from colonnade.settings import described
+from colonnade.settings import described, settings_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PartyHome", "read_party_home", "read_run_file", "shape_in_words"]
+__all__ = ["PartyHome", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
 
 
 @described
@@ -53,9 +55,9 @@ class _PartyTableTable:
     id: str | list[str]
     """The column that names the row, the same person at every party; a list where several do so together."""
     label: str | None = None
-    """The column to predict; at the label holder only."""
+    """The column to predict; only at a party that has it."""
     types: Mapping[str, Kind] = field(default_factory=dict)
-    """Column to `numeric` or `categorical`, where the look of the cells misleads."""
+    """Which columns are `numeric` or `categorical`, where the look of the cells misleads."""
     drop: list[str] = field(default_factory=list)
     """Columns to ignore."""
     unlabelled: bool = False
@@ -78,7 +80,8 @@ class _IdentityTable:
     name: str
     """This party's name, as in `run.toml`."""
     listen: str | None = None
-    """Where this party waits for partners, as `HOST:PORT`. Without it, it only dials."""
+    """Where this party waits for partners, as `HOST:PORT`; 0.0.0.0 means all networks of this machine. Without it this
+    party dials, and its partners must listen."""
 
 
 @described
@@ -225,6 +228,90 @@ class PartyHome:
             partner_ids=partner_ids,
             name=self.name,
         )
+
+
+_PARTY_FILE = """\
+# The home of {name}. This file never leaves this machine.
+# A line that begins with # and a space is a note; one without the space is a setting that is not in use.
+
+[party]
+{party}
+
+# Where partners are. 'colonnade pair' adds a block here for each of them. Change an address whenever a partner moves:
+# who the partner is does not depend on it, that is decided by the certificate in partners/.
+#
+#[partners.shop]
+{partners}
+
+{table}
+
+[policy]
+# What this party takes part in. A rule that is absent allows everything.
+{policy}
+
+[engine]
+{engine}
+"""
+_NO_TABLE = """\
+# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. It takes no part in
+# alignments and is not told whose rows are shared or scored: with minimum_shared_rows it refuses every training, with
+# predictions_per_day every prediction."""
+_EXAMPLES: dict[type, dict[str, Any]] = {
+    _IdentityTable: {"name": "bank", "listen": "0.0.0.0:7443"},
+    _PartnerTable: {"address": "shop.example:7443", "id": "loyalty_card"},
+    _PartyTableTable: {
+        "source": "customers.csv",
+        "id": "customer",
+        "label": "churned",
+        "types": {"postcode": "categorical"},
+        "drop": ["name", "street"],
+        "unlabelled": True,
+        "query": "SELECT * FROM customers",
+        "table": "sales.customers",
+        "matches": "matches.csv",
+        "links": "links.csv",
+    },
+    PolicyRules: {
+        "methods": ["splitnn"],
+        "partners": ["shop"],
+        "never_send": ["PLAIN"],
+        "minimum_shared_rows": 500,
+        "maximum_runs": 10,
+        "maximum_alignments": 10,
+        "predictions_per_day": 2000,
+        "consent": "policy",
+    },
+    EngineSettings: {"kind": "pool", "workers": 4, "address": "head.example:6379"},
+}
+
+
+def new_party_file(party: Mapping[str, str | None], table: Mapping[str, str | None] | None) -> str:
+    """Return a ``party.toml`` to be filled in, with every setting explained; ``table`` is None for a home without."""
+    return _PARTY_FILE.format(
+        name=party["name"],
+        party=_explained(_IdentityTable, party),
+        partners=_explained(_PartnerTable),
+        table=_NO_TABLE if table is None else "[table]\n" + _explained(_PartyTableTable, table),
+        policy=_explained(PolicyRules),
+        engine=_explained(EngineSettings),
+    )
+
+
+def _explained(kind: type, given: Mapping[str, str | None] | None = None) -> str:
+    """Return the settings of a table with what they mean; those that are not given as examples, out of use."""
+    lines: list[str] = []
+    for one in settings_of(kind):
+        lines += textwrap.wrap(one.meaning, 120, initial_indent="# ", subsequent_indent="# ")
+        value = (given or {}).get(one.name)
+        lines.append(f"#{_line(one.name, _EXAMPLES[kind][one.name])}" if value is None else _line(one.name, value))
+    return "\n".join(lines)
+
+
+def _line(name: str, value: Any) -> str:
+    # A JSON string is a TOML string, and so is a list of them.
+    if isinstance(value, dict):
+        return f"{name} = {{ {', '.join(_line(*item) for item in value.items())} }}"
+    return f"{name} = {json.dumps(value)}"
 
 
 def shape_in_words(party: str, rows: int, columns: int, *, has_label: bool) -> str:
