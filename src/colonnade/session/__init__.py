@@ -1,4 +1,4 @@
-"""A party's view of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
+"""A party's side of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
 
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common

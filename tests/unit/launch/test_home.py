@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import stat
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -46,7 +46,7 @@ class FTL:
     decay: float = 0.001
     """The penalty: half of it times the squared weights of both encoders, without biases."""
     labelled_rows: int = 0
-    """How many shared training rows, chosen at random, lend their label to the loss; 0 means all."""
+    """How many shared training rows, chosen at random, bring their label into the loss; 0 means all."""
     batch_size: int = 0
     """Shared rows per step; 0 takes all. The guard looks at one step."""
     iterations: int = 30

@@ -23,7 +23,7 @@ _MOST_GROUPS = 64
 class PrADA:
     """Settings of PrADA, agreed by all parties.
 
-    Pre-training teaches the feature holder's groups with the source's labels; fine-tuning fits the target's head on
+    Pre-training trains the feature holder's groups on the source's labels; fine-tuning fits the target's head on
     them. The paper's own settings are `PrADA.paper()`.
     """
 
