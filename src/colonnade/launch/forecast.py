@@ -125,7 +125,7 @@ def gather_knowledge(
         shared, positions, portions = _shared_here(plan, tables)
         if method.forecast is None or not method.forecast.is_by_pair:
             portions = {}
-        if method.is_pairwise and len(parties) > 2 and not portions:
+        if method.stage(plan.stage).rows == "pairwise" and len(parties) > 2 and not portions:
             assumptions.append(f"every two partners share as many rows as those that share the most: {shared}")
     elif tables:
         shared = min(table.rows for table in tables.values())
@@ -157,7 +157,7 @@ def _shared_here(plan: RunPlan, tables: Mapping[str, PartyTable]) -> tuple[int, 
     method = method_named(plan.method)
     lead, seed = method.leader_of(plan), derive_seed(plan.seed, "alignment")
     parties = method.parties_with_rows(plan)
-    if not method.is_pairwise:
+    if method.stage(plan.stage).rows != "pairwise":
         aligned = align_in_one_place({party: tables[party] for party in parties}, lead, plan.alignment, seed)
         shared = len(next(iter(aligned.values())))
         train = agreed_split(plan, shared).train
@@ -300,7 +300,7 @@ def _probe_channel(network: LoopbackNetwork, name: str, peer: str) -> Channel:
         peer=peer,
         peer_role=peer,
         run="forecast",
-        messages=(),
+        declarations=(),
         ledger=LedgerWriter(),
         policy=Policy(),
         step=lambda: 0,

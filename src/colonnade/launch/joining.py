@@ -24,7 +24,7 @@ from colonnade.launch.status import StatusFile
 from colonnade.launch.watch import Watcher
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.methods import method_named
-from colonnade.session import ALIGN, Observer, RunPlan, read_json, write_json
+from colonnade.session import Observer, RunPlan, read_json, write_json
 from colonnade.transport.grpc import Endpoint
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Joining:
         for peer in self._peers:
             role = self.plan.role_of(peer)
             is_aligned = self._method.are_aligned(self.plan, self.home.name, peer)
-            for declaration in map(declaration_of, (*finding, *self._method.messages_in(self.plan))):
+            for declaration in (*map(declaration_of, finding), *self._method.declarations_in(self.plan)):
                 if declaration.sender == ANYONE:
                     fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:
@@ -100,7 +100,7 @@ class Joining:
         method, plan, own = self._method, self.plan, self.home.name
         lead, parties = method.leader_of(plan), method.parties_with_rows(plan)
         others = [party for party in parties if party not in (own, lead)]
-        is_by_pair = method.is_pairwise and plan.stage != ALIGN
+        is_by_pair = method.stage(plan.stage).rows == "pairwise"
         is_told = alignment_messages(method, plan) and alignment.sends("SharedRows", plan.alignment, is_lead=True)
         if own not in parties or own == lead or not others or is_by_pair or not is_told:
             return None

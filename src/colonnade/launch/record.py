@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from colonnade import __version__, alignment
@@ -48,7 +47,8 @@ def record_of(run: Run) -> RunRecord:
         name=plan.name,
         title=f"{plan.name}: {method.title}" + ("" if plan.stage == "train" else f", stage {plan.stage}"),
         stage=plan.stage,
-        makes_model=plan.stage in {*method.scored_after, *chain.from_iterable(method.stands_on.values())},
+        makes_model=method.stage(plan.stage).makes_model
+        or any(plan.stage in one.after for one in method.stages.values()),
         method=MethodNote(
             name=method.name,
             title=method.title,
@@ -87,7 +87,7 @@ def record_of(run: Run) -> RunRecord:
         ),
         crossed=crossed_notes(
             run.ledgers,
-            [*CONTROL, *alignment.MESSAGES, *method.messages],
+            [*map(declaration_of, (*CONTROL, *alignment.MESSAGES)), *method.declarations],
             {party: plan.role_of(party) for party in plan.parties},
         ),
         ledgers=ledger_notes(run.ledgers),
@@ -95,12 +95,12 @@ def record_of(run: Run) -> RunRecord:
 
 
 def crossed_notes(
-    ledgers: dict[str, Ledger], messages: list[type], roles: Mapping[str, str]
+    ledgers: dict[str, Ledger], messages: list[Declaration], roles: Mapping[str, str]
 ) -> tuple[CrossedNote, ...]:
     """Return what every party's ledger says it sent, with the declaration's words beside it."""
     # By sender too: a message may go both ways under one name, and tell other things in each direction.
     declared: dict[tuple[str, str], list[Declaration]] = defaultdict(list)
-    for one in map(declaration_of, messages):
+    for one in messages:
         declared[one.name, one.sender].append(one)
     notes = []
     for party, ledger in ledgers.items():

@@ -18,7 +18,7 @@ from colonnade.session.forecast import (
     crossings,
     weigh,
 )
-from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
+from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
@@ -65,6 +65,7 @@ __all__ = [
     "Scores",
     "ScriptedLink",
     "Session",
+    "Stage",
     "StageForecast",
     "batch_sizes",
     "check_name",

@@ -209,7 +209,7 @@ def _hello(session: Session) -> Hello:
         AgreedField(name, hashlib.sha256(value.encode()).digest()[:16])
         for name, value in sorted(session.plan.fields().items())
     )
-    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.messages)))
+    schemas = b"".join(sorted(one.schema for one in (*map(declaration_of, CONTROL), *session.declarations)))
     return Hello(
         version=__version__,
         party=session.party,

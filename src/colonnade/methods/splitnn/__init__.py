@@ -21,11 +21,12 @@ are from other papers, named in `colonnade.privacy`. A run with a defence does n
 and codes are secret.
 """
 
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
 from colonnade.methods.splitnn.forecast import FORECASTER
-from colonnade.methods.splitnn.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "PartyEncoder", "SplitNN"]
 
@@ -40,11 +41,17 @@ METHOD = Method(
         Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+            messages=(CutWidth, CutActivations, CutGradient, HeldOutActivations, EpochVerdict),
+            makes_model=True,
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+            messages=(HeldOutActivations,),
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
     forecast=FORECASTER,
 )

@@ -10,7 +10,7 @@ import torch
 
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.methods.splitnn.config import SplitNN
-from colonnade.methods.splitnn.messages import CutActivations, CutWidth, HeldOutActivations, gradient_message
+from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
 from colonnade.methods.splitnn.network import dtype_of
 from colonnade.methods.splitnn.predict import chunks
 from colonnade.session import Crossing, Facts, Forecaster, RunPlan, StageForecast, batch_sizes, crossing, crossings
@@ -36,7 +36,7 @@ def stages(facts: Facts, plan: RunPlan, config: SplitNN) -> tuple[StageForecast,
 
         set_up.append(crossing(party, lead, (CutWidth(width), 1)))
         epoch += crossed(party, lead, CutActivations, training)
-        epoch += crossed(lead, party, gradient_message(config.defence), training)
+        epoch += crossed(lead, party, CutGradient, training)
         epoch += crossed(party, lead, HeldOutActivations, validation)
         epoch.append(crossing(lead, party, (EpochVerdict(True, False), 1)))
         evaluation += crossed(party, lead, HeldOutActivations, test)
