@@ -110,13 +110,12 @@ def roles(method: str) -> str:
 
 def messages(which: str) -> str:
     """List what a method or the alignment may send, from the declarations."""
-    found = alignment.MESSAGES if which == "alignment" else method_named(which).messages
-    return _message_table(declaration_of(cls) for cls in found)
+    return _message_table(_declarations(which))
 
 
 def control() -> str:
     """List the session's own messages."""
-    return _message_table(declaration_of(cls) for cls in CONTROL)
+    return _message_table(_declarations("control"))
 
 
 def settings(method: str) -> str:
@@ -124,12 +123,27 @@ def settings(method: str) -> str:
     return _setting_table(method_named(method).config)
 
 
+def _declarations(which: str) -> list[Declaration]:
+    shared = {"control": CONTROL, "alignment": alignment.MESSAGES}
+    return [declaration_of(cls) for cls in shared[which]] if which in shared else [*method_named(which).declarations]
+
+
 def _message_table(declarations: Iterable[Declaration]) -> str:
+    # What differs only in who sends it to whom stands on one line.
+    lines: dict[tuple[str, ...], list[Declaration]] = {}
+    for one in declarations:
+        warns = ", ".join(str(flag.name).lower() for flag in one.warns)
+        lines.setdefault((one.name, one.protection, one.step, one.summary, one.reveals, warns), []).append(one)
     return table(
-        ["message", "from", "to", "protection", "step", "what it is", "reveals"],
+        ["message", "from", "to", "protection", "step", "what it is", "reveals", "warns of"],
         (
-            [f"`{one.name}`", one.sender, one.receiver, one.protection, one.step, one.summary, one.reveals]
-            for one in declarations
+            [
+                f"`{name}`",
+                ", ".join(dict.fromkeys(one.sender for one in found)),
+                ", ".join(dict.fromkeys(one.receiver for one in found)),
+                *others,
+            ]
+            for (name, *others), found in lines.items()
         ),
     )
 
@@ -164,7 +178,8 @@ def _default(text: str) -> str:
 
 def tags() -> str:
     """List the kinds of values, their tags and their bytes."""
-    found = {kind.tag: kind for kind in _kinds(kinds.Kind)}
+    # One without a tag becomes another kind before anything is sent.
+    found = {kind.tag: kind for kind in _kinds(kinds.Kind) if kind.tag}
     if set(found) != set(LAYOUTS):
         raise SystemExit("docs/generate.py does not describe every kind of value in colonnade.messages.kinds")
     names = {6: "array", 8: "optional(K)", 9: "sequence(K)", 10: "record(name:K,…)", 11: "ciphertext(TYPE)"}
@@ -186,11 +201,13 @@ def limits() -> str:
 
 def schemas(which: str) -> str:
     """List the fingerprints of messages and the text they come from."""
-    shared = {"control": CONTROL, "alignment": alignment.MESSAGES}
-    found = [declaration_of(cls) for cls in (shared[which] if which in shared else method_named(which).messages)]
+    found = _declarations(which)
     count = Counter(one.name for one in found)
-    # Messages of one name are told apart by who sends them.
-    names = [f"`{one.name}`" + (f" from {one.sender}" if count[one.name] > 1 else "") for one in found]
+    # Messages of one name are told apart by who sends them to whom, and under which protection.
+    names = [
+        f"`{one.name}`" + (f" {one.sender} to {one.receiver}, {one.protection}" if count[one.name] > 1 else "")
+        for one in found
+    ]
     return table(
         ["message", "schema", "body"],
         ([name, f"`{one.schema.hex()}`", f"`{one.body.describe()}`"] for name, one in zip(names, found, strict=True)),
