@@ -125,7 +125,7 @@ def trained(trained_once: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.
 def test_the_method_and_its_settings_are_shown(colonnade: Any) -> None:
     shown = colonnade("methods", "fedcvt")
     assert shown.code == 0, shown.err
-    assert "a list of any of fedcvt, vanilla, wide, mean_fill, mftl, ftl, local" in shown.out
+    assert 'list of "fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local"' in shown.out
     for level in ("Codes", "NoisedCodes", "SealedCodes"):
         assert f"{level}: feature_holder → label_holder" in shown.out
 

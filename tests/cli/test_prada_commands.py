@@ -296,8 +296,8 @@ def test_the_method_and_its_settings_are_shown(world: World, colonnade: Any) -> 
     shown = colonnade("methods", "prada")
     assert shown.code == 0, shown.err
     assert "Stages: train, pretrain, finetune, explain, predict" in shown.out
-    assert "a list of lists of texts" in shown.out
-    assert "or a table" not in shown.out, "what may be left out is no table"
+    assert "list of lists of texts" in shown.out
+    assert "fine_start: number; default none" in shown.out
 
 
 # --- joined -------------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
         typer.Option(

@@ -1,4 +1,4 @@
-"""A party's view of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
+"""A party's side of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
 
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
@@ -11,7 +11,7 @@ from colonnade.session.model_part import ModelPart
 from colonnade.session.party import Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
-from colonnade.session.policy import Policy
+from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
@@ -37,6 +37,7 @@ __all__ = [
     "Participant",
     "Party",
     "Policy",
+    "PolicyRules",
     "Prepare",
     "Progress",
     "Result",

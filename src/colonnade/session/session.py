@@ -1,4 +1,4 @@
-"""One party's view of one run."""
+"""One party's side of one run."""
 
 from __future__ import annotations
 

@@ -282,7 +282,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     assert not messages_of(runs["helper"], "helper") & ALIGNING
     pages = {party: (tmp_path / party / "runs" / "count" / "report.html").read_text() for party in PARTIES}
     assert pages["bank"].count("holds no table") == 1
-    assert "in its own house" in pages["bank"]
+    assert "not known here" in pages["bank"]
     assert "Shared rows</dt>" not in pages["helper"]
     assert "shared rows were split" not in pages["helper"]
     assert "How good the federated model is, only bank can tell" in pages["helper"]
