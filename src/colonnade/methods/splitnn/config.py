@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
 from colonnade.settings import described
 
-__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "check_weights"]
+__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "cautions", "check_weights"]
 
 WIDEST = 2**16
 """The most numbers a layer gives per row, and so the widest cut a partner accepts."""
@@ -121,3 +123,12 @@ def _check_widths(name: str, widths: tuple[int, ...]) -> None:
             raise ConfigError(
                 f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
             )
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan,
+        "The label holder can solve its first batch for the other parties' columns, repeat their steps and so follow "
+        "them through every training row; a feature holder can read numbers to predict off its first gradient.",
+    )
