@@ -26,7 +26,7 @@ from colonnade import alignment, errors
 from colonnade.cli import COMMANDS
 from colonnade.engine import EngineSettings
 from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.launch import files
+from colonnade.launch import home
 from colonnade.messages import LIMITS, Declaration, declaration_of, kinds, seal
 from colonnade.methods import method_named
 from colonnade.session import CONTROL, Alignment, Channel, Evaluate, PolicyRules, channel, derive_seed
@@ -37,12 +37,12 @@ ROOT = Path(__file__).resolve().parent.parent
 REGION = re.compile(r"(<!-- generated: ([a-z0-9_ -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 KEY_TABLES: dict[str, type] = {
-    "run": files._RunTable,
+    "run": home._RunTable,
     "alignment": Alignment,
     "evaluate": Evaluate,
-    "party": files._IdentityTable,
-    "partners": files._PartnerTable,
-    "table": files._PartyTableTable,
+    "party": home._IdentityTable,
+    "partners": home._PartnerTable,
+    "table": home._PartyTableTable,
     "policy": PolicyRules,
     "engine": EngineSettings,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,7 +12,7 @@ from colonnade.engine.inline import InlineEngine
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.settings import described
 
-__all__ = ["EngineSettings", "open_engine"]
+__all__ = ["EngineSettings", "open_engine", "opened"]
 
 _KINDS = ("auto", "inline", "pool", "ray")
 
@@ -61,6 +62,13 @@ def open_engine(kind: str = "inline", workers: int | None = None, address: str |
     from colonnade.engine.pool import PoolEngine
 
     return PoolEngine(count)
+
+
+def opened(engine: Engine | EngineSettings | str) -> AbstractContextManager[Engine]:
+    """Open an engine for a block; one that is open already stays so, as others use it too."""
+    if isinstance(engine, str):
+        return open_engine(engine)
+    return engine.open() if isinstance(engine, EngineSettings) else nullcontext(engine)
 
 
 def _check(kind: str, workers: int | None, address: str | None) -> None:

@@ -11,16 +11,16 @@ from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
 from colonnade.launch.earlier import earlier_folder
-from colonnade.launch.files import PartyHome
-from colonnade.launch.folder import LAUNCHED_APART, RunFolder
-from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
+from colonnade.launch.home import PartyHome
+from colonnade.launch.identity import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.join import finish_without_partners, join
-from colonnade.launch.party import Seat, alignment_messages, peers_of
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, next_prediction
 from colonnade.launch.predict import column_types, scored
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.status import StatusFile
+from colonnade.launch.take_part import Seat, alignment_messages, peers_of
 from colonnade.launch.watch import Watcher
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.methods import method_named

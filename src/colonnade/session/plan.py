@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -116,12 +116,6 @@ class RunPlan:
             if party in parties:
                 return role
         raise ConfigError(f"'{party}' plays no role in the run '{self.name}'. Add it to [run] roles.")
-
-    def check_parties(self, what: str, given: Iterable[str]) -> None:
-        """Refuse something that was given for a party outside this run."""
-        unknown = sorted(set(given) - set(self.parties))
-        if unknown:
-            raise ConfigError(f"A {what} was given for {', '.join(unknown)}, which is not a party of this run.")
 
     def fields(self) -> dict[str, str]:
         """Return every agreed setting by its dotted name, as canonical JSON."""

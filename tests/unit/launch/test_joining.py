@@ -26,12 +26,12 @@ from colonnade.errors import (
     UsageError,
 )
 from colonnade.launch import join as join_module
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import own_certificate, paired, start_rotation
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import own_certificate, paired, start_rotation
 from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import config_to_json
 from colonnade.launch.watch import Line, Watcher
 from colonnade.ledger import Ledger, compare

@@ -24,7 +24,6 @@ and codes are secret.
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.methods.splitnn import predict, train
 from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
-from colonnade.methods.splitnn.forecast import FORECASTER
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
 from colonnade.session import Method, Role, Stage
 
@@ -53,5 +52,4 @@ METHOD = Method(
             scores=True,
         ),
     },
-    forecast=FORECASTER,
 )
