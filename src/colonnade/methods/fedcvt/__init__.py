@@ -56,7 +56,8 @@ def _cautions(plan: RunPlan) -> Iterator[str]:
     if config["level"] == 2:
         yield (
             "Level 2: codes cross encrypted only. The label holder gets what they add to scores, batch by batch, by "
-            "weights that change: the more of these, the more they tell about the codes. Fewer epochs give fewer."
+            "weights that change: the more of these, the more they tell about the codes. Fewer epochs give fewer. "
+            "Encryption does not hide labels: noise on gradients (defence = 'marvell') is for levels 0 and 1."
         )
     if trains and config["level"] == 2 and config["sealed_pull"] != "off":
         yield f"Codes with noise: shared codes also cross clipped and with noise (sealed_pull). {released}"

@@ -75,8 +75,8 @@ class Schedule:
 class Codes:
     """The sender's codes of a batch: shared rows, then rows that only the sender knows.
 
-    Reveals: a learned summary of the sender's columns for every row of the batch, also for people whom the receiver
-    does not know; not who these are.
+    Reveals: a learned summary of the sender's columns for every row of the batch, where unmatched rows take part also
+    for people whom the receiver does not know; not who these are.
     Reveals when NOISED: a blurred summary of the sender's columns for every row; every epoch is a further release.
     """
 
@@ -94,8 +94,8 @@ class Codes:
 class CodeGradient:
     """The loss's gradient at the receiver's codes.
 
-    Reveals: for most labels, the label of every shared row of the batch; and which of the receiver's own rows got a
-    label, and often which.
+    Reveals: for most labels, the label of every shared row of the batch; where unmatched rows take part also which of
+    the receiver's own rows got a label, and often which.
     Reveals when NOISED: a hint at the label of every shared row and at which own rows got a label; hints of one row add
     up over the epochs.
     """
