@@ -397,7 +397,7 @@ def _label_marks(run: Run) -> list[str]:
 
 
 # Messages from which, without noise, the receiver can read the labels of rows.
-_TELLING = frozenset({"CutGradient", "TrainedGradients", "ClearGradients", "CodeGradient", "SealedCodeGradient"})
+_TELLING = frozenset({"CutGradient", "TrainedGradients", "GroupGradients", "CodeGradient", "SealedCodeGradient"})
 
 
 def _unprotected(run: Run) -> dict[str, set[str]]:
