@@ -27,7 +27,6 @@ and takes over where transfer does harm.
 
 from colonnade.methods.ftl import predict, train, validate
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.forecast import FORECASTER
 from colonnade.methods.ftl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
 
@@ -47,7 +46,6 @@ METHOD = Method(
     lead=("source", "target"),
     every_message=MESSAGES,
     choose_messages=choose_messages,
-    forecast=FORECASTER,
     stages={
         "train": Stage(roles={"source": train.source, "target": train.target}, rows="pairwise", makes_model=True),
         "validate": Stage(roles={"source": validate.source, "target": validate.target}, rows="pairwise"),

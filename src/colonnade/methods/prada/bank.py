@@ -191,8 +191,9 @@ class Bank:
             values |= {"validation_loss": self.labels.loss(logits, self.validation), "validation_goodness": goodness}
         if self.cut:
             values["cut_steps"] = self.cut
-        session.record(**values, **self.labels.end_epoch())
         is_best, is_last = model.judge(goodness, phase, lesson.epoch)
+        values |= {"is_best": is_best} if phase.patience and goodness is not None else {}
+        session.record(**values, **self.labels.end_epoch())
         self.peer.send(EpochVerdict(is_best, is_last))
         course.finish(lesson, is_last)
         if is_last:
