@@ -17,7 +17,7 @@ from tests.adversary.hostile import Lie, check_refused, with_field
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey, PublicKey, ring_elements
 from colonnade.errors import KeyRefused
-from colonnade.exchanges.secure_linear import LinearFormat, LinearPartner, SealedBatch, linear_messages
+from colonnade.exchanges.secure_linear import LinearFormat, LinearPartner, SealedBatch
 
 SIZE, BITS, SMALL = "insecure_test", 1024, 65537
 
@@ -77,12 +77,7 @@ def test_under_a_malformed_modulus_masks_do_not_hide() -> None:
     key = PublicKey(int(n))
     for target in range(rows):
         sent: list[Any] = []
-        partner = LinearPartner(
-            SimpleNamespace(peer="owner", send=sent.append),
-            linear_messages("feature_holder", "label_holder"),
-            format,
-            key,
-        )
+        partner = LinearPartner(SimpleNamespace(peer="owner", send=sent.append), format, key)
         columns = CipherArray(key, layouts[0], [marked(False) for _ in range(layouts[0].count)])
         in_row = [marked(row == target) for row in range(rows) for _ in range(layouts[1].blocks)]
         partner.teach(SealedBatch(columns, CipherArray(key, layouts[1], in_row)), slopes)
