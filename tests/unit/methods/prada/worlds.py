@@ -160,13 +160,13 @@ def farthest(run: cn.Run, expected: dict[str, np.ndarray]) -> tuple[float, str]:
 class Line:
     """Two channels between the feature holder and a bank, and what each of them received."""
 
-    def __init__(self, bank: str = "source", *, noised: bool = False) -> None:
-        found = {"tune": "all", "compare": "vfl", "defence": "marvell" if noised else "none"}
+    def __init__(self) -> None:
+        found = {"tune": "all", "compare": "vfl", "defence": "none"}
         plans: list[Any] = [SimpleNamespace(config={**found, "protection": one}) for one in ("paillier", "none")]
         every = [one for plan in plans for one in resolve(METHOD.stages["train"].messages, plan)]
         self.seen: dict[str, list[Any]] = {"holder": [], "bank": []}
         hub = MemoryHub(("holder", "bank"))
-        roles = {"holder": "feature_holder", "bank": bank}
+        roles = {"holder": "feature_holder", "bank": "target"}
         self.channels = {}
         for party, peer in (("holder", "bank"), ("bank", "holder")):
             channel = Channel(
