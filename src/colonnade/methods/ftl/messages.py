@@ -114,7 +114,8 @@ class ClearTargetSignals:
     """The same as TargetSignals, in the clear, for research. Reveals: the codes of all shared rows."""
 
     codes: Array
-    remainder: float
+    moment: Array
+    remainder: Array
 
 
 @functools.cache

@@ -72,19 +72,21 @@ class LossSide(_Side):
         learner.step()
 
     def _clear(self, sums: LossSums, every: Layers) -> Numbers:
-        self._peer.send(ClearLossSignals(sums.shared, sums.moment, sums.flat))
+        self._peer.send(ClearLossSignals(sums.shared, maths.upper(sums.moment), sums.flat))
         width, scores = self._config.width, self._targets.shape[1]
         signals = self._peer.receive(
             ClearTranslatorSignals,
             rows=(len(self._shared), width),
-            moment=(width, width),
+            moment=(width * (width + 1) // 2,),
             translator=((scores + 1) * width,),
         )
         phi = signals.translator[: scores * width].reshape(scores, width)
         offset = signals.translator[scores * width :]
         gradients = np.zeros_like(every.codes)
         slopes = self._objective.a1(self._targets)
-        gradients[: self._count] = slopes @ phi + every.codes[: self._count] @ signals.moment - offset
+        gradients[: self._count] = (
+            slopes @ phi + every.codes[: self._count] @ maths.square(signals.moment, width) - offset
+        )
         gradients[self._shared] += self._objective.gamma * self._objective.kappa * signals.rows
         return gradients
 
@@ -93,7 +95,7 @@ class LossSide(_Side):
         self._peer.send(
             MirroredLossSignals(
                 link.seal(sums.shared, sealed.CODES),
-                link.seal(sums.moment[np.triu_indices(width)], sealed.moment_format(self._count)),
+                link.seal(maths.upper(sums.moment), sealed.moment_format(self._count)),
                 link.seal(sums.flat, sums_format(self._count)),
             )
         )
@@ -152,22 +154,23 @@ class TranslatorSide(_Side):
         return np.concatenate([translator.phi.reshape(-1), self._objective.a2 * translator.beta @ translator.phi])
 
     def _clear(self, translator: Translator, every: Layers) -> Numbers:
-        moment = translator.moment(self._objective)
+        moment = maths.upper(translator.moment(self._objective))
         self._peer.send(ClearTranslatorSignals(every.codes[self._shared], moment, self._sent(translator)))
         width, scores = self._config.width, self._targets.shape[1]
         signals = self._peer.receive(
             ClearLossSignals,
             codes=(len(self._shared), width),
-            moment=(width, width),
+            moment=moment.shape,
             sums=(width + scores * width + scores,),
         )
         codes, weighted, slopes = np.split(signals.sums, [width, width + scores * width])
-        sums = LossSums(self._count, signals.codes, signals.moment, codes, weighted.reshape(scores, width), slopes)
+        theirs = maths.square(signals.moment, width)
+        sums = LossSums(self._count, signals.codes, theirs, codes, weighted.reshape(scores, width), slopes)
         return maths.mirrored_row_gradients(self._objective, translator, sums, self._shared, len(self._rows))
 
     def _sealed(self, link: Link, translator: Translator, every: Layers) -> None:
         width, scores, shared = self._config.width, self._targets.shape[1], self._shared
-        moment = translator.moment(self._objective)[np.triu_indices(width)]
+        moment = maths.upper(translator.moment(self._objective))
         self._peer.send(
             MirroredTranslatorSignals(
                 link.seal(every.codes[shared], sealed.CODES),

@@ -71,7 +71,8 @@ def learn_as_target(peer: Channel, keys: Keys | None, rows: Numbers, scored: lis
     if keys is None:
         plain = fitting @ peer.receive(ClearLabels, values=(len(rows), outputs)).values
         for part in scored:
-            peer.send(ClearScoresAlone(_with_ones(part) @ plain))
+            for chosen in chunks(len(part)):
+                peer.send(ClearScoresAlone((_with_ones(part[chosen]) @ plain).reshape(-1)))
         return Fit(None, plain)
     layout = sealed.plan((len(rows), outputs), LABELS, keys.theirs)
     labels = peer.receive(SealedLabels).values.under(keys.theirs, layout)
@@ -89,7 +90,12 @@ def learn_as_source(peer: Channel, keys: Keys | None, targets: Numbers, scored: 
     outputs = targets.shape[1]
     if keys is None:
         peer.send(ClearLabels(targets))
-        return [peer.receive(ClearScoresAlone, values=(rows, outputs)).values for rows in scored]
+        return [
+            np.concatenate(
+                [peer.receive(ClearScoresAlone, values=(len(one) * outputs,)).values for one in chunks(rows)]
+            ).reshape(rows, outputs)
+            for rows in scored
+        ]
     peer.send(SealedLabels(encrypt(keys.own, targets, LABELS)))
     found = []
     for part, rows in enumerate(scored):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, concatenate
-from colonnade.errors import TrainingFailed, WrongContent
+from colonnade.errors import TrainingFailed
 from colonnade.methods.ftl import maths, sealed
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice, Encoder, Layers
@@ -187,20 +187,19 @@ class SourceTrainer:
         weights = translator.row_weights(link.objective, targets, labelled)
         rows = weights @ translator.phi + link.objective.gamma * link.objective.kappa * every.codes[shared]
         moment = translator.moment(link.objective)
+        upper = maths.upper(moment)
         if link.link is None:
-            link.peer.send(ClearSourceSignals(rows, moment))
+            link.peer.send(ClearSourceSignals(rows, upper))
         else:
-            upper = moment[np.triu_indices(len(moment))]
             link.peer.send(SourceSignals(link.link.seal(rows, sealed.ROWS), link.link.seal(upper, sealed.ROWS)))
         return _Turn(link, batch, shared, labelled, targets, weights)
 
     def _clear(self, turn: _Turn, translator: Translator, every: Layers) -> float:
         """Steps 2 to 6 in the clear: the target's codes give everything."""
         link, width = turn.link, self._config.width
-        signals = link.peer.receive(ClearTargetSignals, codes=(len(turn.shared), width))
-        if not np.isfinite(signals.remainder):
-            raise WrongContent(f"'{link.peer.peer}' sent a loss that is no number. Its training has diverged.")
-        return self._learn_from_codes(turn, translator, every, signals.codes, signals.remainder)
+        shapes = {"codes": (len(turn.shared), width), "moment": (width * (width + 1) // 2,), "remainder": (1,)}
+        signals = link.peer.receive(ClearTargetSignals, **shapes)
+        return self._learn_from_codes(turn, translator, every, signals.codes, float(signals.remainder[0]))
 
     def _learn_from_codes(
         self, turn: _Turn, translator: Translator, every: Layers, codes: Numbers, remainder: float
@@ -328,10 +327,11 @@ class TargetTrainer:
         return self._peer.receive(Verdict)
 
     def _clear(self, layers: Layers, labelled: Mask, remainder: float) -> Numbers:
-        self._peer.send(ClearTargetSignals(layers.codes, remainder))
-        count, width = layers.codes.shape
-        signals = self._peer.receive(ClearSourceSignals, rows=(count, width), moment=(width, width))
-        return maths.target_row_gradients(signals.rows, signals.moment, layers.codes, labelled)
+        codes = layers.codes
+        upper = maths.upper(codes[labelled].T @ codes[labelled])
+        self._peer.send(ClearTargetSignals(codes, upper, np.array([remainder])))
+        signals = self._peer.receive(ClearSourceSignals, rows=codes.shape, moment=upper.shape)
+        return maths.target_row_gradients(signals.rows, maths.square(signals.moment, codes.shape[1]), codes, labelled)
 
     def _sealed(
         self, link: Link, layers: Layers, labelled: Mask, remainder: float, batch: Batch, with_loss: bool
@@ -339,7 +339,7 @@ class TargetTrainer:
         """Return what row gradients are opened; gradients of parameters go to the encoder at once."""
         config, codes = self._config, layers.codes
         count, width = codes.shape
-        upper = (codes[labelled].T @ codes[labelled])[np.triu_indices(width)]
+        upper = maths.upper(codes[labelled].T @ codes[labelled])
         self._peer.send(
             TargetSignals(
                 link.seal(codes, sealed.CODES),
