@@ -12,7 +12,7 @@ from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, TableError, WrongContent
 from colonnade.session import Channel, Holding, Session
 
-__all__ = ["OwnLabels", "check_scores", "own_labels"]
+__all__ = ["OwnLabels", "check_scores", "most_scores", "own_labels"]
 
 Places = npt.NDArray[np.int64]
 
@@ -42,6 +42,11 @@ def check_scores(peer: Channel, task: str, announced: int) -> None:
         raise WrongContent(
             f"'{peer.peer}' announces {announced} scores for each row; the agreed task, {task}, has one."
         )
+
+
+def most_scores(task: str, most: int) -> int:
+    """Return how many scores a row may have by the agreed task: each is one number more that is told of every row."""
+    return 1 if task in ("binary", "regression") else most
 
 
 def own_labels(

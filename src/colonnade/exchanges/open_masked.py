@@ -10,7 +10,7 @@ Every decryption of what a partner sent is an `Opening`: it is counted, and has 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any
 
 from colonnade.crypto import (
     CipherArray,
@@ -22,9 +22,14 @@ from colonnade.crypto import (
     decrypt_fixed,
     open_masked,
 )
+from colonnade.errors import SlotOverflow, WrongContent
+from colonnade.messages import Dims
 from colonnade.session import Channel
 
-__all__ = ["Opening", "ask_to_open", "open_for", "take_opened"]
+__all__ = ["Opened", "Opening", "ask_to_open", "open_for", "take_opened"]
+
+Opened = Annotated[RingElements, Dims("opened", "modulus_bytes", kind="u")]
+"""What the owner of a key opened, as the field of a message that `take_opened` receives."""
 
 
 class Opening:
@@ -33,9 +38,9 @@ class Opening:
     It is refused where the method has no opening, or had it already.
     """
 
-    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey) -> None:
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey, **known: int) -> None:
         peer.openings.begin(message_class)
-        self.peer, self.received = peer, peer.receive(message_class)
+        self.peer, self.received = peer, peer.receive(message_class, **known)
         self._message_class, self._key, self._is_first = message_class, key, True
 
     def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
@@ -43,8 +48,11 @@ class Opening:
         return open_masked(self._key, self._agreed(array, layout), plus)
 
     def fixed(self, array: CipherArray, layout: Layout) -> FixedPoint:
-        """Decrypt numbers for this party itself."""
-        return decrypt_fixed(self._key, self._agreed(array, layout))
+        """Decrypt numbers for this party itself, or refuse them where they are larger than agreed."""
+        try:
+            return decrypt_fixed(self._key, self._agreed(array, layout))
+        except SlotOverflow as overflow:
+            raise WrongContent(str(overflow)) from None
 
     def integers(self, array: CipherArray, layout: Layout) -> list[int]:
         """Decrypt the integers of whole ciphertexts."""
@@ -79,4 +87,5 @@ def open_for(
 
 def take_opened(peer: Channel, opened_message: type[Any], mask: Mask) -> FixedPoint:
     """Receive what the owner opened and take off the mask."""
-    return mask.remove(peer.receive(opened_message).values)
+    opened = peer.receive(opened_message, opened=len(mask.integers), modulus_bytes=mask.key.width)
+    return mask.remove(opened.values)
