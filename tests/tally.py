@@ -16,6 +16,7 @@ import colonnade as cn
 from colonnade.messages import PLAIN, message
 from colonnade.methods import METHODS
 from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session, Stage
+from tests.parties import with_policies
 
 ROLES = {"label_holder": "bank", "feature_holder": "shop", "collaborator": "helper"}
 HERE = Path(__file__).parent.parent
@@ -157,5 +158,6 @@ def tables(rows: int = 120) -> dict[str, cn.PartyTable]:
 
 def simulate(**options: Any) -> cn.Run:
     """Carry out a run of the toy."""
-    options = {"roles": ROLES, "seed": 5, "keep_views": True, **options}
-    return cn.simulate(options.pop("config", Tally()), options.pop("tables", None) or tables(), **options)
+    options = {"roles": ROLES, "seed": 5, "launch": cn.Launch(keep_views=True), **options}
+    brought = with_policies(options.pop("tables", None) or tables(), options.pop("policies", {}))
+    return cn.simulate(options.pop("config", Tally()), brought, **options)

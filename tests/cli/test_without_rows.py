@@ -16,9 +16,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_without_rows import homes_in
 
 from colonnade.errors import UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 
 Command = Callable[..., Outcome]
@@ -140,9 +140,3 @@ def test_doctor_and_methods_and_status_know_of_it(colonnade: Command) -> None:
     assert "count" in colonnade("status", "--home", ".").out
     assert colonnade("report", "runs/count").code == 0
     assert colonnade("audit", "verify", "runs/count").code == 0
-
-
-def test_plan_refuses_columns_of_it(colonnade: Command) -> None:
-    outcome = colonnade("plan", "run.toml", "--columns", "helper=3")
-    assert outcome.code == UsageError.exit_code
-    assert "--columns names 'helper', whose role collaborator has none" in outcome.err

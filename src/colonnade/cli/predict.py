@@ -13,11 +13,11 @@ from colonnade.cli.output import Waiting, examples, make_app, print_json, say, w
 from colonnade.cli.run import check_part, find_home, find_homes, resumable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError, TableError
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.load import load_run
 from colonnade.launch.predict import check_model, column_types, predict_in_threads
 from colonnade.launch.run import Run
-from colonnade.session import write_whole
+from colonnade.launch.run_folder import RunFolder
+from colonnade.session import Party, write_whole
 from colonnade.text import csv_cell
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         for party in bringing
     }
     with open_engine("auto") as engine:
-        policies = {party: where.policy for party, where in homes.items()}
+        given = {party: Party(tables.get(party), policy=where.policy) for party, where in homes.items()}
         queries = {party: where.queries for party, where in homes.items()}
-        scores = predict_in_threads(run, tables, None, policies, engine, queries)
+        scores = predict_in_threads(run, given, engine, queries)
     if run.method.predicting.rows == "own":
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores

@@ -30,12 +30,12 @@ from colonnade.cli.output import (
 from colonnade.data import PartyTable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file, shape_in_words
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.predict import can_score
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
-from colonnade.session import Finding, RunPlan
+from colonnade.session import Finding, Party, RunPlan
 
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
@@ -83,7 +83,7 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
         typer.Option(
@@ -143,15 +143,13 @@ def run_all(
         from colonnade.launch.simulation import simulate_plan
         from colonnade.methods import method_named
 
-        tables = {}
+        parties = {}
         for party, where in homes.items():
-            tables[party] = where.table_for(method_named(plan.method), plan)
-            talk(shape_of(party, tables[party]))
-        policies = {party: where.policy for party, where in homes.items()}
+            table = where.table_for(method_named(plan.method), plan)
+            parties[party] = Party(table, policy=where.policy)
+            talk(shape_of(party, table))
         with open_engine("auto") as engine:
-            return simulate_plan(
-                plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
-            )
+            return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 
 
 def _warn_of_test_keys(plan: RunPlan) -> None:

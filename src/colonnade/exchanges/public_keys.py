@@ -12,7 +12,7 @@ from colonnade.crypto.modulus_proof import ROOTS
 from colonnade.messages import GIVEN, PLAIN, Between, Carries, Dims, between, message
 from colonnade.session import Channel, Session
 
-__all__ = ["PublicModulus", "largest_modulus", "make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["PublicModulus", "make_key", "public_modulus", "receive_key", "send_key"]
 
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="set-up", carries=Carries.KEY)
@@ -30,12 +30,6 @@ class PublicModulus:
 def public_modulus(owner: str, partner: str) -> Any:
     """Declare the message that hands a key from one role to another."""
     return between(PublicModulus, owner, partner)
-
-
-def largest_modulus(owner: str, partner: str, bits: int) -> Any:
-    """Return the message for a key of so many bits as forecasts weigh it."""
-    roots = np.zeros((ROOTS, -(-bits // 8)), np.uint8)
-    return PublicModulus((1 << bits) - 1, roots)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:

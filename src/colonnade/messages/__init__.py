@@ -35,6 +35,7 @@ from colonnade.messages.kinds import Longest
 from colonnade.messages.limits import LIMITS, Limits
 from colonnade.messages.meaning import Carries, Warns, must_warn
 from colonnade.messages.rules import Between, Binds, Dims, Distinct, Hex, Is, Length, OneOf, Rule
+from colonnade.messages.warnings import warnings_of
 from colonnade.messages.wire import Part, total_bytes
 
 __all__ = [
@@ -81,5 +82,6 @@ __all__ = [
     "seal",
     "template_of",
     "total_bytes",
+    "warnings_of",
     "when",
 ]

@@ -7,7 +7,7 @@ documentation's message table and the report. What is not declared cannot be sen
 >>> @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="forward", carries=Carries.SIZE)
 ... class Widths:
 ...     '''How wide the sender's part is. Reveals: one number.'''
-...     width: Annotated[int, Between(1, 4096), Binds("width")]
+...     width: int
 >>> declaration_of(Widths).reveals
 'one number.'
 
@@ -20,7 +20,11 @@ How a message is protected may follow from a run's settings. It is resolved once
 ...
 ...     Reveals: in most cases the label of every row. Reveals when NOISED: a hint at it.
 ...     '''
-...     values: Annotated[np.ndarray, Dims("rows", "width")]
+...     values: bytes
+>>> [one.protection.value for one in template_of(CutGradient).every_declaration()]
+['PLAIN', 'NOISED']
+
+What a field may hold stands beside its type: ``width: Annotated[int, Between(1, 4096), Binds("width")]``, see `rules`.
 """
 
 from __future__ import annotations
@@ -297,7 +301,8 @@ def message(
         made = record(cls)
         summary, reveals = _split_docstring(cls)
         options = _options(protection)
-        if not options or not all(isinstance(one, Protection | Sealed | None) for one in options):
+        is_known = all(isinstance(one, Protection | Sealed | None) for one in options)
+        if not is_known or not any(options):
             raise DeclarationError(f"The protection of {cls.__name__} must be PLAIN, NOISED, MASKED or ENCRYPTED.")
         if asks_for is not None and typing.get_type_hints(made).get(asks_for) is not int:
             raise DeclarationError(f"{cls.__name__} must say in a field of type int for how many rows it asks.")

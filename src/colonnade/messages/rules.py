@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Rule:
 
     def describe(self) -> str:
         """Return the canonical text that enters the schema fingerprint."""
-        return f"{type(self).__name__}{astuple(self)}"  # type: ignore[call-overload]
+        return f"{type(self).__name__}{tuple(vars(self).values())}"
 
 
 @dataclass(frozen=True, init=False)
@@ -106,8 +106,8 @@ class Between(Rule):
                 else f"is {_said(value)} where {_said(least)} to {_said(most)} is accepted"
             )
         array = np.asarray(value)
-        is_within = not array.size or bool((array >= least).all() and (array <= most).all())
-        return None if is_within else f"holds numbers outside of {_said(least)} to {_said(most)}"
+        fits = not array.size or bool((array >= least).all() and (array <= most).all())
+        return None if fits else f"holds numbers outside of {_said(least)} to {_said(most)}"
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give what lies just outside, on both sides."""

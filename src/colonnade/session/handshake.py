@@ -198,7 +198,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
     if isinstance(error, _LOCAL):
-        return f"a {type(error).__name__} in its own house; its operator sees the details."
+        return f"a {type(error).__name__} of its own; its operator sees the details."
     if isinstance(error, ColonnadeError):
         return shown(str(error))
     return f"an unforeseen {type(error).__name__}."

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, Template, resolve, template_of
-from colonnade.session.forecast import Forecaster
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, RunPlan
 
@@ -183,7 +182,6 @@ class Method:
     every_message: tuple[Any, ...] = ()
     cautions: Callable[[RunPlan], Iterable[str]] = field(default=lambda plan: ())
     """What else than by its messages people must be warned of before and after a run, by its settings."""
-    forecast: Forecaster | None = None
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}

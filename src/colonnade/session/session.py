@@ -1,4 +1,4 @@
-"""One party's view of one run."""
+"""One party's side of one run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.seeds import derive_seed
 from colonnade.transport import Link
 
-__all__ = ["Observer", "Party", "Progress", "Session"]
+__all__ = ["Observer", "Participant", "Progress", "Session"]
 
 _SECRET_BYTES = 32
 # How often an observer is told of progress; training must not wait for a terminal.
@@ -37,7 +37,7 @@ _PROGRESS_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Party:
+class Participant:
     """An organisation in a run: its name, what it allows, and where it keeps things."""
 
     name: str
@@ -77,7 +77,7 @@ class Session:
 
     def __init__(
         self,
-        party: Party,
+        party: Participant,
         method: Method,
         plan: RunPlan,
         links: Mapping[str, Link],

@@ -21,7 +21,6 @@ to protect them.
 
 from colonnade.methods.fairvfl import audit, predict, sweep, train
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.forecast import FORECASTER
 from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
 
@@ -80,5 +79,4 @@ METHOD = Method(
         ),
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

@@ -21,7 +21,6 @@ than two parties, numbers as labels, and levels 1 and 2 are added.
 
 from colonnade.methods.fedcvt import predict, train
 from colonnade.methods.fedcvt.config import FedCVT
-from colonnade.methods.fedcvt.forecast import FORECASTER
 from colonnade.methods.fedcvt.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
 
@@ -51,5 +50,4 @@ METHOD = Method(
         ),
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

@@ -25,7 +25,6 @@ rows, more holders, numbers to predict, missing cells and convolutions of two ki
 
 from colonnade.methods.mpdl import graph, predict, train
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
-from colonnade.methods.mpdl.forecast import FORECASTER
 from colonnade.methods.mpdl.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
 
@@ -72,5 +71,4 @@ METHOD = Method(
         ),
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

@@ -26,7 +26,6 @@ in one batch; inference, explanation and the target's choice between models are 
 
 from colonnade.methods.prada import explain, predict, train
 from colonnade.methods.prada.config import PrADA
-from colonnade.methods.prada.forecast import FORECASTER
 from colonnade.methods.prada.groups import propose_groups
 from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
@@ -77,5 +76,4 @@ METHOD = Method(
         ),
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

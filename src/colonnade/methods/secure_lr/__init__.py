@@ -27,7 +27,6 @@ that are drawn anew in every step; every reply is re-randomised.
 
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.forecast import FORECASTER
 from colonnade.methods.secure_lr.messages import MESSAGES, choose_messages
 from colonnade.session import Method, Role, Stage
 
@@ -55,5 +54,4 @@ METHOD = Method(
         ),
     },
     choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

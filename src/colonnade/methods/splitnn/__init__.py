@@ -23,8 +23,7 @@ and codes are secret.
 
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.methods.splitnn import predict, train
-from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
-from colonnade.methods.splitnn.forecast import FORECASTER
+from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, cautions
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
 from colonnade.session import Method, Role, Stage
 
@@ -36,6 +35,7 @@ METHOD = Method(
     citation='O. Gupta, R. Raskar, "Distributed learning of deep neural network over multiple agents", JNCA 116, 2018',
     situation="many shared rows, and a joint model is all you want; activations and gradients cross in the clear",
     config=SplitNN,
+    cautions=cautions,
     roles=(
         Role("label_holder", "the labels, and columns of its own if it has any", has_label=True),
         Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
@@ -53,5 +53,4 @@ METHOD = Method(
             scores=True,
         ),
     },
-    forecast=FORECASTER,
 )
