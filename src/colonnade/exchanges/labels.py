@@ -36,17 +36,17 @@ class OwnLabels:
         return len(self.encoder.classes) if self.task == "multiclass" else 1
 
 
+def most_scores(task: str, most: int) -> int:
+    """Return how many scores a row may have by the agreed task: each is one number more that is told of every row."""
+    return 1 if task in ("binary", "regression") else most
+
+
 def check_scores(peer: Channel, task: str, announced: int) -> None:
     """Refuse more scores than the agreed task has: each is one number more that is told of every row."""
     if task in ("binary", "regression") and announced != 1:
         raise WrongContent(
             f"'{peer.peer}' announces {announced} scores for each row; the agreed task, {task}, has one."
         )
-
-
-def most_scores(task: str, most: int) -> int:
-    """Return how many scores a row may have by the agreed task: each is one number more that is told of every row."""
-    return 1 if task in ("binary", "regression") else most
 
 
 def own_labels(

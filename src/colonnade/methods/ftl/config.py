@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
 from colonnade.settings import described
 
@@ -149,7 +150,7 @@ class FTL:
 
 
 def cautions(plan: RunPlan) -> Iterator[str]:
-    """Say what people must know of a run that no message of it says."""
+    """Say what a run gives away beside what its messages do."""
     if plan.config["protection"] == "none":
         yield (
             "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
@@ -160,8 +161,4 @@ def cautions(plan: RunPlan) -> Iterator[str]:
             "Rows revealed: the source sees the target's codes, and the target can tell every label used (reveal = "
             "'rows'). This is not what the paper protects."
         )
-    if not plan.config["secret_start"] and plan.stage != "predict":
-        yield (
-            "Known start: first weights follow from the run's seed, which all parties know (secret_start = false). A "
-            "party can solve its first gradients for the other's columns of shared rows. For research only."
-        )
+    yield from known_start(plan, "A party can solve its first gradients for the other's columns of shared rows.")
