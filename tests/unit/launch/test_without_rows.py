@@ -123,7 +123,8 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
 
 
 def test_a_pairwise_method_aligns_pairs_of_parties_with_rows(install: Callable[..., Method]) -> None:
-    install(is_pairwise=True)
+    stages = {name: replace(stage, rows="pairwise") for name, stage in tally.METHOD.stages.items()}
+    install(stages=stages)
     assert sum(tally.simulate().rows.values()) == 100
     tables = {**tally.tables(), "baker": tally.tables()["shop"].take(np.arange(50))}
     run = tally.simulate(tables=tables, roles={**tally.ROLES, "feature_holder": ("shop", "baker")})
