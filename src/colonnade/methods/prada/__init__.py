@@ -69,6 +69,7 @@ METHOD = Method(
             roles={"target": explain.target, HOLDER: explain.feature_holder},
             rows="pairwise",
             after=("train", "finetune"),
+            needs="explanations",
             scores=True,
         ),
         "predict": Stage(
