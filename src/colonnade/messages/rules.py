@@ -20,7 +20,7 @@ import numpy as np
 
 from colonnade.errors import DeclarationError
 
-__all__ = ["Between", "Binds", "Dims", "Distinct", "Hex", "Is", "Length", "OneOf", "Rule"]
+__all__ = ["Between", "Binds", "Dims", "Distinct", "Hex", "Is", "Length", "OneOf", "Rule", "is_finite"]
 
 Known = Mapping[str, Any]
 
@@ -38,7 +38,8 @@ class Rule:
 
     def describe(self) -> str:
         """Return the canonical text that enters the schema fingerprint."""
-        return f"{type(self).__name__}{tuple(vars(self).values())}"
+        said = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
+        return f"{type(self).__name__}({','.join(str(part) for one in said for part in one)})"
 
 
 @dataclass(frozen=True, init=False)

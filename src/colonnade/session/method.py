@@ -159,6 +159,8 @@ class Stage:
     beside them those that only one party knows, so that there need be none of the first; or, without looking for shared
     ones, all rows of the role ``rows_of``, which gets predictions for them."""
     rows_of: str | None = None
+    needs: str | None = None
+    """A setting that must be on; without it the stage refuses, and is not offered."""
     judge: str | None = None
     """The role whose labels judge the model, where several have labels."""
 

@@ -140,6 +140,7 @@ METHOD = Method(
             messages=(ModelMark, *_scoring("target"), *_EXPLAINING, GroupLevels),
             rows="pairwise",
             after=("train", "finetune"),
+            needs="explanations",
             scores=True,
         ),
         "predict": Stage(
