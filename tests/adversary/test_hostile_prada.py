@@ -157,12 +157,6 @@ def test_share_updates_where_none_is_due_or_none_where_one_is_are_refused() -> N
     refused(Lie(HOLDER, "TrainedInputs", with_field(update=None), place=1), WrongContent, "none where one was")
 
 
-def test_shares_far_beyond_their_range_end_the_run() -> None:
-    """They would be exponents of that length in every product that follows."""
-    lie = Lie(HOLDER, "OpeningShare", with_field(values=lambda values: tuple(2**4000 for _ in values)))
-    refused(lie, WrongContent)
-
-
 OPENED: dict[str, Change] = {
     "larger than the key": lambda values: np.full_like(values, 255),
     "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),

@@ -44,6 +44,7 @@ from colonnade.messages import (
     MASKED,
     NOISED,
     PLAIN,
+    Between,
     Carries,
     Dims,
     Length,
@@ -64,6 +65,7 @@ __all__ = [
     "SealedBatch",
     "SealedInputs",
     "ShareUpdate",
+    "Shares",
     "TrainedGradients",
     "TrainedInputs",
 ]
@@ -179,6 +181,7 @@ class LinearFormat:
         )
 
 
+Shares: TypeAlias = Annotated[tuple[int, ...], Length("weights", "weights"), Between("least_share", "most_share")]
 Inputs: TypeAlias = Annotated[CipherArray, Dims("rows", "inputs")]
 Weights: TypeAlias = Annotated[CipherArray, Dims("outputs", "inputs")]
 
@@ -187,7 +190,7 @@ Weights: TypeAlias = Annotated[CipherArray, Dims("outputs", "inputs")]
 class OpeningShare:
     """The receiver's share of the initial weights. Reveals: nothing; it is hidden by the sender's own share."""
 
-    values: Annotated[tuple[int, ...], Length("weights", "weights")]
+    values: Shares
 
 
 @message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="PrADA Alg. 4, line 4", carries=Carries.ROW_CODE)
@@ -279,9 +282,13 @@ class _Half:
         self.share: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
         self._velocity: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
 
-    def _extents(self, rows: int = 0) -> dict[str, int]:
-        """Return what the layer's messages are checked by."""
-        return {"rows": rows, "inputs": self.format.inputs, "outputs": self.format.outputs, "weights": self.share.size}
+    def extents(self, rows: int = 0) -> dict[str, int]:
+        """Return what messages about the layer are checked by."""
+        inputs, outputs = self.format.inputs, self.format.outputs
+        # Weights, which a share is a difference to, are far smaller than shares.
+        most = 2 * self.format.share_limit
+        shares = {"weights": inputs * outputs, "least_share": -most, "most_share": most}
+        return {"rows": rows, "inputs": inputs, "outputs": outputs, **shares}
 
     def _carried(self, decay: float) -> Integers:
         """Return this side's part of what momentum and weight decay add to the next step."""
@@ -343,20 +350,20 @@ class LinearOwner(_Half):
         rows = len(inputs.integers)
         layout = self.format.logits(rows)
         own = inputs.integers.astype(object) @ self._forward_share().integers
-        open_for(self._peer, masked, opened, self._key, layout, _plain(own, layout), **self._extents(rows))
+        open_for(self._peer, masked, opened, self._key, layout, _plain(own, layout), **self.extents(rows))
 
     def learn(self, decay: float = 0.0) -> None:
         """Open the masked weight gradient, draw a new share and return what completes the partner's.
 
         ``decay`` is the learning rate times the weight decay; both sides must take the same.
         """
-        opening = Opening(self._peer, MaskedGradient, self._key, **self._extents())
+        opening = Opening(self._peer, MaskedGradient, self._key, **self.extents())
         update = self._next_update(opening, opening.received.values, decay)
         self._peer.send(ShareUpdate(update))
 
     def learn_with_inputs(self, rows: int, decay: float = 0.0) -> Numbers:
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
-        opening = Opening(self._peer, TrainedGradients, self._key, **self._extents(rows))
+        opening = Opening(self._peer, TrainedGradients, self._key, **self.extents(rows))
         self._update = self._next_update(opening, opening.received.weights, decay)
         return opening.fixed(opening.received.inputs, self.format.input_gradient(rows)).decode()
 
@@ -416,13 +423,13 @@ class LinearPartner(_Half):
 
     def open(self, own_start: Numbers | None = None) -> None:
         """Receive the first share and add this party's own start to it."""
-        received = self._peer.receive(OpeningShare, **self._extents()).values
+        received = self._peer.receive(OpeningShare, **self.extents()).values
         start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
         self.share = start + np.array(received, dtype=object).reshape(self.share.shape)
 
     def receive_inputs(self, rows: int, *, trains: bool = True) -> SealedBatch:
         """Receive inputs that do not change."""
-        received = self._peer.receive(SealedInputs, **self._extents(rows))
+        received = self._peer.receive(SealedInputs, **self.extents(rows))
         if (received.rows is not None) != trains:
             raise WrongContent(f"'{self._peer.peer}' sent inputs packed for another use than agreed.")
         columns = received.columns.under(self._key, self.format.columns(rows))
@@ -431,7 +438,7 @@ class LinearPartner(_Half):
 
     def receive_trained_inputs(self, rows: int, decay: float = 0.0) -> SealedBatch:
         """Receive this batch's inputs, and the update of the step before that came with them."""
-        received = self._peer.receive(TrainedInputs, **self._extents(rows), **self._due())
+        received = self._peer.receive(TrainedInputs, **self.extents(rows), **self._due())
         if (received.update is not None) != (self._mask is not None):
             raise WrongContent(f"'{self._peer.peer}' sent a share update where none was due, or none where one was.")
         if received.update is not None:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from colonnade.messages import NOISED, PLAIN, Between, Binds, Carries, Dims, Length, OneOf, message, when
+from colonnade.exchanges.secure_linear import Shares
+from colonnade.messages import NOISED, PLAIN, Between, Binds, Carries, Dims, OneOf, message, when
 
 __all__ = ["MOST", "ColumnCount", "HeldOutLogits", "PartnerShare", "TrainingExtent"]
 
@@ -50,7 +51,7 @@ class PartnerShare:
     moves where a column is 1. A column that is much larger in a single row still tells that row's label.
     """
 
-    values: Annotated[tuple[int, ...], Length("weights", "weights")]
+    values: Shares
 
 
 @message(

@@ -117,7 +117,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()
-    coefficients = layer.weights(peer.receive(PartnerShare, weights=layer.share.size).values)
+    coefficients = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
     send_logits(peer, columns[split.test], coefficients)
     tensors = {"coefficients": torch.from_numpy(coefficients)}
     document = _document(session, config, table_encoder, coefficients) | {"contributions": {"run": mark, "rank": rank}}
