@@ -30,12 +30,12 @@ __all__ = ["Opening", "ask_to_open", "open_for", "take_opened"]
 class Opening:
     """One message that a partner sends for this party to decrypt with its key.
 
-    It is refused where the method has no opening, or had it already.
+    It is refused where the method has no opening, or had it already. Keyword arguments are what its rules go by.
     """
 
-    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey) -> None:
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey, **known: Any) -> None:
         peer.openings.begin(message_class)
-        self.peer, self.received = peer, peer.receive(message_class)
+        self.peer, self.received = peer, peer.receive(message_class, **known)
         self._message_class, self._key, self._is_first = message_class, key, True
 
     def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
