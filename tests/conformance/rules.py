@@ -211,7 +211,7 @@ def _shared_in(case: Case, tables: Mapping[str, cn.PartyTable], plan: RunPlan) -
     ids = {party: set(table.ids) for party, table in tables.items()}
     lead = case.method.leader_of(plan)
     pairs = {party: len(ids[lead] & ids[party]) for party in ids if party != lead}
-    if case.method.is_pairwise:
+    if case.method.predicting.rows == "pairwise":
         return {**pairs, lead: min(pairs.values())}
     return dict.fromkeys(ids, len(set.intersection(*ids.values())))
 
@@ -227,7 +227,7 @@ def _scored(case: Case) -> Scored:
     with_label = {role.name for role in case.method.roles if role.has_label}
     getting = [party for party in tables if plan.role_of(party) in with_label]
     scored: Scored = {
-        party: {one: shared[one if case.method.is_pairwise else party] for one in getting}
+        party: {one: shared[one if case.method.predicting.rows == "pairwise" else party] for one in getting}
         for party in tables
         if party not in getting
     }

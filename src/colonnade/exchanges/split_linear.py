@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey
-from colonnade.errors import SlotOverflow, TrainingFailed, WrongContent
+from colonnade.errors import TrainingFailed
 from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
 from colonnade.exchanges.weighted_sums import WeightedSums
 from colonnade.messages import (
     ENCRYPTED,
@@ -239,9 +239,8 @@ class SplitOwner:
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PrivateKey, *, momentum: float = 0.0
     ) -> None:
-        messages = linear_messages(peer.role, peer.peer_role)
         self._peer, self._key = peer, key
-        self.blocks = [_OwnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self.blocks = [_OwnerBlock(peer, format, key, momentum=momentum) for format in formats]
 
     def open(self, starts: Sequence[Numbers]) -> None:
         """Draw the first shares; the weights begin at this party's start plus the partner's."""
@@ -285,20 +284,14 @@ class SplitOwner:
         updates = tuple(block.update(weights, one, decay) for block, one in zip(self.blocks, masked, strict=True))
         self._peer.send(WeightUpdate(updates))
         rows = sum(counts)
-        try:
-            gradients = [
-                codes.fixed(one, block.format.input_gradient(rows)).decode()
-                for block, one in zip(self.blocks, received.values, strict=True)
-            ]
-            missed = [
-                fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
-                for block, one in zip(self.blocks, received.fits, strict=bool(fits))
-            ]
-        except SlotOverflow:
-            raise WrongContent(
-                f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
-                "have grown too large. Lower the learning rates, and run again."
-            ) from None
+        gradients = [
+            codes.fixed(one, block.format.input_gradient(rows)).decode()
+            for block, one in zip(self.blocks, received.values, strict=True)
+        ]
+        missed = [
+            fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
+            for block, one in zip(self.blocks, received.fits, strict=bool(fits))
+        ]
         return gradients, missed
 
     def state(self) -> list[dict[str, list[str]]]:
@@ -342,9 +335,8 @@ class SplitPartner:
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PublicKey, *, momentum: float = 0.0
     ) -> None:
-        messages = linear_messages(peer.peer_role, peer.role)
         self._peer, self._key = peer, key
-        self.blocks = [_PartnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self.blocks = [_PartnerBlock(peer, format, key, momentum=momentum) for format in formats]
         self.peer = peer.peer
         self._rows: tuple[CipherArray, ...] = ()
         self._keys: tuple[CipherArray, ...] = ()

@@ -123,7 +123,8 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
 
 
 def test_a_pairwise_method_aligns_pairs_of_parties_with_rows(install: Callable[..., Method]) -> None:
-    install(is_pairwise=True)
+    stages = {name: replace(stage, rows="pairwise") for name, stage in tally.METHOD.stages.items()}
+    install(stages=stages)
     assert sum(tally.simulate().rows.values()) == 100
     tables = {**tally.tables(), "baker": tally.tables()["shop"].take(np.arange(50))}
     run = tally.simulate(tables=tables, roles={**tally.ROLES, "feature_holder": ("shop", "baker")})
@@ -304,7 +305,7 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = read_run_file(tmp_path / "run.toml")
     asked = {
-        party: {(one.message, one.receiver) for one in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
+        party: {(one.name, peer) for one, peer in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
         for party in PARTIES
     }
     assert asked["helper"] == {("Sum", "bank")}

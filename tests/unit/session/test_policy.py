@@ -134,8 +134,10 @@ def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(r
 @pytest.mark.parametrize(
     "rules",
     [
-        *({"never_send": (name,)} for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer")),
-        {"never_send": ("Plain Ask",)},
+        *(
+            {"never_send": (name,)}
+            for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer", "Plain Ask")
+        ),
         {"minimum_shared_rows": -1},
         {"maximum_runs": -1},
     ],
