@@ -133,9 +133,10 @@ class ShuffledMarks:
     sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.ROWS, warns=Warns.MEMBERSHIP
 )
 class SharedRows:
-    """Which of the receiver's rows all parties have, in the agreed order, each by a token of its id.
+    """The rows that all parties have, in the agreed order, each by a token of its id.
 
-    Reveals: exactly that. A token shows that the sender brought the id too, and nothing of other parties.
+    Reveals: which of the receiver's rows these are. A token shows that the sender brought the id too, and nothing of
+    other parties.
     """
 
     tokens: Annotated[Array, Dims(None, MARK_BYTES, kind="u1")]
