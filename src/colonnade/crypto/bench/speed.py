@@ -276,7 +276,7 @@ def _ratio(above: list[float], below: list[float]) -> float:
 
 def _hold(findings: Findings, has_bars: bool, name: str, value: float, **limit: float) -> None:
     if has_bars:
-        findings.bar(name, value, **limit)
+        findings.bar(name, value, at_least=limit.get("at_least"), at_most=limit.get("at_most"))
     else:
         findings.figures[name] = value
 
