@@ -4,26 +4,6 @@ The page asks nothing of the network: style and figures are inside it, and its o
 """
 
 from colonnade.reports.page import render, write
-from colonnade.reports.record import (
-    ColumnNote,
-    CrossedNote,
-    FigureNote,
-    FindingNote,
-    LedgerNote,
-    MethodNote,
-    PartyNote,
-    RunRecord,
-)
+from colonnade.reports.record import CheckedLedger, Crossed, PartyRun, RunRecord
 
-__all__ = [
-    "ColumnNote",
-    "CrossedNote",
-    "FigureNote",
-    "FindingNote",
-    "LedgerNote",
-    "MethodNote",
-    "PartyNote",
-    "RunRecord",
-    "render",
-    "write",
-]
+__all__ = ["CheckedLedger", "Crossed", "PartyRun", "RunRecord", "render", "write"]

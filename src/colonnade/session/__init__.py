@@ -21,14 +21,14 @@ from colonnade.session.forecast import (
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
-from colonnade.session.party import Party, parties_of
+from colonnade.session.party import Participant, Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
-from colonnade.session.play import Keep, Prepare, play
+from colonnade.session.play import play, taking_part
 from colonnade.session.policy import Policy
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
-from colonnade.session.session import Observer, Participant, Progress, Session
+from colonnade.session.session import Observer, Progress, Session
 
 __all__ = [
     "ALIGN",
@@ -44,7 +44,6 @@ __all__ = [
     "Finding",
     "Forecaster",
     "Holding",
-    "Keep",
     "Line",
     "Machines",
     "Method",
@@ -56,7 +55,6 @@ __all__ = [
     "Party",
     "Policy",
     "Portion",
-    "Prepare",
     "Progress",
     "Result",
     "Role",
@@ -76,6 +74,7 @@ __all__ = [
     "parties_of",
     "play",
     "read_json",
+    "taking_part",
     "weigh",
     "write_json",
     "write_whole",

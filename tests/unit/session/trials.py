@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tests.parties import with_policies
 
 from colonnade import PartyTable, SplitNN
 from colonnade.launch.run import Run
@@ -49,7 +50,7 @@ class Trial:
     def run(self, observer: Callable[[Progress], None] | None = None, **more: Any) -> Run:
         return simulate(
             self.config(),
-            tables(self.parties),
+            with_policies(tables(self.parties), more.pop("policies", {})),
             seed=11,
             evaluate=SPLIT,
             folder=self.folder,

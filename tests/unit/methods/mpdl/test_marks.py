@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.unit.methods.mpdl.worlds import frames, run_of, settings
 
-from colonnade.launch.record import record_of
+from colonnade.launch.marks import marks_of
 
 CLEAR, GRADIENT = "Columns in the clear", "Labels can often be told"
 INTERACTIVE: dict[str, Any] = {
@@ -26,6 +26,6 @@ INTERACTIVE: dict[str, Any] = {
 )
 def test_a_report_says_first_whether_columns_crossed_as_they_are(changes: dict[str, Any], is_clear: bool) -> None:
     run = run_of(frames(), settings(**{"folds": 0, "epochs": 1, "mechanism": "cell_ldp", **changes}))
-    said = " ".join(record_of(run).marks)
+    said = " ".join(marks_of(run))
     assert (CLEAR in said) == is_clear
     assert GRADIENT in said

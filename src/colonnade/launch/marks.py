@@ -1,194 +1,17 @@
-"""Gather what a report says from a finished run."""
+"""What a reader of a report must know first."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import chain
-from typing import TYPE_CHECKING, Any
 
-from colonnade import __version__, alignment
-from colonnade.errors import LedgerBroken
-from colonnade.ledger import Ledger, compare
-from colonnade.messages import ANYONE, Declaration, declaration_of
-from colonnade.reports import (
-    ColumnNote,
-    CrossedNote,
-    FigureNote,
-    FindingNote,
-    LedgerNote,
-    MethodNote,
-    PartyNote,
-    RunRecord,
-)
-from colonnade.session import ALIGN, CONTROL, RunPlan
+from colonnade.reports import RunRecord
+from colonnade.session import ALIGN, RunPlan
 
-if TYPE_CHECKING:
-    from colonnade.launch.run import Run
-
-__all__ = ["crossed_notes", "known_start", "ledger_notes", "record_of"]
-
-# Who judges held-out rows, where parties of several roles have labels.
-_JUDGES = {("prada", "train"): "target", ("prada", "pretrain"): "source", ("prada", "finetune"): "target"}
+__all__ = ["known_start", "marks_of"]
 
 
-def record_of(run: Run) -> RunRecord:
-    """Return the record of a run, made from its ledgers, its declarations and its numbers."""
-    plan, method = run.plan, run.method
-    judges = _JUDGES.get((method.name, plan.stage))
-    holders = [
-        party
-        for role in method.roles
-        if role.has_label and judges in (None, role.name)
-        for party in plan.roles.get(role.name, ())
-    ]
-    curves, chosen = _curves(run, holders)
-    return RunRecord(
-        name=plan.name,
-        title=f"{plan.name}: {method.title}" + ("" if plan.stage == "train" else f", stage {plan.stage}"),
-        stage=plan.stage,
-        makes_model=plan.stage in {*method.scored_after, *chain.from_iterable(method.stands_on.values())},
-        method=MethodNote(
-            name=method.name,
-            title=method.title,
-            citation=method.citation,
-            roles={role.name: role.holds for role in method.roles},
-        ),
-        created=run.started,
-        duration_seconds=run.seconds,
-        launch=run.launch,
-        version=__version__,
-        other_versions=_other_versions(run),
-        seed=plan.seed,
-        digest=plan.digest(),
-        settings={"config": dict(plan.config), "evaluate": vars(plan.evaluate)},
-        alignment=run.alignment,
-        marks=_marks(run),
-        parties=tuple(_party_note(run, party) for party in plan.parties),
-        rows=run.rows,
-        evaluations=run.evaluations,
-        alone_party=" and ".join(holders) or None,
-        curves=curves,
-        chosen_epoch=chosen,
-        findings=tuple(
-            FindingNote(
-                name=one.name,
-                title=one.title,
-                text=one.text,
-                columns=one.columns,
-                rows=one.rows,
-                values=dict(one.values),
-                figures=tuple(
-                    FigureNote(kind=drawn.kind, title=drawn.title, values=dict(drawn.values)) for drawn in one.figures
-                ),
-            )
-            for one in run.findings.values()
-        ),
-        crossed=crossed_notes(
-            run.ledgers,
-            [*CONTROL, *alignment.MESSAGES, *method.messages],
-            {party: plan.role_of(party) for party in plan.parties},
-        ),
-        ledgers=ledger_notes(run.ledgers),
-    )
-
-
-def crossed_notes(
-    ledgers: dict[str, Ledger], messages: list[type], roles: Mapping[str, str]
-) -> tuple[CrossedNote, ...]:
-    """Return what every party's ledger says it sent, with the declaration's words beside it."""
-    # By sender too: a message may go both ways under one name, and tell other things in each direction.
-    declared: dict[tuple[str, str], list[Declaration]] = defaultdict(list)
-    for one in map(declaration_of, messages):
-        declared[one.name, one.sender].append(one)
-    notes = []
-    for party, ledger in ledgers.items():
-        for total in ledger.summary():
-            # What a party sent stands in its own ledger; where that is in another building, the receiver's has it too.
-            if total.direction != "sent" and total.peer in ledgers:
-                continue
-            sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
-            about = declared[total.message, roles.get(sender, "")] or declared[total.message, ANYONE]
-            notes.append(
-                CrossedNote(
-                    message=total.message,
-                    sender=sender,
-                    receiver=receiver,
-                    protection=total.protection,
-                    # A ledger counts by name, so that two exchanges of one name are one line with both their words.
-                    paper_step="; ".join(dict.fromkeys(one.step for one in about)),
-                    reveals=" ".join(dict.fromkeys(one.reveals for one in about)),
-                    count=total.count,
-                    bytes=total.bytes,
-                    shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),
-                )
-            )
-    return tuple(notes)
-
-
-def ledger_notes(ledgers: dict[str, Ledger]) -> tuple[LedgerNote, ...]:
-    """Verify every ledger, compare every two, and note the outcome."""
-    notes = []
-    for party, ledger in ledgers.items():
-        agreeing = tuple(
-            other for other, theirs in ledgers.items() if other != party and _holds(partial(compare, ledger, theirs))
-        )
-        notes.append(
-            LedgerNote(
-                party=party,
-                entries=len(ledger.entries),
-                head=ledger.head,
-                verified=_holds(ledger.verify),
-                agrees_with=agreeing,
-            )
-        )
-    return tuple(notes)
-
-
-def _holds(check: Callable[[], None]) -> bool:
-    try:
-        check()
-    except LedgerBroken:
-        return False
-    return True
-
-
-def _party_note(run: Run, party: str) -> PartyNote:
-    if party not in run.method.parties_with_rows(run.plan):
-        return PartyNote(
-            name=party, role=run.plan.role_of(party), has_table=False, is_elsewhere=party not in run.tables
-        )
-    if party not in run.tables:
-        return PartyNote(name=party, role=run.plan.role_of(party), is_elsewhere=True)
-    about = run.tables[party]
-    encoder = run.parts[party].document.get("table_encoder") if party in run.parts else None
-    return PartyNote(
-        name=party,
-        role=run.plan.role_of(party),
-        rows=about["rows"],
-        shared_rows=about["shared_rows"],
-        features=len(about["columns"]),
-        columns=tuple(ColumnNote(**column) for column in about["columns"]),
-        label=about["label"],
-        encoded_width=None if encoder is None else _encoded_width(encoder),
-        coefficients=tuple((name, tuple(values)) for name, values in run.coefficients.get(party, {}).items()),
-    )
-
-
-def _encoded_width(encoder: dict[str, Any]) -> int:
-    from colonnade.data import TableEncoder
-
-    return TableEncoder.from_json(encoder).width
-
-
-def _other_versions(run: Run) -> dict[str, str]:
-    """Return the versions of partners' packages that differ from this one, as ledgers noted them."""
-    entries = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "version"]
-    return {one["peer"]: one["version"] for one in entries if one["version"] != __version__}
-
-
-def _marks(run: Run) -> tuple[str, ...]:
+def marks_of(run: RunRecord) -> tuple[str, ...]:
+    """Return what a reader of a report must know first, by what the run's settings meant and what crossed."""
     marks = []
     keys = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "key"]
     if any(key["insecure_test"] for key in keys):
@@ -261,7 +84,7 @@ def known_start(plan: RunPlan) -> str | None:
     )
 
 
-def _split_marks(run: Run) -> list[str]:
+def _split_marks(run: RunRecord) -> list[str]:
     """Say what activations of a split network gave away."""
     if run.plan.method != "splitnn" or not run.plan.roles.get("feature_holder"):
         return []
@@ -278,7 +101,7 @@ def _split_marks(run: Run) -> list[str]:
 _LEVELS = {"Codes": 0, "NoisedCodes": 1, "OpenedLogits": 2}
 
 
-def _level_marks(run: Run) -> list[str]:
+def _level_marks(run: RunRecord) -> list[str]:
     """Say what the level of a run of fedcvt means, by what crossed."""
     if run.plan.method != "fedcvt":
         return []
@@ -318,19 +141,19 @@ def _level_marks(run: Run) -> list[str]:
     return marks
 
 
-def _learns_from_rest(run: Run) -> bool:
+def _learns_from_rest(run: RunRecord) -> bool:
     """Tell whether rows that only feature holders know took part in a run of fedcvt."""
     return "fedcvt" in run.plan.config["candidates"] and bool(run.plan.config["estimate"])
 
 
-def _budget_place(run: Run, sender: str) -> str:
+def _budget_place(run: RunRecord, sender: str) -> str:
     for found in run.findings.values():
         if "epsilon" in found.values and found.values.get("party") == sender:
             return f"epsilon {found.values['epsilon']:.1f} at delta {found.values['delta']:g}, see the finding on it"
     return f"in {sender}'s own report"
 
 
-def _dual_marks(run: Run) -> list[str]:
+def _dual_marks(run: RunRecord) -> list[str]:
     """Say what a run of mpdl let whom read, by what crossed."""
     if run.plan.method != "mpdl":
         return []
@@ -363,7 +186,7 @@ def _dual_marks(run: Run) -> list[str]:
     return marks
 
 
-def _fair_marks(run: Run) -> list[str]:
+def _fair_marks(run: RunRecord) -> list[str]:
     """Say what a run of fairvfl let the aggregator read, by what crossed."""
     if run.plan.method != "fairvfl":
         return []
@@ -391,7 +214,7 @@ def _fair_marks(run: Run) -> list[str]:
     return marks
 
 
-def _label_marks(run: Run) -> list[str]:
+def _label_marks(run: RunRecord) -> list[str]:
     """Say who could read labels, by what crossed, and where nothing that crossed depends on them."""
     return [_readable(run, *one) for one in _unprotected(run).items()] + _untraced(run)
 
@@ -400,7 +223,7 @@ def _label_marks(run: Run) -> list[str]:
 _TELLING = frozenset({"CutGradient", "TrainedGradients", "ClearGradients", "CodeGradient", "SealedCodeGradient"})
 
 
-def _unprotected(run: Run) -> dict[str, set[str]]:
+def _unprotected(run: RunRecord) -> dict[str, set[str]]:
     """Return who got gradients without noise, and from whom."""
     found: dict[str, set[str]] = defaultdict(set)
     for party, ledger in run.ledgers.items():
@@ -411,7 +234,7 @@ def _unprotected(run: Run) -> dict[str, set[str]]:
     return found
 
 
-def _readable(run: Run, receiver: str, senders: set[str]) -> str:
+def _readable(run: RunRecord, receiver: str, senders: set[str]) -> str:
     defence = str(run.plan.config.get("defence", "none"))
     if run.plan.method == "fedcvt":
         remedy = "defence = 'marvell' adds noise that bounds what one gradient tells"
@@ -430,7 +253,7 @@ def _readable(run: Run, receiver: str, senders: set[str]) -> str:
     )
 
 
-def _untraced(run: Run) -> list[str]:
+def _untraced(run: RunRecord) -> list[str]:
     plan, config = run.plan, run.plan.config
     if plan.method != "prada" or plan.stage not in ("train", "finetune"):
         return []
@@ -445,53 +268,6 @@ def _untraced(run: Run) -> list[str]:
     return [f"{first}{seen}. Beside it {holder} learned which rows have a label{stops} and which model was chosen."]
 
 
-def _overrides(run: Run, guard: str) -> bool:
+def _overrides(run: RunRecord, guard: str) -> bool:
     entries = [entry for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "override"]
     return any(entry.content.get("guard") == guard for entry in entries)
-
-
-def _curves(run: Run, holders: Sequence[str]) -> tuple[tuple[dict[str, Any], ...], int | None]:
-    """Return losses by epoch, and the epoch whose model was kept where training had one part and stopped early.
-
-    Who has labels knows losses; another party's own report has its own numbers, if any.
-    """
-    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for party in sorted(run.history, key=lambda one: one not in holders):
-        for line in run.history[party]:
-            if "training_loss" in line:
-                parts.setdefault((party, str(line.get("phase", ""))), []).append(line)
-    has_phases = any(phase for _, phase in parts)
-    if has_phases:
-        parts = dict(sorted(parts.items(), key=lambda one: float(one[1][0]["step"])))
-    else:
-        # Methods without phases have one training; where several parties know its loss, the first is enough.
-        parts = dict(list(parts.items())[:1])
-    curves = tuple(
-        {
-            "step": line["step"],
-            "epoch": line["epoch"],
-            "train_loss": line["training_loss"],
-            "validation_loss": line.get("validation_loss"),
-            **({"part": f"{phase} of {party}"} if has_phases else {}),
-        }
-        for (party, phase), lines in parts.items()
-        for line in lines
-    )
-    if len(parts) != 1:
-        return curves, None
-    (((_, phase), lines),) = parts.items()
-    patience = run.plan.config.get("patience" if phase in ("", "pretrain") else "fine_patience")
-    return curves, _chosen_epoch(lines, patience)
-
-
-def _chosen_epoch(history: list[dict[str, Any]], patience: int | None) -> int | None:
-    if patience == 0:
-        # Without early stopping the last weights are kept, whatever the validation loss says.
-        return None
-    # The first of equals, as in training.
-    judged = [line for line in history if line.get("validation_goodness") is not None]
-    best = max(judged, key=lambda line: line["validation_goodness"], default=None)
-    if best is None:
-        judged = [line for line in history if line.get("validation_loss") is not None]
-        best = min(judged, key=lambda line: line["validation_loss"], default=None)
-    return None if best is None else int(best["epoch"])
