@@ -1,17 +1,11 @@
-"""What a step of FedCVT costs: in the clear against the same step in one place, and encrypted against its forecast.
+"""What a step of FedCVT costs in the clear, against the same step in one place.
 
-In the clear (level 0), at the sizes of NUS-WIDE: 634 and 1000 columns, codes of 96 and 96 numbers, 10 classes, batches
+At the sizes of NUS-WIDE: 634 and 1000 columns, codes of 96 and 96 numbers, 10 classes, batches
 of 128 shared and twice 256 other rows, single precision. Two parties are threads of this process (`simulate`), which
 speak over memory and keep ledgers; the other side trains the same networks by the same losses in plain PyTorch, with
 one fused Adam for all. Both sides run on one core and count by processor time. Training goes on for few and for many
 epochs, and the difference makes the time of a step, so that set-up and evaluation do not count, but the ends of epochs
 do, at both. The two sides are interleaved; the ratio is that of medians.
-
-Encrypted (level 2): 128 shared and 128 other rows at each party, codes of 32 and 32 numbers, 10 classes, keys of 2048
-bits, both fit terms. So early few rows of the feature holder get a label; the forecast takes all. Two parties are
-threads of this process, without a pool. The forecast is that of `colonnade plan`, from costs measured before and after
-each run. Both count by processor time, because the machine may be busy with other things: a party's seconds are those
-of its own thread. By the clock on the wall the ratio is shown beside it.
 """
 
 from __future__ import annotations
@@ -21,10 +15,8 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,19 +26,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.form import Findings, main, say
-from colonnade.crypto.calibration import measure_costs
 from colonnade.data import PartyTable
-from colonnade.launch.forecast import forecast_run, gather_knowledge, measure_message_seconds
 from colonnade.launch.run import Run
-from colonnade.launch.settings import config_to_json
 from colonnade.launch.simulation import simulate
 from colonnade.methods.fedcvt import FedCVT
-from colonnade.methods.fedcvt.sealed_cut import SealedLabelSide, SealedPartnerSide
-from colonnade.session import Evaluate, Line, Machines, RunPlan
+from colonnade.session import Evaluate
 
-MOST_TIMES_CENTRAL, MOST_TIMES_OFF = 1.5, 1.5
+MOST_TIMES_CENTRAL = 1.5
 HELD_OUT = Evaluate(test_fraction=0.1, validation_fraction=0.1)
-NO_VALIDATION = Evaluate(test_fraction=0.2, validation_fraction=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,8 +192,8 @@ def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], config: FedCVT) -
 
 
 def measure_open(findings: Findings, rounds: int, *, quick: bool) -> None:
-    world = World(shared=160, own=1024, columns=(634, 1000))
-    few, many = (1, 4) if quick else (4, 24)
+    world = World(shared=60, own=64, columns=(6, 8)) if quick else World(shared=160, own=1024, columns=(634, 1000))
+    few, many = (1, 2) if quick else (4, 24)
     config = FedCVT(candidates=("fedcvt",), patience=0, epochs=many)
     frames = world.frames()
     steps = math.ceil(world.own / config.own_batch_size)
@@ -251,120 +238,6 @@ def measure_open(findings: Findings, rounds: int, *, quick: bool) -> None:
     findings.bar("level 0: step over a central one", ratio, at_most=MOST_TIMES_CENTRAL)
 
 
-# --- level 2 against its forecast ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What one step took a party: by the clock on the wall, and of the processor's time."""
-
-    wall: float
-    processor: float
-
-
-@contextmanager
-def timed_steps() -> Iterator[dict[str, list[Taken]]]:
-    """Note what every step of a level 2 training takes each party."""
-    found: dict[str, list[Taken]] = {"bank": [], "shop": []}
-    originals = {"bank": SealedLabelSide.step, "shop": SealedPartnerSide.step}
-
-    def noting(party: str) -> Any:
-        original: Any = originals[party]
-
-        def step(*arguments: Any) -> Any:
-            wall, processor = time.perf_counter(), time.thread_time()
-            result = original(*arguments)
-            found[party].append(Taken(time.perf_counter() - wall, time.thread_time() - processor))
-            return result
-
-        return step
-
-    SealedLabelSide.step, SealedPartnerSide.step = noting("bank"), noting("shop")  # type: ignore[method-assign]
-    try:
-        yield found
-    finally:
-        SealedLabelSide.step, SealedPartnerSide.step = originals["bank"], originals["shop"]  # type: ignore[assignment, method-assign]
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """What a step is forecast to take: by the clock on the wall, and of each party's processor time."""
-
-    wall: float
-    processor: dict[str, float]
-
-
-def forecast_step(config: FedCVT, tables: dict[str, PartyTable]) -> Foreseen:
-    """Forecast an epoch that is one step, on this machine as it is now."""
-    plan = RunPlan(
-        name="speed",
-        method="fedcvt",
-        roles={"label_holder": ("bank",), "feature_holder": ("shop",)},
-        config=config_to_json(config),
-        evaluate=NO_VALIDATION,
-    )
-    costs = measure_costs(config.key)
-    # Parties that are threads of one process share one core, as far as they compute in Python.
-    machines = Machines(line=Line(message_seconds=measure_message_seconds()), costs=costs, cores=1)
-    found = forecast_run(plan, gather_knowledge(plan, tables), machines)
-    (stage,) = (one for one in found.stages if one.name == "training of fedcvt, one epoch")
-    assert stage.seconds is not None
-    return Foreseen(stage.seconds, {party: seconds / costs.slowdown for party, seconds in stage.busy.items()})
-
-
-def measure_sealed(findings: Findings, rounds: int, *, quick: bool) -> None:
-    key: Any = "insecure_test" if quick else 2048
-    world = World(shared=160, own=128, columns=(40, 40))
-    config = FedCVT(
-        candidates=("fedcvt",),
-        level=2,
-        key_size=key,
-        shared_width=32,
-        unique_width=32,
-        own_batch_size=128,
-        warmup_epochs=0,
-        epochs=2,
-        patience=0,
-        anchors=32,
-    )
-    frames = world.frames()
-    tables = {"bank": PartyTable(frames[0], id="id", label="label"), "shop": PartyTable(frames[1], id="id")}
-    # The first step also makes tables of powers.
-    by_party: dict[str, list[float]] = {"bank": [], "shop": []}
-    foreseen: dict[str, list[float]] = {"bank": [], "shop": []}
-    ratios, wall_ratios, walls = [], [], []
-    for number in range(rounds):
-        say(f"Level 2, round {number + 1} of {rounds}: {config.epochs} steps …")
-        before = forecast_step(config, tables)
-        with timed_steps() as taken:
-            run = simulate(config, tables, seed=1, evaluate=NO_VALIDATION)
-        after = forecast_step(config, tables)
-        seconds = 0.0
-        for party, steps in taken.items():
-            by_party[party].append(statistics.median(one.processor for one in steps[1:]))
-            foreseen[party].append(statistics.fmean([before.processor[party], after.processor[party]]))
-            seconds += by_party[party][-1]
-        expected = sum(values[-1] for values in foreseen.values())
-        wall = statistics.median(one.wall for one in taken["bank"][1:])
-        walls.append(wall)
-        ratios.append(_ratio(expected, seconds))
-        wall_ratios.append(_ratio(statistics.fmean([before.wall, after.wall]), wall))
-        say(f"A step took {seconds:.1f} s of the processor, {wall:.1f} s in all; forecast {expected:.1f} s.")
-    messages, size = crossed_in_step(run)
-    findings.figures |= {
-        "level_2_key": key,
-        "level_2_step_seconds": sum(statistics.median(values) for values in by_party.values()),
-        "level_2_step_forecast_seconds": sum(statistics.median(values) for values in foreseen.values()),
-        "level_2_step_wall_seconds": statistics.median(walls),
-        "level_2_seconds_by_party": {party: round(statistics.median(one), 3) for party, one in by_party.items()},
-        "level_2_forecast_by_party": {party: round(statistics.median(one), 3) for party, one in foreseen.items()},
-        "level_2_wall_ratio": statistics.median(wall_ratios),
-        "level_2_messages_per_step": messages,
-        "level_2_bytes_per_step": size,
-    }
-    findings.bar("level 2: forecast of a step", statistics.median(ratios), at_most=MOST_TIMES_OFF)
-
-
 def crossed_in_step(run: Run) -> tuple[int, int]:
     """Return how many messages and bytes a run's first step takes, as the ledgers have it."""
     sent = [
@@ -376,24 +249,18 @@ def crossed_in_step(run: Run) -> tuple[int, int]:
     return len(sent), sum(sent)
 
 
-def _ratio(one: float, other: float) -> float:
-    return max(one / other, other / one)
-
-
 def measure(arguments: argparse.Namespace) -> Findings:
     torch.set_num_threads(1)
     findings = Findings()
     findings.figures |= {"cores": len(os.sched_getaffinity(0)), "load_average": round(os.getloadavg()[0], 2)}
     rounds = 1 if arguments.quick else arguments.rounds
     measure_open(findings, rounds, quick=arguments.quick)
-    measure_sealed(findings, rounds, quick=arguments.quick)
     findings.figures["load_average_after"] = round(os.getloadavg()[0], 2)
     return findings
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--quick", action="store_true", help="tiny keys and one round, only to see that it works")
 
 
 if __name__ == "__main__":

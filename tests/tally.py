@@ -15,7 +15,7 @@ import torch
 import colonnade as cn
 from colonnade.messages import PLAIN, message
 from colonnade.methods import METHODS
-from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session
+from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session, Stage
 from tests.parties import with_policies
 
 ROLES = {"label_holder": "bank", "feature_holder": "shop", "collaborator": "helper"}
@@ -102,6 +102,7 @@ def _part(holding: Holding, total: float) -> ModelPart:
     return ModelPart({"total": torch.tensor(total)}, {"classes": classes, "types": types})
 
 
+_MESSAGES = (LabelNumber, FeatureNumber, Sum)
 _STAGE = {"label_holder": label_holder, "feature_holder": feature_holder, "collaborator": collaborator}
 
 METHOD = Method(
@@ -116,8 +117,10 @@ METHOD = Method(
         Role("collaborator", "nothing: it adds up", has_rows=False),
     ),
     lead="label_holder",
-    messages=(LabelNumber, FeatureNumber, Sum),
-    stages={"train": _STAGE, "predict": _STAGE},
+    stages={
+        "train": Stage(roles=_STAGE, messages=_MESSAGES, makes_model=True),
+        "predict": Stage(roles=_STAGE, messages=_MESSAGES, scores=True),
+    },
 )
 
 

@@ -435,20 +435,33 @@ def record_naming(name: str) -> Any:
     }
     figures = tuple(Figure(kind=kind, title=name, values=one) for kind, one in values.items())
     finding = Finding(name=name, title=name, text=name, columns=(name,), rows=((name,),), figures=figures)
-    changed = {"name": name, "title": name, "alignment": name, "label_holders": [name], "digest": name, "launch": name}
+    changed: dict[str, Any] = {
+        "name": name,
+        "title": name,
+        "alignment": name,
+        "label_holders": [name],
+        "digest": name,
+        "launch": name,
+    }
     curves = [{**point, "part": name} for point in found["curves"]]
-    found |= {**changed, "findings": {name: finding}, "curves": curves, "settings": {name: {name: [name]}}}
+    found |= {
+        **changed,
+        "marks": [name],
+        "findings": {name: finding},
+        "curves": curves,
+        "settings": {name: {name: [name]}},
+    }
     return record_of(found)
 
 
 @functools.cache
 def harmless() -> Elements:
-    return Elements(render(record_naming("harmless"), ["harmless"]))
+    return Elements(render(record_naming("harmless")))
 
 
 @pytest.mark.parametrize("markup", MARKUP)
 def test_no_markup_of_a_partner_survives_in_a_report(markup: str) -> None:
-    page = render(record_naming(markup), [markup])
+    page = render(record_naming(markup))
     found = Elements(page)
     assert found.tags == harmless().tags
     assert found.attributes == harmless().attributes
@@ -457,7 +470,7 @@ def test_no_markup_of_a_partner_survives_in_a_report(markup: str) -> None:
 
 def test_letters_that_are_not_seen_are_spelt_out_in_a_report() -> None:
     name = "".join(OBEYED[case][:8] for case in OBEYED)
-    page = render(record_naming(name), [name])
+    page = render(record_naming(name))
     assert page.replace("\n", "").replace("\xa0", "").isprintable()
 
 

@@ -60,4 +60,4 @@ def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str], monkeypat
         main("x", measure, options)
     document = json.loads(capsys.readouterr().out)
     assert set(document) == {"figures", "bars"}
-    assert set(document["bars"]) == {"level 0: step over a central one", "level 2: forecast of a step"}
+    assert set(document["bars"]) == {"level 0: step over a central one"}

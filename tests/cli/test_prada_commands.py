@@ -295,18 +295,8 @@ def test_the_method_and_its_settings_are_shown(world: World, colonnade: Any) -> 
     shown = colonnade("methods", "prada")
     assert shown.code == 0, shown.err
     assert "Stages: train, pretrain, finetune, explain, predict" in shown.out
-    assert "a list of lists of texts" in shown.out
-    assert "or a table" not in shown.out, "what may be left out is no table"
-
-
-def test_a_plan_counts_what_each_bank_shares(world: World, colonnade: Any) -> None:
-    outcome = colonnade("plan", "run.toml", "--json")
-    assert outcome.code == 0, outcome.err
-    assert {party: one["shared"] for party, one in outcome.json["portions"].items()} == {"bank": 150, "sister": 200}
-    shown = colonnade("plan", "run.toml", "--stage", "pretrain")
-    assert "rows of sister: 200 shared; 140 for training" in shown.out
-    assert "pre-training of sister, one epoch" in shown.out
-    assert "fine-tuning" not in shown.out
+    assert "list of lists of texts" in shown.out
+    assert "fine_start: number; default none" in shown.out
 
 
 # --- joined -------------------------------------------------------------------------------------------------------

@@ -139,9 +139,3 @@ def test_doctor_and_methods_and_status_know_of_it(colonnade: Command) -> None:
     assert "count" in colonnade("status", "--home", ".").out
     assert colonnade("report", "runs/count").code == 0
     assert colonnade("audit", "verify", "runs/count").code == 0
-
-
-def test_plan_refuses_columns_of_it(colonnade: Command) -> None:
-    outcome = colonnade("plan", "run.toml", "--columns", "helper=3")
-    assert outcome.code == UsageError.exit_code
-    assert "--columns names 'helper', whose role collaborator has none" in outcome.err

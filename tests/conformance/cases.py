@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import colonnade as cn
 from colonnade.methods import method_for
@@ -20,17 +19,16 @@ ROWS = 160
 
 @dataclass(frozen=True)
 class Case:
-    """A method with settings that learn the toy data in seconds, and how many parties play each role."""
+    """A method with settings that are quick on the toy data, and how many parties play each role."""
 
+    name: str
     config: Any
     roles: Mapping[str, int]
     rows: int = ROWS
     learns: float = 0.8
-    """The AUC the federated model must reach on the toy data's held-out rows."""
+    """The AUC the federated model must reach on the toy data's held-out rows; 0 where it is not asked to learn."""
     repeats_within: float = 0.0
     """How far two runs of one seed may be apart. Above 0 only where secret shares are rounded, and the page says so."""
-    is_slow: bool = False
-    """Whether only `make test-slow` runs it, because a quicker case is much like it."""
     may_be_missing: tuple[str, ...] = ()
     """Messages that a run sends or not, depending on what it finds in the data."""
     draws_in_secret: bool = False
@@ -41,21 +39,19 @@ class Case:
     """Whether other parties than the lead get scores of rows that only they know, and not predictions alone."""
     asks_all: bool = False
     """Whether rows that only one party knows are scored with the help of all others that hold rows."""
-    beats_alone: bool = True
-    """Whether it must be better than the label holder alone; where draws are secret, chance decides on twenty rows."""
 
     @property
     def method(self) -> Method:
         """Return the method that the settings belong to."""
         return method_for(self.config)
 
+    @property
+    def beats_alone(self) -> bool:
+        """Return whether it must be better than the label holder alone; on twenty rows, chance decides on secrets."""
+        return self.learns > 0.0 and not self.draws_in_secret
+
     def __str__(self) -> str:
-        name = type(self.config).__name__
-        kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
-        kind += f" level {self.config.level}" if hasattr(self.config, "level") else ""
-        kind += f" {self.config.exchange} {self.config.completion}" if hasattr(self.config, "exchange") else ""
-        kind += " with secret draws" if self.draws_in_secret else ""
-        return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
+        return f"{type(self.config).__name__}: {self.name}"
 
 
 _SPLITNN: dict[str, Any] = {
@@ -69,7 +65,7 @@ _SPLITNN: dict[str, Any] = {
 
 _FTL: dict[str, Any] = {
     "width": 3,
-    "iterations": 5,
+    "iterations": 4,
     "learning_rate": 0.3,
     "alignment": "dot",
     "gamma": 0.01,
@@ -118,7 +114,9 @@ _FEDCVT: dict[str, Any] = {
 _SEALED: dict[str, Any] = {
     "level": 2,
     "candidates": ("fedcvt",),
-    "epochs": 6,
+    "shared_width": 2,
+    "unique_width": 2,
+    "epochs": 2,
     "learning_rate": 0.05,
     "head_rate": 0.3,
     "warmup_epochs": 0,
@@ -145,6 +143,8 @@ _PENALISED: dict[str, Any] = {
     "dual_consent": True,
     "batch_size": 48,
 }
+_THREE = {"label_holder": 1, "feature_holder": 1, "collaborator": 1}
+_OF_MPDL: dict[str, Any] = {"draws_in_secret": True, "without": ("kind",), "tells_scores": True}
 
 # The attributes' holders have nothing but these two columns; see `sensitive_column`.
 _FAIRVFL: dict[str, Any] = {
@@ -169,17 +169,29 @@ _FAIRVFL: dict[str, Any] = {
     "secret_start": False,
     "key_size": "insecure_test",
 }
+_SIX = {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2}
+
+_TWO = {"label_holder": 1, "feature_holder": 1}
+_JOINT_THREE = {"label_holder": 1, "feature_holder": 2}
 
 CASES = (
-    Case(cn.SplitNN(**_SPLITNN), {"label_holder": 1, "feature_holder": 1}),
+    Case("in the clear", cn.SplitNN(**_SPLITNN), _TWO),
     Case(
-        cn.SplitNN(**{**_SPLITNN, "secret_start": True}),
-        {"label_holder": 1, "feature_holder": 2},
+        "three parties, secret start",
+        cn.SplitNN(**_SPLITNN | {"secret_start": True}),
+        _JOINT_THREE,
         draws_in_secret=True,
         learns=0.7,
-        beats_alone=False,
     ),
     Case(
+        "marvell and coae",
+        cn.SplitNN(**_SPLITNN | {"defence": "marvell+coae", "epochs": 2}),
+        _TWO,
+        draws_in_secret=True,
+        learns=0.0,
+    ),
+    Case(
+        "every epoch judged",
         cn.SecureLR(
             epochs=4,
             batch_size=32,
@@ -191,147 +203,210 @@ CASES = (
             allow_leak=True,
             key_size="insecure_test",
         ),
-        {"label_holder": 1, "feature_holder": 1},
+        _TWO,
     ),
     Case(
+        "three parties",
         cn.SecureLR(coefficient_noise=0.0, checkpoint_every=3, key_size="insecure_test"),
-        {"label_holder": 1, "feature_holder": 2},
+        _JOINT_THREE,
         repeats_within=1e-6,
     ),
     Case(
+        "noised coefficients",
         cn.SecureLR(checkpoint_every=3, key_size="insecure_test"),
-        {"label_holder": 1, "feature_holder": 1},
+        _TWO,
         repeats_within=1e-6,
         draws_in_secret=True,
-        is_slow=True,
     ),
     Case(
-        cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 30, "margin": -1.0}),
+        "paillier, safeguard",
+        cn.FTL(**_FTL | {"safeguard": True, "labelled_rows": 30, "margin": -1.0}),
         {"source": 1, "target": 1},
         rows=80,
         may_be_missing=("MaskedFit", "OpenedFit", "OwnLabels"),
     ),
-    *[
-        Case(cn.FTL(**{**_FTL, "protection": protection}), roles, rows=64, is_slow=protection == "paillier")
-        for roles in ({"source": 1, "target": 2}, {"source": 2, "target": 1})
-        for protection in ("none", "paillier")
-    ],
-    Case(cn.PrADA(**_PRADA), {"feature_holder": 1, "source": 1, "target": 1}, learns=0.7, repeats_within=1e-6),
+    Case("in the clear, two targets", cn.FTL(**_FTL | {"protection": "none"}), {"source": 1, "target": 2}, rows=64),
+    Case("in the clear, two sources", cn.FTL(**_FTL | {"protection": "none"}), {"source": 2, "target": 1}, rows=64),
     Case(
-        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "all", "compare": "none", "fine_epochs": 12}),
+        "paillier, two targets",
+        cn.FTL(**_FTL | {"width": 2, "iterations": 3}),
+        {"source": 1, "target": 2},
+        rows=40,
+        learns=0.0,
+    ),
+    Case(
+        "paillier, two sources, rows revealed",
+        cn.FTL(**_FTL | {"width": 2, "iterations": 3, "reveal": "rows"}),
+        {"source": 2, "target": 1},
+        rows=40,
+        learns=0.0,
+    ),
+    Case(
+        "paillier",
+        cn.PrADA(**_PRADA),
+        {"feature_holder": 1, "source": 1, "target": 1},
+        learns=0.7,
+        repeats_within=1e-6,
+    ),
+    Case(
+        "in the clear, no source, all tuned",
+        cn.PrADA(**_PRADA | {"protection": "none", "tune": "all", "compare": "none", "fine_epochs": 12}),
         {"feature_holder": 1, "target": 1},
         may_be_missing=("Turn", "TurnSeen"),
     ),
     Case(
-        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "unseen", "compare": "vfl"}),
+        "in the clear, two banks each, unseen tuned",
+        cn.PrADA(**_PRADA | {"protection": "none", "tune": "unseen", "compare": "vfl"}),
         {"feature_holder": 1, "source": 2, "target": 2},
         learns=0.6,
-        is_slow=True,
     ),
     Case(
+        "paillier, two targets, all tuned, marvell, secret start",
         # Adam would make much of the last bits of gradients that are almost nothing.
-        cn.PrADA(**{**_PRADA, "tune": "all", "optimiser": "SGD", "learning_rate": 0.1, "tune_rate": 0.05}),
-        {"feature_holder": 1, "source": 2, "target": 2},
+        cn.PrADA(
+            **_PRADA
+            | {
+                "tune": "all",
+                "tune_rate": 0.05,
+                "optimiser": "SGD",
+                "learning_rate": 0.1,
+                "epochs": 1,
+                "fine_epochs": 1,
+            }
+            | {"defence": "marvell", "secret_start": True, "batch_size": 16, "fine_batch_size": 16, "compare": "none"}
+        ),
+        {"feature_holder": 1, "source": 1, "target": 2},
+        rows=60,
+        learns=0.0,
+        repeats_within=1e-6,
+        draws_in_secret=True,
+    ),
+    Case(
+        "in the clear, no source, marvell and coae",
+        cn.PrADA(
+            **_PRADA
+            | {"protection": "none", "defence": "marvell+coae", "tune": "all", "compare": "none", "fine_epochs": 2}
+        ),
+        {"feature_holder": 1, "target": 1},
+        learns=0.0,
+        draws_in_secret=True,
+        may_be_missing=("Turn", "TurnSeen"),
+    ),
+    Case("level 0", cn.FedCVT(**_FEDCVT), _TWO, learns=0.7),
+    Case(
+        "level 0, three parties",
+        cn.FedCVT(**_FEDCVT | {"candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
+        _JOINT_THREE,
+        learns=0.6,
+    ),
+    Case(
+        "level 1, marvell, secret start",
+        cn.FedCVT(**_FEDCVT | {"level": 1, "noise": 0.2, "defence": "marvell", "secret_start": True}),
+        _TWO,
+        learns=0.6,
+        draws_in_secret=True,
+    ),
+    Case(
+        "level 2",
+        cn.FedCVT(**_FEDCVT | _SEALED),
+        _TWO,
         rows=80,
-        learns=0.5,
-        repeats_within=1e-6,
-        is_slow=True,
-    ),
-    Case(
-        cn.PrADA(**{**_PRADA, "tune": "all", "defence": "marvell", "secret_start": True}),
-        {"feature_holder": 1, "source": 1, "target": 1},
-        repeats_within=1e-6,
-        learns=0.6,
-        draws_in_secret=True,
-        is_slow=True,
-    ),
-    Case(cn.FedCVT(**_FEDCVT), {"label_holder": 1, "feature_holder": 1}, learns=0.7),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, "candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
-        {"label_holder": 1, "feature_holder": 2},
-        learns=0.6,
-        is_slow=True,
-    ),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, "level": 1, "noise": 0.2, "defence": "marvell", "secret_start": True}),
-        {"label_holder": 1, "feature_holder": 1},
-        learns=0.6,
-        draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
-    ),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, **_SEALED}),
-        {"label_holder": 1, "feature_holder": 1},
         repeats_within=1e-4,
-        learns=0.6,
+        learns=0.0,
         draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
     ),
+    Case("noise by cell", cn.MPDL(**_MPDL), _THREE, learns=0.6, **_OF_MPDL),
     Case(
-        cn.MPDL(**_MPDL),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
-        learns=0.6,
-        draws_in_secret=True,
-        without=("kind",),
-        tells_scores=True,
-    ),
-    Case(
-        cn.MPDL(**{**_MPDL, "completion": "ship", "epochs": 6}),
+        "noise by row, shipped",
+        cn.MPDL(**_MPDL | {"mechanism": "row_gaussian", "completion": "ship", "epochs": 6}),
         {"label_holder": 1, "feature_holder": 2, "collaborator": 1},
         learns=0.3,
-        draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
         asks_all=True,
-        is_slow=True,
+        **_OF_MPDL,
     ),
     Case(
-        cn.MPDL(**{**_MPDL, **_PENALISED, "exchange": "interactive", "completion": "ship", "folds": 0}),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        "the paper's noise shared, on everything",
+        cn.MPDL(**_MPDL | {"mechanism": "lemma_shared", "paper_mode": True, "dp_scope": "all", "augment": False}),
+        _THREE,
+        learns=0.0,
+        **_OF_MPDL,
+    ),
+    Case(
+        "nothing released, step by step, dual penalty, shipped",
+        cn.MPDL(
+            **_MPDL
+            | _PENALISED
+            | {"mechanism": "none", "exchange": "interactive", "completion": "ship", "folds": 0, "epochs": 2}
+        ),
+        _THREE,
         repeats_within=1e-6,
-        rows=80,
+        rows=60,
+        learns=0.0,
+        asks_all=True,
+        **_OF_MPDL,
+    ),
+    Case(
+        "the paper's noise, secure block, dual penalty",
+        cn.MPDL(
+            **_MPDL
+            | _PENALISED
+            | {
+                "mechanism": "lemma",
+                "paper_mode": True,
+                "completion": "secure_block",
+                "block_consent": True,
+                "epochs": 2,
+            }
+        ),
+        _THREE,
+        rows=60,
+        learns=0.0,
+        asks_all=True,
+        **_OF_MPDL,
+    ),
+    Case("robust", cn.FairVFL(**_FAIRVFL), _SIX, rows=320, learns=0.65),
+    Case(
+        "robust, at the server, merged, secret start",
+        cn.FairVFL(**_FAIRVFL | {"secret_start": True, "mapper_step": "merged", "task_cut": "server", "epochs": 4}),
+        _SIX | {"feature_holder": 3},
+        rows=160,
         learns=0.0,
         draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
-        asks_all=True,
-        is_slow=True,
     ),
     Case(
-        cn.MPDL(**{**_MPDL, **_PENALISED, "completion": "secure_block", "block_consent": True, "epochs": 3}),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
-        rows=80,
+        "paper, sequential, labels as they are",
+        cn.FairVFL(
+            **_FAIRVFL
+            | {
+                "removal": "paper",
+                "mapper_step": "sequential",
+                "protected_noise": 0.0,
+                "label_epsilon": None,
+                "epochs": 4,
+            }
+        ),
+        _SIX,
+        rows=160,
         learns=0.0,
-        draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
-        asks_all=True,
-        is_slow=True,
-    ),
-    Case(
-        cn.FairVFL(**_FAIRVFL),
-        {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2},
-        rows=320,
-        learns=0.65,
-    ),
-    Case(
-        cn.FairVFL(**{**_FAIRVFL, "secret_start": True, "mapper_step": "merged", "task_cut": "server"}),
-        {"label_holder": 1, "feature_holder": 3, "aggregator": 1, "attribute_holder": 2},
-        rows=320,
-        learns=0.6,
-        draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
     ),
 )
 
-# Over real TLS the suite takes minutes, so `make test-slow` runs it.
-TRANSPORTS = ("memory", pytest.param("grpc", marks=pytest.mark.slow))
+PROTECTIVE = (
+    "protection",
+    "defence",
+    "level",
+    "reveal",
+    "mechanism",
+    "dp_scope",
+    "exchange",
+    "completion",
+    "removal",
+    "task_cut",
+    "mapper_step",
+)
+"""Settings that decide what is sent, and how it is protected: every choice of them is in some case."""
+
+TRANSPORTS = ("memory", "grpc")
 
 
 def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
@@ -353,7 +428,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     with_rows = {role: parties for role, parties in parties_of(case).items() if role not in without}
     names = [name for parties in with_rows.values() for name in parties]
     centred = {name: generator.normal(size=(rows, 4)) for name in names}
-    if case.method.scores_alone is not None:
+    if case.method.predicting.rows == "own":
         traits = generator.normal(size=(rows, 4))
         centred = {name: traits @ generator.normal(size=(4, 4)) + 0.3 * block for name, block in centred.items()}
         signal = traits @ np.array([1.0, -1.0, 0.5, 0.5])
@@ -375,7 +450,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             labelled = role in holding and with_label
             if labelled:
                 frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
-            if case.method.scores_rest:
+            if case.method.predicting.rows == "shared and rest":
                 # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
                 frame = frame[np.arange(rows) % 5 != len(tables)]
             shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]

@@ -75,7 +75,7 @@ def check_maximum_runs(case: Case) -> None:
 def check_maximum_alignments(case: Case) -> None:
     for party in _shared(case):
         _refused(case, party, Policy(maximum_alignments=0))
-        if case.method.scores_alone is None and party in _plan(case, "predict").parties:
+        if case.method.predicting.rows != "own" and party in _plan(case, "predict").parties:
             _refused_in_prediction(case, party, Policy(maximum_alignments=0))
 
 
@@ -192,11 +192,9 @@ def _new_tables(case: Case) -> dict[str, cn.PartyTable]:
 
 def _sent(case: Case, plan: RunPlan, party: str) -> list[Any]:
     """Return what a party may send: by its role, and to find shared rows."""
-    own = [declaration_of(cls) for cls in case.method.messages_in(plan)]
+    own = list(case.method.declarations_in(plan))
     own = [one for one in own if one.sender == plan.role_of(party) and plan.roles.get(one.receiver)]
-    aligns = party in case.method.parties_with_rows(plan) and not (
-        plan.stage == "predict" and case.method.scores_alone is not None
-    )
+    aligns = party in case.method.parties_with_rows(plan) and case.method.stage(plan.stage).rows != "own"
     return [*(map(declaration_of, alignment.MESSAGES) if aligns else ()), *own]
 
 
@@ -209,7 +207,7 @@ def _shared_in(case: Case, tables: Mapping[str, cn.PartyTable], plan: RunPlan) -
     ids = {party: set(table.ids) for party, table in tables.items()}
     lead = case.method.leader_of(plan)
     pairs = {party: len(ids[lead] & ids[party]) for party in ids if party != lead}
-    if case.method.is_pairwise:
+    if case.method.predicting.rows == "pairwise":
         return {**pairs, lead: min(pairs.values())}
     return dict.fromkeys(ids, len(set.intersection(*ids.values())))
 
@@ -217,19 +215,19 @@ def _shared_in(case: Case, tables: Mapping[str, cn.PartyTable], plan: RunPlan) -
 def _scored(case: Case) -> Scored:
     """Return how many rows each party helps to score, for whom."""
     plan, tables = _plan(case, "predict"), _new_tables(case)
-    if case.method.scores_alone is not None:
-        asking = {party: tables[party].rows for party in plan.roles[case.method.scores_alone]}
+    if case.method.predicting.rows_of is not None:
+        asking = {party: tables[party].rows for party in plan.roles[case.method.predicting.rows_of]}
         helping = [party for party in plan.parties if party not in asking]
         return dict.fromkeys(helping, asking)
     shared = _shared_in(case, tables, plan)
     with_label = {role.name for role in case.method.roles if role.has_label}
     getting = [party for party in tables if plan.role_of(party) in with_label]
     scored: Scored = {
-        party: {one: shared[one if case.method.is_pairwise else party] for one in getting}
+        party: {one: shared[one if case.method.predicting.rows == "pairwise" else party] for one in getting}
         for party in tables
         if party not in getting
     }
-    if case.method.scores_rest:
+    if case.method.predicting.rows == "shared and rest":
         known = _predict(case, {})["known to"]
         (lead,) = getting
         scored[lead] = {}

@@ -57,6 +57,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
         "started": "2026-11-15T22:10:04Z",
         "seconds": 83.4,
         "launch": "simulation: all parties in one process",
+        "marks": ["insecure test keys", "alignment by plain equality: simulation only"],
         "other_versions": {},
         "makes_model": True,
         "findings": {},

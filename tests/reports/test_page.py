@@ -16,7 +16,6 @@ import colonnade.reports
 from colonnade.metrics import evaluate
 from colonnade.reports import CheckedLedger, render, write
 
-MARKS = ("insecure test keys", "alignment by plain equality: simulation only")
 HOSTILE = "<script>alert('$x_1$')</script>\"&"
 VOID = {"meta", "br"}
 
@@ -67,7 +66,7 @@ def record(request):
 @pytest.fixture(scope="module")
 def rendered(record) -> str:
     """The record's page, which takes a second or two to draw."""
-    return render(record, MARKS)
+    return render(record)
 
 
 def test_the_page_refers_to_nothing_outside_itself(rendered):
@@ -113,12 +112,12 @@ def test_the_page_is_accessible(rendered):
 
 def test_the_page_is_small_and_deterministic(record, rendered, tmp_path):
     assert len(rendered.encode()) < 1_500_000
-    path = write(record, tmp_path / "report.html", MARKS)
+    path = write(record, tmp_path / "report.html")
     assert path.read_text(encoding="utf-8") == rendered
 
 
 def test_a_reader_finds_every_section_and_number(binary):
-    text = Page(render(binary, MARKS)).text
+    text = Page(render(binary)).text
     for title in (
         "What was trained, and by whom",
         "Data at each party",
@@ -184,7 +183,7 @@ def test_names_from_users_are_escaped_everywhere():
     made["settings"] = {HOSTILE: {HOSTILE: HOSTILE}}
     made["rows"] = {HOSTILE: 3}
     made["evaluations"] = {**honest["evaluations"], HOSTILE: honest["evaluations"]["alone"]}
-    text = render(record_of({**made, "makes_model": True}), [HOSTILE])
+    text = render(record_of({**made, "makes_model": True}))
     page = Page(text)
     assert "script" not in page.tags
     assert "<script" not in text
@@ -201,7 +200,7 @@ def test_names_in_any_script_or_with_broken_characters_do_not_stop_the_report(tm
 
 def test_a_broken_ledger_is_the_first_thing_said(binary):
     broken = CheckedLedger(party="laboratory", entries=3, head="ee" * 32, verified=False)
-    text = Page(render(changed(binary, checked_ledgers=(broken,)), MARKS)).text
+    text = Page(render(changed(binary, checked_ledgers=(broken,)))).text
     assert "The ledger of laboratory does not verify: do not rely on this report." in text
     assert text.index("does not verify") < text.index("insecure test keys")
 

@@ -8,7 +8,6 @@ from colonnade.alignment.align import (
     count_shared,
     find_overlap,
 )
-from colonnade.alignment.forecast import measure_id_seconds, sample_messages
 from colonnade.alignment.intersection import PartnerRows
 from colonnade.alignment.messages import MESSAGES, sends
 
@@ -21,7 +20,5 @@ __all__ = [
     "align_with_each",
     "count_shared",
     "find_overlap",
-    "measure_id_seconds",
-    "sample_messages",
     "sends",
 ]

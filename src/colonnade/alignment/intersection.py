@@ -167,7 +167,7 @@ class Intersection:
     @property
     def _may_be_none(self) -> bool:
         """Tell whether parties need not share a row: where others are scored too."""
-        return self._session.stage == "predict" and self._session.method.scores_rest
+        return self._session.method.stage(self._session.stage).rows == "shared and rest"
 
     def _announce(self, by_peer: Mapping[Channel, tuple[Places, Tokens]], shared: Places) -> Places:
         """Put shared rows into the agreed order, and tell every partner by the tokens that it knows."""

@@ -82,7 +82,7 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
         typer.Option(
@@ -250,11 +250,12 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             for party in run.tables
         ],
     )
+    has_rest = run.method.predicting.rows == "shared and rest"
     words = {
         "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
         # Rows that are not shared cannot be put together, so that such a method has more to learn from than this.
-        "central": f"central ({'shared rows, ' if run.method.scores_rest else ''}all columns in one place)",
+        "central": f"central ({'shared rows, ' if has_rest else ''}all columns in one place)",
     }
     if run.evaluations:
         task = next(iter(run.evaluations.values())).task
@@ -293,11 +294,11 @@ def _shape(run: Run, party: str) -> list[str]:
 def _next_stages(run: Run) -> Iterator[str]:
     """Say which stages go on from this run, and what to write for them."""
     here = run.plan.stage
-    for stage, earlier in run.method.stands_on.items():
-        if here not in earlier or (stage == "explain" and not run.plan.config.get("explanations")):
+    for stage, about in run.method.stages.items():
+        if here not in about.after or (about.needs and not run.plan.config[about.needs]):
             continue
         # A stage that could stand on several looks for the usual one, unless run.toml says otherwise.
-        named = "" if here == earlier[0] else f', with after = "{run.plan.folder_name}" in run.toml'
+        named = "" if here == about.after[0] else f', with after = "{run.plan.folder_name}" in run.toml'
         yield f"the same command with --stage {stage} goes on from here{named}"
 
 

@@ -10,19 +10,24 @@ from typing import Literal
 from colonnade.engine.engine import Engine
 from colonnade.engine.inline import InlineEngine
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.settings import described
 
 __all__ = ["EngineSettings", "open_engine", "opened"]
 
 _KINDS = ("auto", "inline", "pool", "ray")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
     """Which engine a party uses: the ``[engine]`` table of ``party.toml``."""
 
     kind: Literal["auto", "inline", "pool", "ray"] = "auto"
+    """Where heavy work runs. `auto` is `pool` where there are two cores or more, else `inline`."""
     workers: int | None = None
+    """How many processes share it; by default as many as there are cores."""
     address: str | None = None
+    """For `ray`: a cluster this party has, such as `HOST:6379`. Without it, Ray is started here."""
 
     def __post_init__(self) -> None:
         _check(self.kind, self.workers, self.address)

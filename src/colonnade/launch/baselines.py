@@ -94,7 +94,7 @@ def _play_alone(
     if not _can_be_alone(method, plan):
         return None
     lead = method.leader_of(plan)
-    solo = replace(plan, roles={method.lead: (lead,)})
+    solo = replace(plan, roles={method.lead_in(plan): (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
     try:
@@ -109,4 +109,6 @@ def _play_alone(
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:
     """Tell whether one party can play the stage without others."""
-    return plan.stage == "train" and all(role.at_least == 0 for role in method.roles if role.name != method.lead)
+    return plan.stage == "train" and all(
+        role.at_least == 0 for role in method.roles if role.name != method.lead_in(plan)
+    )

@@ -31,7 +31,7 @@ from colonnade.errors import (
 from colonnade.launch.home import PartyHome, read_party_home
 from colonnade.launch.identity import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
-from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session
+from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
 from colonnade.session.handshake import greet
 from colonnade.transport.grpc import Endpoint
 
@@ -196,8 +196,7 @@ _DOCTOR = Method(
     config=dict,
     roles=(Role("first", "nothing"), Role("second", "nothing")),
     lead="first",
-    messages=(),
-    stages={"train": {"first": _unplayed, "second": _unplayed}},
+    stages={"train": Stage(roles={"first": _unplayed, "second": _unplayed})},
 )
 
 

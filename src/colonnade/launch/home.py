@@ -1,14 +1,16 @@
-"""Read ``run.toml`` and ``party.toml``."""
+"""Read ``run.toml`` and ``party.toml``, and begin the second."""
 
 from __future__ import annotations
 
+import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from colonnade.data import (
     LINK_COLUMNS,
@@ -23,60 +25,83 @@ from colonnade.data import (
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.settings import check_message_names, config_from_json, config_to_json, validated
-from colonnade.session import Alignment, Evaluate, Method, ModelPart, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
+from colonnade.settings import described, settings_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PartyHome", "read_party_home", "read_run_file", "shape_in_words"]
+__all__ = ["PartyHome", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _RunTable:
+    """What is run, by whom: the ``[run]`` table of ``run.toml``."""
+
     name: str
+    """Names the run and its folder. Letters, digits, `.`, `_`, `-`."""
     method: str
+    """One of `colonnade methods`."""
     roles: Mapping[str, str | list[str]]
+    """Which party plays which role; a list where several play the same."""
     seed: int = 0
+    """Where all training randomness comes from. Not a secret."""
     stage: str = "train"
+    """What is done with the method: `train`, or another of its stages. `run --stage` goes before it."""
     after: str | None = None
+    """The folder of the run that a stage goes on from, if it is not the usual one."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _PartyTableTable:
+    """Where a party's rows are: the ``[table]`` table of ``party.toml``."""
+
     source: str
+    """A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL."""
     id: str | list[str]
+    """The column that names the row, the same person at every party; a list where several do so together."""
     label: str | None = None
+    """The column to predict; only at a party that has it."""
     types: Mapping[str, Kind] = field(default_factory=dict)
+    """Which columns are `numeric` or `categorical`, where the look of the cells misleads."""
     drop: list[str] = field(default_factory=list)
+    """Columns to ignore."""
     unlabelled: bool = False
+    """Allow rows without a label, for methods that learn from such rows too."""
     query: str | None = None
+    """For a database URL: a SELECT. Exactly one of `query` and `table`."""
     table: str | None = None
+    """For a database URL: a table or view, `schema.table` if needed."""
     matches: str | None = None
+    """A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`."""
     links: str | None = None
+    """A file of links between rows, with ids in its columns `from` and `to`, for methods that use graphs."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _IdentityTable:
+    """Who a party is: the ``[party]`` table of ``party.toml``."""
+
     name: str
+    """This party's name, as in `run.toml`."""
     listen: str | None = None
+    """Where this party waits for partners, as `HOST:PORT`; 0.0.0.0 means all networks of this machine. Without it this
+    party dials, and its partners must listen."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class _PartnerTable:
+    """A partner: a ``[partners.NAME]`` table of ``party.toml``."""
+
     address: str | None = None
+    """Where that partner is reached, as `HOST:PORT`. Without it, the partner dials."""
     id: str | list[str] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _PolicyTable:
-    methods: list[str] | None = None
-    partners: list[str] | None = None
-    never_send: list[str] = field(default_factory=list)
-    minimum_shared_rows: int = 0
-    maximum_runs: int | None = None
-    maximum_alignments: int | None = None
-    predictions_per_day: int | None = None
-    consent: Literal["ask", "policy"] = "ask"
+    """The column, or several, by which that partner knows the rows, if not `table.id`. May be empty in rows that the
+    partner cannot share."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +243,90 @@ def _column_types(part: ModelPart) -> dict[str, Kind]:
     return TableEncoder.from_json(encoder).types if encoder else {}
 
 
+_PARTY_FILE = """\
+# The home of {name}. This file never leaves this machine.
+# A line that begins with # and a space is a note; one without the space is a setting that is not in use.
+
+[party]
+{party}
+
+# Where partners are. 'colonnade pair' adds a block here for each of them. Change an address whenever a partner moves:
+# who the partner is does not depend on it, that is decided by the certificate in partners/.
+#
+#[partners.shop]
+{partners}
+
+{table}
+
+[policy]
+# What this party takes part in. A rule that is absent allows everything.
+{policy}
+
+[engine]
+{engine}
+"""
+_NO_TABLE = """\
+# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. It takes no part in
+# alignments and is not told whose rows are shared or scored: with minimum_shared_rows it refuses every training, with
+# predictions_per_day every prediction."""
+_EXAMPLES: dict[type, dict[str, Any]] = {
+    _IdentityTable: {"name": "bank", "listen": "0.0.0.0:7443"},
+    _PartnerTable: {"address": "shop.example:7443", "id": "loyalty_card"},
+    _PartyTableTable: {
+        "source": "customers.csv",
+        "id": "customer",
+        "label": "churned",
+        "types": {"postcode": "categorical"},
+        "drop": ["name", "street"],
+        "unlabelled": True,
+        "query": "SELECT * FROM customers",
+        "table": "sales.customers",
+        "matches": "matches.csv",
+        "links": "links.csv",
+    },
+    PolicyRules: {
+        "methods": ["splitnn"],
+        "partners": ["shop"],
+        "never_send": ["PLAIN"],
+        "minimum_shared_rows": 500,
+        "maximum_runs": 10,
+        "maximum_alignments": 10,
+        "predictions_per_day": 2000,
+        "consent": "policy",
+    },
+    EngineSettings: {"kind": "pool", "workers": 4, "address": "head.example:6379"},
+}
+
+
+def new_party_file(party: Mapping[str, str | None], table: Mapping[str, str | None] | None) -> str:
+    """Return a ``party.toml`` to be filled in, with every setting explained; ``table`` is None for a home without."""
+    return _PARTY_FILE.format(
+        name=party["name"],
+        party=_explained(_IdentityTable, party),
+        partners=_explained(_PartnerTable),
+        table=_NO_TABLE if table is None else "[table]\n" + _explained(_PartyTableTable, table),
+        policy=_explained(PolicyRules),
+        engine=_explained(EngineSettings),
+    )
+
+
+def _explained(kind: type, given: Mapping[str, str | None] | None = None) -> str:
+    """Return the settings of a table with what they mean; those that are not given as examples, out of use."""
+    lines: list[str] = []
+    for one in settings_of(kind):
+        lines += textwrap.wrap(one.meaning, 120, initial_indent="# ", subsequent_indent="# ")
+        value = (given or {}).get(one.name)
+        lines.append(f"#{_line(one.name, _EXAMPLES[kind][one.name])}" if value is None else _line(one.name, value))
+    return "\n".join(lines)
+
+
+def _line(name: str, value: Any) -> str:
+    # A JSON string is a TOML string, and so is a list of them.
+    if isinstance(value, dict):
+        return f"{name} = {{ {', '.join(_line(*item) for item in value.items())} }}"
+    return f"{name} = {json.dumps(value)}"
+
+
 def shape_in_words(party: str, table: PartyTable) -> str:
     """Return a line on the table that a party brings; it has rows unless there is none."""
     if not table.rows:
@@ -290,19 +399,8 @@ def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHo
     table: _PartyTableTable | None = None
     if "table" in document:
         table = validated(_PartyTableTable, document["table"], "table")
-    rules: _PolicyTable = validated(_PolicyTable, document.get("policy", {}), "policy")
-    policy = Policy(
-        methods=None if rules.methods is None else tuple(rules.methods),
-        partners=None if rules.partners is None else tuple(rules.partners),
-        never_send=tuple(rules.never_send),
-        minimum_shared_rows=rules.minimum_shared_rows,
-        maximum_runs=rules.maximum_runs,
-        maximum_alignments=rules.maximum_alignments,
-        predictions_per_day=rules.predictions_per_day,
-        consent=rules.consent,
-        file=str(path),
-        lines=_lines_of(path, "policy"),
-    )
+    rules: PolicyRules = validated(PolicyRules, document.get("policy", {}), "policy")
+    policy = Policy(**vars(rules), file=str(path), lines=_lines_of(path, "policy"))
     check_message_names(policy)
     engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
     return PartyHome(

@@ -32,7 +32,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.home import PartyHome, read_party_home
+from colonnade.launch.home import PartyHome, new_party_file, read_party_home
 from colonnade.session.files import write_whole
 from colonnade.session.plan import check_name
 from colonnade.transport.grpc.certificates import (
@@ -77,56 +77,6 @@ _PARTY, _KEY, _CERTIFICATE, _PARTNERS = "party.toml", "key.pem", "certificate.pe
 _NEXT_KEY, _NEXT_CERTIFICATE = "next-key.pem", "next-certificate.pem"
 _PREVIOUS, _DELIVERED = ".previous", ".delivered"
 _ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\]):(?P<port>[0-9]{1,5})")
-
-_TEMPLATE = """\
-# The home of {name}. This file never leaves this machine.
-# A line that begins with # is a note, or a setting that is not in use. Take the # away to use it.
-
-[party]
-{named:36} # as partners and run.toml call this party; the certificate carries it
-{listen}
-
-# Where partners are. 'colonnade pair' adds a block here for each of them. Change an address whenever a partner moves:
-# who the partner is does not depend on it, that is decided by the certificate in partners/.
-#
-# [partners.shop]
-# address = "shop.example:7443"
-
-{table}
-[policy]
-# What this party takes part in. A rule that is absent allows everything.
-# methods = ["splitnn"]              # only these methods; see 'colonnade methods'
-# partners = ["shop"]                # only these partners
-# never_send = ["PLAIN"]             # what must not leave: PLAIN, NOISED, MASKED, ENCRYPTED, or a message by name
-# minimum_shared_rows = 500          # fewest shared rows for a run
-# maximum_runs = 10                  # most runs of this party in one 'runs' folder
-# maximum_alignments = 10            # how often rows shared with one partner are looked for anew
-# predictions_per_day = 2000         # most rows of one partner that this party helps to score within 24 hours
-# consent = "policy"                 # do not ask an operator before a run: these rules are enough
-"""
-_TABLE = """\
-[table]
-{source}  # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
-{id}  # the column that names the row, the same person at every party
-{label}  # the column to predict; only at the party that has it
-# drop = ["name", "street"]          # columns to ignore
-# types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
-# query = "SELECT * FROM customers"  # for a database URL: a SELECT
-# table = "sales.customers"          # or, for a database URL, a table or view
-# matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
-# links = "links.csv"                # columns 'from' and 'to': which rows belong together, for methods on graphs
-"""
-_NO_TABLE = """\
-# There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. It takes no part in
-# alignments and is not told whose rows are shared or scored: with minimum_shared_rows it refuses every training, with
-# predictions_per_day every prediction.
-"""
-_LISTENS = """\
-{listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks
-# A party behind a firewall may leave 'listen' out. It then dials its partners, and they must listen."""
-_DIALS = """\
-# listen = "0.0.0.0:7443"            # where this machine waits for partners; 0.0.0.0 means all its networks
-# Without 'listen' this party dials its partners, and they must listen."""
 
 
 @dataclass(frozen=True)
@@ -179,26 +129,11 @@ def make_home(
     identity = make_identity(name)
     # The key comes last: an interrupted init can be given again, for nothing that matters is there before it.
     if not (folder / _PARTY).exists():
-        table = _table_settings(source, id_column, label_column) if has_table else _NO_TABLE
-        write_whole(folder / _PARTY, _settings(name, listen, table).encode())
+        table = {"source": source, "id": id_column, "label": label_column} if has_table else None
+        write_whole(folder / _PARTY, new_party_file({"name": name, "listen": listen}, table).encode())
     write_whole(folder / _CERTIFICATE, identity.certificate)
     write_whole(folder / _KEY, identity.key)
     return folder
-
-
-def _settings(name: str, listen: str | None, table: str) -> str:
-    lines = _DIALS if listen is None else _LISTENS.format(listens=f'listen = "{listen}"')
-    return _TEMPLATE.format(name=name, named=f'name = "{name}"', listen=lines, table=table)
-
-
-def _table_settings(source: str, id_column: str, label_column: str | None) -> str:
-    label = '# label = "FILL-IN"' if label_column is None else f"label = {json.dumps(label_column)}"
-    return _TABLE.format(
-        # A JSON string is a TOML string; the notes after the settings stay in line.
-        source=f"source = {json.dumps(source)}".ljust(35),
-        id=f"id = {json.dumps(id_column)}".ljust(35),
-        label=label.ljust(35),
-    )
 
 
 def _refuse_taken_home(folder: Path, name: str) -> None:

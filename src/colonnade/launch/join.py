@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from colonnade import alignment
 from colonnade.data import PartyTable
@@ -20,16 +20,16 @@ from colonnade.launch.run_folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.status import StatusFile, Watcher
 from colonnade.launch.take_part import alignment_messages, peers_of, take_part
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun
-from colonnade.session import ALIGN, Observer, Participant, RunPlan, read_json, write_json
+from colonnade.session import Observer, Participant, RunPlan, read_json, write_json
 from colonnade.transport.grpc import Endpoint, GrpcLink
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Joining", "Sent", "check_part", "join", "take_part_remotely"]
+__all__ = ["Joining", "check_part", "join", "take_part_remotely"]
 
 # A party that keeps its result waits this long for partners that may need it; after that, they have left too.
 _FAREWELL_SECONDS = 30.0
@@ -75,22 +75,14 @@ def join(
 
 def check_part(plan: RunPlan, party: str) -> None:
     """Refuse a party that has nothing to do in a stage."""
-    absent = method_named(plan.method).absent.get(plan.stage, ())
+    method = method_named(plan.method)
+    absent = [role.name for role in method.roles if role.name not in method.stage(plan.stage).roles]
     if party not in plan.parties and absent:
         raise ConfigError(
             f"'{party}' has nothing to do in the stage {plan.stage} of the run '{plan.name}': {' and '.join(absent)} "
             f"takes no part in it. Only {' and '.join(plan.parties)} give this command."
         )
     plan.role_of(party)
-
-
-class Sent(NamedTuple):
-    """One message this party will send, for its operator."""
-
-    message: str
-    receiver: str
-    protection: str
-    reveals: str
 
 
 class Joining:
@@ -126,29 +118,35 @@ class Joining:
         """Return this party's own table; one without rows, where its role holds none."""
         return self.home.table_for(self._method, self.plan)
 
-    def sends(self) -> list[Sent]:
-        """Return what this party will send, from the declarations alone."""
+    def sends(self) -> list[tuple[Declaration, str]]:
+        """Return what this party will send and to whom, from the declarations alone."""
         found = []
         own, lead = self.plan.role_of(self.home.name), self._method.lead_in(self.plan)
         finding = alignment_messages(self._method, self.plan)
         for peer in self._peers:
             role = self.plan.role_of(peer)
             is_aligned = self._method.are_aligned(self.plan, self.home.name, peer)
-            for declaration in map(declaration_of, (*finding, *self._method.messages_in(self.plan))):
+            for declaration in (*map(declaration_of, finding), *self._method.declarations_in(self.plan)):
                 if declaration.sender == ANYONE:
                     fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:
-                    found.append(Sent(declaration.name, peer, declaration.protection.value, declaration.reveals))
+                    found.append((declaration, peer))
         return found
+
+    def warnings(self) -> list[str]:
+        """Return what this party's operator must know first: what others can make of it, and what is taken on trust."""
+        sent = ((declaration, self.home.name, peer) for declaration, peer in self.sends())
+        trusted = self.taken_on_trust()
+        return [*self._method.cautions(self.plan), *warnings_of(sent), *([trusted] if trusted else [])]
 
     def taken_on_trust(self) -> str | None:
         """Return what this party must believe the lead about shared rows, where it is not the only other with rows."""
         method, plan, own = self._method, self.plan, self.home.name
         lead, parties = method.leader_of(plan), method.parties_with_rows(plan)
         others = [party for party in parties if party not in (own, lead)]
-        is_by_pair = method.is_pairwise and plan.stage != ALIGN
+        is_by_pair = method.stage(plan.stage).rows == "pairwise"
         is_told = alignment_messages(method, plan) and alignment.sends("SharedRows", plan.alignment, is_lead=True)
         if own not in parties or own == lead or not others or is_by_pair or not is_told:
             return None
@@ -173,12 +171,13 @@ class Joining:
             self._consent = consent
         elif self.home.policy.consent == "policy":
             self._consent = "given by policy.consent in party.toml"
+        if self._consent is not None:
+            for text in (f"Consent: {self._consent}.", *self.warnings()):
+                self.watcher.told(text)
         elif callable(consent):
             self._consent = consent(self)
-        if self._consent is not None:
-            self.watcher.told(f"Consent: {self._consent}.")
-            if path is not None and kept.get("digest") != digest:
-                write_json(path, {"digest": digest, "how": self._consent})
+        if path is not None and self._consent is not None and kept.get("digest") != digest:
+            write_json(path, {"digest": digest, "how": self._consent})
         return self._consent
 
     def run(self, *, observer: Observer | None = None, compare: bool = False) -> Run:

@@ -11,7 +11,7 @@ from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.engine import Engine, opened
 from colonnade.errors import RunFolderError
-from colonnade.launch.marks import marks_of
+from colonnade.messages import declaration_of
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun, RunRecord, write
 from colonnade.session import CONTROL, Party, RunPlan, parties_of
@@ -62,7 +62,7 @@ class Run(RunRecord):
         """Write the HTML report and return where it lies."""
         if path is None and self.folder is None:
             raise RunFolderError("This run has no folder. Say where the report shall go: run.report('report.html').")
-        return write(self, Path(path) if path is not None else Path(str(self.folder)) / "report.html", marks_of(self))
+        return write(self, Path(path) if path is not None else Path(str(self.folder)) / "report.html")
 
 
 def make_run(
@@ -80,7 +80,7 @@ def make_run(
     return Run(
         plan=plan,
         method=method,
-        messages=(*CONTROL, *alignment.MESSAGES, *method.messages),
+        declared=(*map(declaration_of, (*CONTROL, *alignment.MESSAGES)), *method.declarations),
         parties=parties,
         launch=launch,
         started=started or first.started,

@@ -117,19 +117,19 @@ def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
 
 def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
     """Return what may cross to find shared rows: nothing where rows are scored that only one party knows."""
-    return () if plan.stage == "predict" and method.scores_alone is not None else alignment.MESSAGES
+    return () if method.stage(plan.stage).rows == "own" else alignment.MESSAGES
 
 
 def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
     """Find the shared rows that a stage needs, and return what this party brings."""
-    method = session.method
-    if session.stage == "predict" and method.scores_alone is not None:
+    method, about = session.method, session.method.stage(session.stage)
+    if about.rows == "own":
         # Only one role has rows here, and nobody learns which they are.
-        places = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
+        places = np.arange(table.rows) if session.role == about.rows_of else _NOTHING
         rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
         return Holding(table, rows, _split(session, 0), part=party.part, module=party.module)
     parties = method.parties_with_rows(session.plan)
-    is_paired = method.is_pairwise and party.name in parties and len(parties) > 2
+    is_paired = about.rows == "pairwise" and party.name in parties and len(parties) > 2
     if is_paired and session.plan.alignment.protocol != "given":
         found = alignment.align_with_each(session, table)
         pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}

@@ -49,19 +49,16 @@ MOST_TABLE_CLASSES = 12
 MOST_OPEN_COLUMNS = 8
 
 
-def write(record: RunRecord, path: str | Path, marks: Sequence[str] = ()) -> Path:
+def write(record: RunRecord, path: str | Path) -> Path:
     """Write the page of a run to a file that only its owner can read, and return where it is."""
     place = Path(path)
     # A folder that is not there is a slip, and is not made.
-    write_whole(place.parent.resolve(strict=True) / place.name, render(record, marks).encode())
+    write_whole(place.parent.resolve(strict=True) / place.name, render(record).encode())
     return place
 
 
-def render(record: RunRecord, marks: Sequence[str] = ()) -> str:
-    """Return the page of a run: the same text for the same record, with no reference to anything outside it.
-
-    ``marks`` are what a reader must know first.
-    """
+def render(record: RunRecord) -> str:
+    """Return the page of a run: the same text for the same record, with no reference to anything outside it."""
     done = "trained" if record.makes_model else "done"
     sections = [
         ("trained", f"What was {done}, and by whom", _trained(record)),
@@ -85,7 +82,7 @@ def render(record: RunRecord, marks: Sequence[str] = ()) -> str:
     )
     body = tag(
         "body",
-        _header(record, marks),
+        _header(record),
         tag("nav", tag("ul", *links), aria_label="Sections"),
         tag(
             "main",
@@ -102,10 +99,11 @@ def render(record: RunRecord, marks: Sequence[str] = ()) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _header(record: RunRecord, marks: Sequence[str]) -> Html:
+def _header(record: RunRecord) -> Html:
     sentence, judgement = verdict(record)
     broken = [ledger.party for ledger in record.checked_ledgers if not ledger.verified]
-    marks = [*(f"The ledger of {party} does not verify: do not rely on this report." for party in broken), *marks]
+    marks = [f"The ledger of {party} does not verify: do not rely on this report." for party in broken]
+    marks += record.marks
     return tag(
         "header",
         tag("p", f"colonnade run report · {record.plan.name}", class_="eyebrow"),
@@ -194,7 +192,7 @@ def _brought(party: str, about: Mapping[str, Any]) -> list[str]:
     if not about["has_table"]:
         return [party, "holds no table", *[_count(None)] * 4]
     if about["is_elsewhere"]:
-        return [party, *["in its own house"] * 5]
+        return [party, *["not known here"] * 5]
     counts = (about["rows"], about["shared_rows"], len(about["columns"]), about["encoded_width"])
     return [party, *map(_count, counts), "none" if about["label"] is None else about["label"]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from colonnade import __version__
 from colonnade.data import TableEncoder
 from colonnade.errors import LedgerBroken, RunFolderError
-from colonnade.ledger import Ledger, compare
-from colonnade.messages import ANYONE, Declaration, declaration_of
+from colonnade.ledger import Ledger, MessageTotal, compare
+from colonnade.messages import ANYONE, Declaration, warnings_of
 from colonnade.metrics import Evaluation
 from colonnade.session import Finding, Method, ModelPart, RunPlan
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["CheckedLedger", "Crossed", "PartyRun", "RunRecord"]
-
-# Who judges held-out rows, where parties of several roles have labels.
-_JUDGES = {("prada", "train"): "target", ("prada", "pretrain"): "source", ("prada", "finetune"): "target"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +86,8 @@ class RunRecord:
 
     plan: RunPlan
     method: Method
-    messages: tuple[type, ...]
-    """Everything that could cross, for what the declarations say about it."""
+    declared: tuple[Declaration, ...]
+    """Everything that could cross."""
     parties: Mapping[str, PartyRun]
     """What each party has, as far as it is here."""
     launch: str
@@ -213,7 +210,8 @@ class RunRecord:
     @property
     def makes_model(self) -> bool:
         """Tell whether the stage makes a model; of one that does not, all there is to say is in ``findings``."""
-        return self.plan.stage in {*self.method.scored_after, *chain.from_iterable(self.method.stands_on.values())}
+        stages, stage = self.method.stages, self.plan.stage
+        return self.method.stage(stage).makes_model or any(stage in one.after for one in stages.values())
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -230,9 +228,7 @@ class RunRecord:
     @property
     def label_holders(self) -> list[str]:
         """Return the parties that judge held-out rows."""
-        judges = _JUDGES.get((self.method.name, self.plan.stage))
-        roles = [role.name for role in self.method.roles if role.has_label and judges in (None, role.name)]
-        return [party for role in roles for party in self.plan.roles.get(role, ())]
+        return list(self.method.judges_in(self.plan))
 
     @cached_property
     def brought(self) -> dict[str, dict[str, Any]]:
@@ -259,36 +255,66 @@ class RunRecord:
         return about
 
     @cached_property
+    def marks(self) -> tuple[str, ...]:
+        """Return what readers must know first: what was weakened, what parties could read, and what this run is not."""
+        marks = []
+        entries = [entry for ledger in self.ledgers.values() for entry in ledger.entries]
+        if any(entry.content["insecure_test"] for entry in entries if entry.kind == "key"):
+            marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
+        marks += dict.fromkeys(
+            f"A guard was overridden: all parties accepted settings under which {entry.content['what']} (allow_leak = "
+            "true). See the method's page on its guard."
+            for entry in entries
+            if entry.kind == "override" and "what" in entry.content
+        )
+        marks += [f"Refused: {reason}" for said in self.refusals.values() for reason in said.values()]
+        marks += self.method.cautions(self.plan)
+        marks += warnings_of((one, sender, to) for sender, to, _, about in self._declared_totals() for one in about)
+        if self.launch.startswith("simulation"):
+            marks.append(
+                "Simulation: all parties ran as threads of one process, exchanging the same recorded messages."
+            )
+        if any(part.document.get("is_custom") for part in self.parts.values()) and "central" in self.evaluations:
+            marks.append(
+                "The model with all columns in one place uses the configured encoder: a custom one fits one party."
+            )
+        return tuple(marks)
+
+    @cached_property
     def crossed(self) -> tuple[Crossed, ...]:
         """Return what every party's ledger says it sent, with the declaration's words beside it."""
+        return tuple(
+            Crossed(
+                message=total.message,
+                sender=sender,
+                receiver=receiver,
+                protection=total.protection,
+                # A ledger counts by name, so that two exchanges of one name are one line with both their words.
+                paper_step="; ".join(dict.fromkeys(one.step for one in about)),
+                reveals=" ".join(dict.fromkeys(one.reveals for one in about)),
+                count=total.count,
+                bytes=total.bytes,
+                shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),
+            )
+            for sender, receiver, total, about in self._declared_totals()
+        )
+
+    def _declared_totals(self) -> Iterator[tuple[str, str, MessageTotal, list[Declaration]]]:
+        """Give sender, receiver and totals of what crossed, with how it was declared."""
         roles = {party: self.plan.role_of(party) for party in self.plan.parties}
         # By sender too: a message may go both ways under one name, and tell other things in each direction.
-        declared: dict[tuple[str, str], list[Declaration]] = defaultdict(list)
-        for one in map(declaration_of, self.messages):
-            declared[one.name, one.sender].append(one)
-        found = []
+        known: dict[tuple[str, str, str], list[Declaration]] = defaultdict(list)
+        for one in self.declared:
+            known[one.name, one.sender, one.protection].append(one)
         for party, ledger in self.ledgers.items():
             for total in ledger.summary():
                 # What a party sent stands in its own ledger; where that is elsewhere, the receiver's has it too.
                 if total.direction != "sent" and total.peer in self.ledgers:
                     continue
                 sender, receiver = (party, total.peer) if total.direction == "sent" else (total.peer, party)
-                about = declared[total.message, roles.get(sender, "")] or declared[total.message, ANYONE]
-                found.append(
-                    Crossed(
-                        message=total.message,
-                        sender=sender,
-                        receiver=receiver,
-                        protection=total.protection,
-                        # A ledger counts by name: two exchanges of one name are one line with both their words.
-                        paper_step="; ".join(dict.fromkeys(one.step for one in about)),
-                        reveals=" ".join(dict.fromkeys(one.reveals for one in about)),
-                        count=total.count,
-                        bytes=total.bytes,
-                        shapes=tuple("up to " + " × ".join(map(str, shape)) for shape in total.shapes.values()),
-                    )
-                )
-        return tuple(found)
+                own = known[total.message, roles.get(sender, ""), total.protection]
+                fitting = [one for one in own if one.receiver == roles.get(receiver)]
+                yield sender, receiver, total, fitting or known[total.message, ANYONE, total.protection]
 
     @cached_property
     def checked_ledgers(self) -> tuple[CheckedLedger, ...]:
@@ -345,17 +371,9 @@ class RunRecord:
         """Return the epoch whose model was kept, where training had one part and stopped early."""
         if len(self._trainings) != 1:
             return None
-        (((_, phase), lines),) = self._trainings.items()
-        if self.plan.config.get("patience" if phase in ("", "pretrain") else "fine_patience") == 0:
-            # Without early stopping the last weights are kept, whatever the validation loss says.
-            return None
-        # The first of equals, as in training.
-        judged = [line for line in lines if line.get("validation_goodness") is not None]
-        best = max(judged, key=lambda line: line["validation_goodness"], default=None)
-        if best is None:
-            judged = [line for line in lines if line.get("validation_loss") is not None]
-            best = min(judged, key=lambda line: line["validation_loss"], default=None)
-        return None if best is None else int(best["epoch"])
+        (lines,) = self._trainings.values()
+        # Without early stopping the last weights are kept, whatever the validation loss says, and nothing was best.
+        return max((int(line["epoch"]) for line in lines if line.get("is_best")), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything that a report says, as JSON values."""
@@ -380,6 +398,7 @@ class RunRecord:
             "duration_seconds": self.seconds,
             "settings": self.settings,
             "alignment": self.alignment,
+            "marks": self.marks,
             "parties": [{"name": party, **about} for party, about in self.brought.items()],
             "rows": self.rows,
             "evaluations": {name: one.to_json() for name, one in self.evaluations.items()},

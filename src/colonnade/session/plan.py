@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from colonnade.data import IdRule
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.settings import described
 
 __all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
 
@@ -29,12 +30,15 @@ def check_name(kind: str, name: str) -> None:
         )
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """How shared rows are divided: the rest after both fractions is for training."""
 
     test_fraction: float = 0.2
+    """Share of the shared rows held out for the final evaluation."""
     validation_fraction: float = 0.1
+    """Share of the shared rows that decides when training stops."""
 
     def __post_init__(self) -> None:
         for name in ("test_fraction", "validation_fraction"):
@@ -47,17 +51,16 @@ class Evaluate:
             )
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class Alignment(IdRule):
-    """How shared rows are found, and when two ids are equal.
-
-    ``protocol`` "ecdh" is private set intersection; "given" takes rows that another tool has matched. ``mode`` says who
-    learns what: "both_learn" which rows are shared, "one_learns" tells the lead only, "size_only" all parties no more
-    than how many. Only the first can be trained on.
-    """
+    """How shared rows are found, and when two ids are equal."""
 
     protocol: Literal["ecdh", "given"] = "ecdh"
+    """`ecdh` is private set intersection; `given` takes rows that another tool has matched."""
     mode: Literal["both_learn", "one_learns", "size_only"] = "both_learn"
+    """Who learns which rows are shared: all parties, the lead only, or nobody more than how many. Only the first can be
+    trained on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

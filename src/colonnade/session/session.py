@@ -1,4 +1,4 @@
-"""One party's view of one run."""
+"""One party's side of one run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE, Declaration, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.files import write_whole
@@ -72,7 +72,8 @@ class Session:
         self.method, self.plan, self.policy = method, plan, party.policy
         self.lead = method.lead_in(plan)
         """The role of the party that all others have a channel to."""
-        self.messages = (*messages, *method.messages_in(plan))
+        self.declarations = (*map(declaration_of, messages), *method.declarations_in(plan))
+        """What may cross in this run."""
         self.step = 0
         self.engine = engine
         """Where this party's heavy work, such as encryption, runs."""
@@ -104,7 +105,7 @@ class Session:
                 peer=peer,
                 peer_role=plan.role_of(peer),
                 run=digest,
-                messages=self.messages_with(peer),
+                declarations=self.declarations_with(peer),
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,
@@ -113,11 +114,11 @@ class Session:
             for peer, link in links.items()
         }
 
-    def messages_with(self, peer: str) -> tuple[type, ...]:
+    def declarations_with(self, peer: str) -> tuple[Declaration, ...]:
         """Return what may cross between this party and a peer: what finds shared rows only where both look for them."""
         if self.method.are_aligned(self.plan, self.party, peer):
-            return self.messages
-        return tuple(one for one in self.messages if declaration_of(one).sender != ANYONE)
+            return self.declarations
+        return tuple(one for one in self.declarations if one.sender != ANYONE)
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:

@@ -140,7 +140,9 @@ def intersect(
 def _with_collaborators(plan: RunPlan, method: Method, parties: tuple[str, ...]) -> tuple[RunPlan, Method]:
     helpers = tuple(party for party in plan.roles["helper"] if party not in parties)
     role = Role("collaborator", "nothing", at_most=None, has_rows=False)
-    stages = {stage: {**functions, role.name: toys.helper} for stage, functions in method.stages.items()}
+    stages = {
+        name: replace(stage, roles={**stage.roles, role.name: toys.helper}) for name, stage in method.stages.items()
+    }
     return (
         replace(plan, roles={"lead": plan.roles["lead"], "helper": helpers, role.name: parties}),
         replace(method, roles=(*method.roles, role), stages=stages),

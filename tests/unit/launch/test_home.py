@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from colonnade.data import Kind
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, TableError
-from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.home import new_party_file, read_party_home, read_run_file
 from colonnade.session import Alignment, ModelPart
 
 RUN = """\
@@ -212,3 +213,19 @@ def test_a_wrong_engine_names_file_and_setting(tmp_path: Path, line: str, said: 
         read_party_home(folder)
     assert str(caught.value).startswith(f"{folder / 'party.toml'}: ")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+def test_a_new_party_file_can_be_read_also_with_every_example_in_use(tmp_path: Path, *, has_table: bool) -> None:
+    table = {"source": "rows.csv", "id": "person", "label": None} if has_table else None
+    text = new_party_file({"name": "bank", "listen": None}, table)
+    (tmp_path / "party.toml").write_text(text)
+    home = read_party_home(tmp_path)
+    assert (home.name, home.listen, home.has_table) == ("bank", None, has_table)
+    # An engine has an address only on Ray; a source has no query unless it is a database.
+    used = re.sub(r"^#(?! )", "", text, flags=re.MULTILINE).replace('kind = "pool"', 'kind = "ray"')
+    (tmp_path / "party.toml").write_text(used)
+    home = read_party_home(tmp_path)
+    assert (home.listen, home.partners) == ("0.0.0.0:7443", {"shop": "shop.example:7443"})
+    assert home.policy.minimum_shared_rows == 500
+    assert home.engine.workers == 4

@@ -13,9 +13,8 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.marks import marks_of
 from colonnade.launch.run import Run
-from colonnade.messages import MASKED, PLAIN, message
+from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.methods.ftl import METHOD
 from colonnade.reports import RunRecord, render
 from colonnade.session import CONTROL, Evaluate, Finding, RunPlan
@@ -142,7 +141,7 @@ def test_a_comparison_in_one_place_is_not_tried_where_it_means_nothing(monkeypat
 
 
 def marks_with(**settings: Any) -> str:
-    return " ".join(marks_of(cn.simulate(cn.FTL(**settings), tables(), evaluate=NO_TEST)))
+    return " ".join(cn.simulate(cn.FTL(**settings), tables(), evaluate=NO_TEST).marks)
 
 
 SEALED: dict[str, Any] = {"width": 1, "iterations": 1, "key_size": "insecure_test", "safeguard": False}
@@ -162,7 +161,7 @@ def test_what_weakens_a_run_stands_at_the_top_of_its_report() -> None:
 
 def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
     def declared(sender: str, receiver: str, step: str, words: str) -> type:
-        @message(sender=sender, receiver=receiver, protection=MASKED if step == "1" else PLAIN, step=step)
+        @message(sender=sender, receiver=receiver, protection=PLAIN, step=step)
         class Answer:
             __doc__ = f"An answer. Reveals: {words}."
 
@@ -185,7 +184,8 @@ def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
     plan = RunPlan(name="both", method="ftl", roles={"source": ("bank",), "target": ("shop",)})
     own = cast(Any, SimpleNamespace(ledger=ledger(("sent", "shop"), ("received", "shop"))))
     facts: dict[str, Any] = {"launch": "", "started": "", "seconds": 0.0}
-    run = RunRecord(plan=plan, method=METHOD, messages=(*CONTROL, *both), parties={"bank": own}, **facts)
+    declared = tuple(map(declaration_of, (*CONTROL, *both)))
+    run = RunRecord(plan=plan, method=METHOD, declared=declared, parties={"bank": own}, **facts)
     assert [(one.sender, one.paper_step, one.reveals) for one in run.crossed] == [
         ("bank", "1", "nothing."),
         ("shop", "2", "everything."),

@@ -21,7 +21,6 @@ from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
 from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
-from colonnade.launch.forecast import forecast_run, gather_knowledge, without_costs
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.join import Joining
@@ -30,7 +29,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Evaluate, Forecaster, Method, ModelPart, Policy, RunPlan, parties_of, read_json
+from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -123,7 +122,8 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
 
 
 def test_a_pairwise_method_aligns_pairs_of_parties_with_rows(install: Callable[..., Method]) -> None:
-    install(is_pairwise=True)
+    stages = {name: replace(stage, rows="pairwise") for name, stage in tally.METHOD.stages.items()}
+    install(stages=stages)
     assert sum(tally.simulate().rows.values()) == 100
     tables = {**tally.tables(), "baker": tally.tables()["shop"].take(np.arange(50))}
     run = tally.simulate(tables=tables, roles={**tally.ROLES, "feature_holder": ("shop", "baker")})
@@ -282,7 +282,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     assert not messages_of(runs["helper"], "helper") & ALIGNING
     pages = {party: (tmp_path / party / "runs" / "count" / "report.html").read_text() for party in PARTIES}
     assert pages["bank"].count("holds no table") == 1
-    assert "in its own house" in pages["bank"]
+    assert "not known here" in pages["bank"]
     assert "Shared rows</dt>" not in pages["helper"]
     assert "shared rows were split" not in pages["helper"]
     assert "How good the federated model is, only bank can tell" in pages["helper"]
@@ -301,7 +301,7 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = read_run_file(tmp_path / "run.toml")
     asked = {
-        party: {(one.message, one.receiver) for one in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
+        party: {(one.name, peer) for one, peer in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
         for party in PARTIES
     }
     assert asked["helper"] == {("Sum", "bank")}
@@ -356,30 +356,3 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
         run = run_locally(read_run_file(file), file, homes, held)
     assert "used again" in run.alignment
     assert not (tmp_path / "helper" / "alignments").exists()
-
-
-# Forecasts
-
-
-def test_a_forecast_asks_for_no_table_of_it(install: Callable[..., Method]) -> None:
-    forecaster = Forecaster(stages=lambda facts, plan, config: (), key=lambda config: None)
-    install(forecast=forecaster)
-    plan = RunPlan(
-        name="count",
-        method="tally",
-        roles={role: (party,) for role, party in tally.ROLES.items()},
-        config={"rounds": 3},
-        evaluate=Evaluate(),
-    )
-    known = gather_knowledge(plan, tally.tables())
-    assert (known.shared, dict(known.rows), set(known.columns)) == (
-        100,
-        {"bank": 120, "shop": 130, "helper": 0},
-        {"bank", "shop"},
-    )
-    assert known.assumptions == ()
-    found = forecast_run(plan, known, without_costs(None))
-    sent = {(one.sender, one.receiver) for one in found.stages[0].sent if one.message in ALIGNING}
-    assert sent == {("bank", "shop"), ("shop", "bank")}
-    partial = gather_knowledge(plan, {"bank": tally.tables()["bank"]}, columns={"shop": 2})
-    assert "helper" not in " ".join(partial.assumptions)

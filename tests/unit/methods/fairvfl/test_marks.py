@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 
-from colonnade.launch.marks import marks_of
-
 LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the aggregator", "Known start"
 
 
@@ -26,7 +24,7 @@ LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the agg
 )
 def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, Any], marks: set[str]) -> None:
     run = run_of(frames(), settings(epochs=1, **changes))
-    said = " ".join(marks_of(run))
+    said = " ".join(run.marks)
     assert {one for one in (LABELS, VALUES, KNOWN) if one in said} == marks
     protection = run.findings["protection"].text
     assert ("it can read their values" in protection) == (VALUES in marks or KNOWN in marks)
@@ -39,7 +37,7 @@ def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_
         # At every party, whatever crossed there.
         for party, own in done.parties.items():
             alone = replace(done, parties={party: own})
-            assert any("Codes of a plain model" in one for one in marks_of(alone)) is plain
-    assert not any("Refused" in one for one in marks_of(model))
+            assert any("Codes of a plain model" in one for one in alone.marks) is plain
+    assert not any("Refused" in one for one in model.marks)
     model.refusals["bank"] = {"audit": "It gives too much away."}
-    assert "Refused: It gives too much away." in marks_of(model)
+    assert "Refused: It gives too much away." in model.marks
