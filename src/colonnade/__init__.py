@@ -29,6 +29,7 @@ _HOMES = {
     "SplitNN": "colonnade.methods.splitnn",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
+    "join": "colonnade.launch.join",
     "load_run": "colonnade.launch.run_folder",
     "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
@@ -37,6 +38,7 @@ _HOMES = {
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
     from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
+    from colonnade.launch.join import join
     from colonnade.launch.run import Run
     from colonnade.launch.run_folder import load_run
     from colonnade.launch.simulation import Launch, simulate
@@ -70,6 +72,7 @@ __all__ = [
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
+    "join",
     "load_run",
     "propose_groups",
     "simulate",

@@ -22,7 +22,7 @@ from colonnade.launch.take_part import alignment_messages, peers_of, take_part
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
-from colonnade.reports import PartyRun
+from colonnade.reports import PartyRun, check_format
 from colonnade.session import Observer, Participant, RunPlan, read_json, write_json
 from colonnade.transport.grpc import Endpoint, GrpcLink
 
@@ -229,6 +229,7 @@ class Joining:
         ``source`` is None where this party brings no rows.
         """
         self.home.policy.check_consent(self.home.name, self._consent is not None)
+        check_format(self._folder.format, str(self._folder.path))
         trained = self._folder.load()
         if trained.part is None and self.home.name in self._method.parties_with_rows(self._folder.plan()):
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")

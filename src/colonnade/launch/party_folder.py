@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFol
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
-from colonnade.reports import PartyRun
+from colonnade.reports import FORMAT, PartyRun, check_format
 from colonnade.session import (
     Alignment,
     Evaluate,
@@ -159,15 +159,21 @@ class PartyFolder:
     def plan(self) -> RunPlan:
         """Return the agreed plan."""
         try:
-            return _plan_from_json(read_json(self.path / "plan.json"))
+            return _plan_from_json(dict(read_json(self.path / "plan.json")))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CheckpointBroken(f"{self.path / 'plan.json'} was changed. Restore it or run again.") from None
+
+    @property
+    def format(self) -> int:
+        """Return the form in which this folder was written."""
+        return int(read_json(self.path / "plan.json").get("format", 1))
 
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
         about = {"digest": _digest(table), **table.describe()}
         is_new = not self.holds_run
         if not is_new:
+            check_format(self.format, str(self.path))
             self._check_same(plan, about)
         try:
             # The plan makes a folder count as a run's, so it comes last.
@@ -311,6 +317,7 @@ def next_prediction(run: Path) -> Path:
 
 def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
     return {
+        "format": FORMAT,
         "name": plan.name,
         "method": plan.method,
         "roles": {role: list(parties) for role, parties in plan.roles.items()},
@@ -324,6 +331,11 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
 
 
 def _plan_from_json(document: dict[str, Any]) -> RunPlan:
+    if document.pop("format", 1) > FORMAT:
+        # What a newer version agreed on beside it is not known here; what is left names the run.
+        document = {one.name: document[one.name] for one in fields(RunPlan) if one.name in document}
+        for name, kind in (("evaluate", Evaluate), ("alignment", Alignment)):
+            document[name] = {one.name: document[name][one.name] for one in fields(kind) if one.name in document[name]}
     agreed = {"evaluate": Evaluate(**document["evaluate"]), "alignment": Alignment(**document["alignment"])}
     plan = RunPlan(**{**document, **agreed})
     return replace(plan, roles={role: tuple(parties) for role, parties in plan.roles.items()})
@@ -365,6 +377,7 @@ def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_
             f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
         )
     check_earlier(method, plan, folder.plan())
+    check_format(folder.format, str(folder.path))
     return folder
 
 

@@ -13,7 +13,7 @@ from colonnade.engine import Engine, opened
 from colonnade.errors import RunFolderError
 from colonnade.messages import declaration_of
 from colonnade.methods import method_named
-from colonnade.reports import PartyRun, RunRecord, write
+from colonnade.reports import PartyRun, RunRecord, check_format, write
 from colonnade.session import CONTROL, Party, RunPlan, parties_of
 
 if TYPE_CHECKING:
@@ -49,9 +49,10 @@ class Run(RunRecord):
         return not lacks_model and self.plan.stage in self.method.scored_after
 
     def check_model(self) -> None:
-        """Refuse to score with a run that made no model."""
+        """Refuse to score with a run that made no model, or one that this version cannot use."""
+        where = "This run" if self.folder is None else str(self.folder)
+        check_format(self.format, where)
         if not self.can_score:
-            where = "This run" if self.folder is None else str(self.folder)
             raise RunFolderError(
                 f"{where} holds the stage {self.plan.stage}, which makes no model to score with. Train first, with the "
                 f"same run.toml and the stage {' or '.join(self.method.scored_after)}, and score with the run that "

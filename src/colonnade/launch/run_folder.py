@@ -118,7 +118,7 @@ class RunFolder:
         own = PartyFolder(self.path)
         if own.holds_run:
             one = own.load()
-            return make_run(own.plan(), {one.party: one}, launch=LAUNCHED_APART, folder=self.path)
+            return make_run(own.plan(), {one.party: one}, launch=LAUNCHED_APART, folder=self.path, format=own.format)
         about_path = self.path / "simulation.json"
         if not about_path.exists():
             raise RunFolderError(
@@ -147,6 +147,7 @@ class RunFolder:
             seconds=about["seconds"],
             central={name: Evaluation.from_json(one) for name, one in about["evaluations"].items()},
             folder=self.path,
+            format=min(folder.format for folder in folders.values()),
         )
 
     def ledgers(self) -> dict[str, Ledger]:

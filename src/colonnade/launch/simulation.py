@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
 from colonnade.engine import INLINE, Engine, opened
-from colonnade.errors import ConfigError, PeerFailed, PeerLost, did_you_mean
+from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError, did_you_mean
 from colonnade.launch.baselines import ceiling
 from colonnade.launch.party_folder import PartyFolder, check_earlier, earlier_folders, next_prediction
 from colonnade.launch.run import Run, make_run
@@ -21,7 +21,7 @@ from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import check_message_names, config_from_json, config_to_json
 from colonnade.launch.take_part import peers_of, take_part
 from colonnade.methods import method_for, method_named
-from colonnade.reports import PartyRun
+from colonnade.reports import PartyRun, check_format
 from colonnade.session import Alignment, Evaluate, Method, Observer, Participant, Party, RunPlan, parties_of
 from colonnade.transport import MemoryHub, Network, Tap
 
@@ -92,6 +92,8 @@ def simulate(
     )
     _check_tables(method, plan, parties)
     plan = method.in_stage(plan, stage)
+    if after is not None:
+        check_format(after.format, str(after.folder))
     check_earlier(method, plan, None if after is None else after.plan)
     with ExitStack() as stack:
         return simulate_plan(
@@ -234,6 +236,11 @@ def predict_in_threads(
     """
     run.check_model()
     plan = run.method.in_stage(run.plan, "predict")
+    if elsewhere := [party for party in plan.parties if party not in run.parties]:
+        raise RunFolderError(
+            f"The parts of {' and '.join(elsewhere)} are not here. Score rows together: all parties give 'colonnade "
+            "predict FOLDER --table FILE'."
+        )
     bringing, tables = run.method.parties_with_rows(plan), _tables_of(parties)
     missing = sorted((set(bringing) ^ set(tables)) | (set(parties) - set(plan.parties)))
     if missing:

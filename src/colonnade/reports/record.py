@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain
@@ -21,7 +22,26 @@ from colonnade.session import Finding, Method, ModelPart, RunPlan
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["CheckedLedger", "Crossed", "PartyRun", "RunRecord"]
+__all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format"]
+
+FORMAT = 2
+"""The form of a run folder, which plan.json names: counted up with every change after which a model of before cannot be
+used, or a file means something else. The first had no number."""
+
+
+def check_format(found: int, where: str) -> None:
+    """Refuse to score with a model, or to go on from it, that another version has kept in another form."""
+    if found < FORMAT:
+        raise RunFolderError(
+            f"{where} is of format {found}, which an older version wrote, and this one goes on from format {FORMAT} "
+            "only. 'colonnade report' and 'colonnade audit' still read it. To go on or to score rows, train anew in "
+            "another folder, or use the version that wrote it."
+        )
+    if found > FORMAT:
+        raise RunFolderError(
+            f"{where} is of format {found}, which a newer version wrote; this one knows formats up to {FORMAT}. "
+            "Install the newer version here."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +116,8 @@ class RunRecord:
     central: Mapping[str, Evaluation] = field(default_factory=dict)
     """How good the same model is with all columns in one place, which no single party can know."""
     folder: Path | None = None
+    format: int = FORMAT
+    """The form in which it was kept."""
     views: Mapping[str, list[tuple[str, bytes]]] = field(default_factory=dict, repr=False)
     """What each party received, sender and frame, where that was kept."""
 
@@ -258,6 +280,11 @@ class RunRecord:
     def marks(self) -> tuple[str, ...]:
         """Return what readers must know first: what was weakened, what parties could read, and what this run is not."""
         marks = []
+        if self.format != FORMAT:
+            marks.append(
+                f"Another version: this run is kept in format {self.format} and was read by a version that writes "
+                f"format {FORMAT}. What its settings and messages meant is told as far as that one knows them."
+            )
         entries = [entry for ledger in self.ledgers.values() for entry in ledger.entries]
         if any(entry.content["insecure_test"] for entry in entries if entry.kind == "key"):
             marks.append("Insecure test keys: what was encrypted in this run can be read with some effort. Tests only.")
@@ -268,7 +295,9 @@ class RunRecord:
             if entry.kind == "override" and "what" in entry.content
         )
         marks += [f"Refused: {reason}" for said in self.refusals.values() for reason in said.values()]
-        marks += self.method.cautions(self.plan)
+        with suppress(KeyError) if self.format != FORMAT else nullcontext():
+            # Another version may have had other settings.
+            marks += self.method.cautions(self.plan)
         marks += warnings_of((one, sender, to) for sender, to, _, about in self._declared_totals() for one in about)
         if self.launch.startswith("simulation"):
             marks.append(
