@@ -29,7 +29,8 @@ _HOMES = {
     "SplitNN": "colonnade.methods.splitnn",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
-    "load_run": "colonnade.launch.load",
+    "join": "colonnade.launch.join",
+    "load_run": "colonnade.launch.run_folder",
     "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
 }
@@ -37,8 +38,9 @@ _HOMES = {
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
     from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
-    from colonnade.launch.load import load_run
+    from colonnade.launch.join import join
     from colonnade.launch.run import Run
+    from colonnade.launch.run_folder import load_run
     from colonnade.launch.simulation import Launch, simulate
     from colonnade.ledger import Ledger
     from colonnade.methods.fairvfl import FairVFL
@@ -70,6 +72,7 @@ __all__ = [
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
+    "join",
     "load_run",
     "propose_groups",
     "simulate",

@@ -461,7 +461,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     from colonnade.data import AlignedRows, split_rows
     from colonnade.launch.settings import config_to_json
-    from colonnade.session import Holding, Participant, play
+    from colonnade.session import Holding, Participant
     from colonnade.transport import MemoryHub
 
     config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
@@ -483,7 +483,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     def play_honestly() -> None:
         try:
-            play(sessions[honest], lambda _: Holding(given[honest], aligned[honest], split), config)
+            toys.play_honestly(sessions[honest], Holding(given[honest], aligned[honest], split), config)
         except BaseException as error:
             ended.append(error)
         finally:

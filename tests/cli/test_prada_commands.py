@@ -21,9 +21,8 @@ from tests.kills.harness import agreed, free_ports
 from colonnade.errors import LeakRefused, PolicyRefused, UsageError
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -334,8 +333,7 @@ def joining(world: World, party: str, stage: str) -> Joining:
 
 def take_part(world: World, party: str, stage: str) -> Any:
     mine = joining(world, party, stage)
-    mine.read_table()
-    return mine.run(observer=None, watcher=Watcher(), compare=False)
+    return mine.run()
 
 
 @contextmanager

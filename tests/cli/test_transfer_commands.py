@@ -19,9 +19,8 @@ from tests.kills.harness import agreed, free_ports
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 from colonnade.ledger import Ledger
 
 pytestmark = pytest.mark.timeout(180)
@@ -283,12 +282,11 @@ def joining(market: Market, party: str, stage: str = "train") -> Joining:
 
 def take_part(market: Market, party: str, stage: str = "train") -> Any:
     mine = joining(market, party, stage)
-    mine.read_table()
-    return mine.run(observer=None, watcher=Watcher(), compare=False)
+    return mine.run()
 
 
 def score(market: Market, party: str, table: str | None) -> Any:
-    return joining(market, party, "predict").predict(table, watcher=Watcher())
+    return joining(market, party, "predict").predict(table)
 
 
 def test_joined_homes_train_and_score_rows_of_the_target(

@@ -10,6 +10,7 @@ import hashlib
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from colonnade.data import TableEncoder
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.messages import HEADER_BYTES, declaration_of
-from colonnade.session import CONTROL, Session
+from colonnade.reports import PartyRun
+from colonnade.session import CONTROL, Participant, Session
 from tests.conformance.cases import Case, parties_of, toy_tables, train
 
 _KNOWN: dict[tuple[str, str], cn.Run] = {}
@@ -266,20 +268,20 @@ def _failures_when(
     patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
 ) -> dict[str, type[BaseException]]:
     """Let one party fail in its second step, or its first after that, and return what every party ended with."""
-    import colonnade.launch.take_part as launched
+    import colonnade.launch.simulation as launched
 
     failed = _fail_at(patch, failing, 2)
     ended: dict[str, BaseException] = {}
-    original = launched.play
+    original = launched.take_part
 
-    def play(session: Session, *rest: object) -> object:
+    def take_part(party: Participant, *rest: Any, **options: Any) -> PartyRun:
         try:
-            return original(session, *rest)  # type: ignore[arg-type]
+            return original(party, *rest, **options)
         except BaseException as error:
-            ended[session.party] = error
+            ended[party.name] = error
             raise
 
-    patch.setattr(launched, "play", play)
+    patch.setattr(launched, "take_part", take_part)
     started = time.monotonic()
     with pytest.raises(RoleFailed, match=failing):
         train(case, transport)

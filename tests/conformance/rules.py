@@ -19,9 +19,8 @@ from colonnade import alignment
 from colonnade.errors import PolicyRefused
 from colonnade.launch.home import read_party_home
 from colonnade.launch.identity import make_home
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import Policy, RunPlan
 from tests.conformance.cases import Case, parties_of, toy_tables, train
@@ -97,21 +96,18 @@ def check_consent(case: Case) -> None:
     for party in plan.parties:
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             make_home(Path(folder), party, "127.0.0.1:1", has_table=False)
-            patch.setattr("colonnade.launch.joining.load_partners", lambda home, names: {})
-            patch.setattr(Joining, "read_table", _reach)
+            patch.setattr("colonnade.launch.join.load_partners", lambda home, names: {})
+            patch.setattr(Joining, "table", property(_reach))
             for policy, error in (
                 (Policy(), pytest.raises(PolicyRefused, match=_rule(party, "consent"))),
                 (Policy(consent="policy"), pytest.raises(_ReachedError)),
             ):
                 home = replace(read_party_home(Path(folder), party), policy=policy)
                 joining = Joining(plan, home, RunFolder(Path(folder) / "run"))
-                joining.consent(yes=False)
                 with error:
-                    joining.run(observer=None, watcher=Watcher(), compare=False)
+                    joining.run()
             with pytest.raises(PolicyRefused, match=_rule(party, "consent")):
-                Joining(plan, read_party_home(Path(folder), party), RunFolder(Path(folder) / "run")).predict(
-                    None, watcher=Watcher()
-                )
+                Joining(plan, read_party_home(Path(folder), party), RunFolder(Path(folder) / "run")).predict(None)
 
 
 class _ReachedError(Exception):
