@@ -113,7 +113,7 @@ class Between(Rule):
 
     def wrong(self, value: Any, known: Known) -> str | None:
         """Compare."""
-        if not isinstance(value, int | float | tuple) and _array(value) is None:
+        if _is_sealed(value):
             return None
         least, most = _known(self.least, known), _known(self.most, known)
         if isinstance(value, int | float):
@@ -128,6 +128,8 @@ class Between(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give what lies just outside, on both sides."""
+        if _is_sealed(value):
+            return
         outside = [_known(self.least, known) - 1, _known(self.most, known) + 1]
         if isinstance(value, int | float):
             yield from map(type(value), outside)
@@ -135,7 +137,7 @@ class Between(Rule):
                 yield math.nan
         elif isinstance(value, tuple) and value:
             yield from ((one, *value[1:]) for one in outside)
-        elif not isinstance(value, tuple) and (array := _array(value)) is not None and array.size:
+        elif (array := _array(value)) is not None and array.size:
             for one in outside:
                 if array.dtype.kind in "f" or np.can_cast(np.min_scalar_type(int(one)), array.dtype):
                     spoiled = array.copy()
@@ -286,6 +288,11 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:
     if isinstance(value, np.ndarray):
         return value
     return value.numpy(force=True) if hasattr(value, "numpy") else None
+
+
+def _is_sealed(value: Any) -> bool:
+    """Tell whether a value, of those that have bounds, is a ciphertext."""
+    return not isinstance(value, int | float | tuple) and _array(value) is None
 
 
 def _like(value: Any, array: np.ndarray[Any, Any]) -> Any:

@@ -91,6 +91,7 @@ def test_a_number_beyond_all_floats_is_refused_in_a_short_sentence() -> None:
 def test_nobody_looks_into_a_ciphertext_but_for_its_shape() -> None:
     sealed = encrypt(PrivateKey.generate("insecure_test"), np.full((2, 1), 9.0))
     assert Between(0, "most").wrong(sealed, {}) is None
+    assert list(Between(0, "most").hostile(sealed, {})) == []
     assert Dims("rows", 1, kind="f").wrong(sealed, {"rows": 2}) is None
     assert Dims("rows", 1, kind="f").wrong(sealed, {"rows": 3}) is not None
 

@@ -15,7 +15,7 @@ from colonnade.exchanges.masked_sums import masked_sum_messages
 from colonnade.exchanges.public_keys import PublicModulus
 from colonnade.exchanges.sealed_query import EncryptedQuery, QueryAnswer
 from colonnade.exchanges.shared_sums import HiddenSums, SealedFeatures
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Template, Warns, between, by, message, when
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Sealed, Template, Warns, between, by, message, when
 from colonnade.messages.rules import Between, Dims, Hex, Length, OneOf
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, LEMMA, MPDL
 
@@ -190,14 +190,20 @@ class GeneratedColumns:
 
 @message(
     **_TWO_HOLDERS,
-    protection=by("exchange", interactive=ENCRYPTED),
+    protection=by(
+        "exchange",
+        interactive=by("mechanism", {"none": Sealed(PLAIN), **dict.fromkeys(_NOISES, Sealed(NOISED))}),
+    ),
     step="dual learning (enc_grad)",
     carries=Carries.ROW_COLUMN,
+    warns=Warns.COLUMNS,
 )
 class ColumnGradient:
     """The gradient at the receiver's generated columns, added up under its key so that parts stay together.
 
-    Reveals: with the receiver's own predictions, the sender's released columns to within the dual term.
+    Reveals: with the receiver's own predictions, the sender's columns as they are, to within the dual term.
+    Reveals when NOISED: with the receiver's own predictions, a noisy copy of the sender's columns, as far as the
+    ledger's epsilon says, to within the dual term.
     """
 
     values: Annotated[CipherArray, Dims("cells")]

@@ -32,10 +32,11 @@ def warned(warning: Warns, stage: str = "train", **changes: Any) -> set[str]:
         ({}, set()),
         ({"mechanism": "none"}, {"ReleasedTable"}),
         (INTERACTIVE, {"GeneratedColumns"}),
+        ({**INTERACTIVE, "mechanism": "none"}, {"GeneratedColumns", "ColumnGradient"}),
         ({"completion": "ship"}, {"ShippedRows"}),
         ({"completion": "secure_block", "block_consent": True}, {"BlockGradient"}),
     ],
-    ids=["with noise", "without", "interactive", "shipped", "under encryption"],
+    ids=["with noise", "without", "interactive", "interactive without", "shipped", "under encryption"],
 )
 def test_what_lets_columns_be_read_says_so(changes: dict[str, Any], names: set[str]) -> None:
     alone = {"AloneInputs"} if "completion" not in changes else set()
