@@ -359,7 +359,7 @@ def test_an_operator_is_asked_for_the_stage_by_name(paired: Market, colonnade: A
     outcome = colonnade("run", "../run.toml", "--stage", "validate")
     assert outcome.code == POLICY
     assert "The stage validate of the run 'credit' (ftl) will send from 'shop'" in outcome.err
-    assert "MirroredTranslatorSignals" in outcome.err
+    assert "MirroredSignals" in outcome.err
 
 
 def test_parties_that_name_different_stages_are_told(paired: Market, colonnade: Any) -> None:
