@@ -39,7 +39,6 @@ M = TypeVar("M")
 _GREETING = hashlib.sha256(b"colonnade greeting" + bytes([WIRE_VERSION])).digest()[:CONTEXT_BYTES]
 _FAILED = declaration_of(Failed).schema
 _CONTROL = frozenset(declaration_of(cls).schema for cls in CONTROL)
-_LARGEST_STEP = 2**63 - 1
 
 
 class Channel:
@@ -141,10 +140,7 @@ class Channel:
         for field, shape in known.items():
             if isinstance(shape, tuple) and hasattr(content, field):
                 self._check_array(expected, field, getattr(content, field), shape)
-        try:
-            self.dims |= expected.body.check(content, {**self.dims, **known})
-        except WrongContent as error:
-            raise self._refused(expected, error) from None
+        self._check(expected, content, known)
         # Before the role function can answer.
         self._scored_rows.count(self.peer, expected.rows_asked(content))
         return cast(M, content)
@@ -189,6 +185,12 @@ class Channel:
         self._ledger.message("received", self.peer, declaration, header, declaration.shapes(content))
         return declaration, content
 
+    def _check(self, declaration: Declaration, content: object, known: dict[str, Any]) -> None:
+        try:
+            self.dims |= declaration.body.check(content, {**self.dims, **known})
+        except WrongContent as error:
+            raise self._refused(declaration, error) from None
+
     def _refused(self, declaration: Declaration, error: WrongContent) -> WrongContent:
         where = f"{self.role} '{self.party}' at step {self._step()}"
         return WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}")
@@ -217,8 +219,8 @@ class Channel:
         self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
 
     def _last_words(self, failed: Failed) -> PeerFailed:
-        step = min(max(failed.step, 0), _LARGEST_STEP)
-        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause), returns=failed.returns)
+        self._check(declaration_of(Failed), failed, {})
+        return PeerFailed(shown(failed.party, 64), failed.step, shown(failed.cause), returns=failed.returns)
 
     def _explain(self, lost: PeerLost) -> Exception:
         """Prefer the peer's own last words over the bare fact that it left."""

@@ -41,6 +41,8 @@ KEPT: list[tuple[Rule, Any, dict[str, Any]]] = [
     (Dims("rows", "width"), torch.zeros(3, 4), {"rows": 3, "width": 4}),
     (Dims(None, 2), np.zeros((7, 2), np.float32), {}),
     (Dims("rows", kind="b"), np.ones(3, bool), {"rows": 3}),
+    (Dims("rows", kind="u1"), np.ones(3, np.uint8), {"rows": 3}),
+    (OneOf(given="held"), b"one", {"held": (b"one", b"two")}),
     (Dims("rows", "picture"), np.zeros((3, 1, 2)), {"rows": 3, "picture": (1, 2)}),
     (Dims("rows", "column"), np.zeros(3), {"rows": 3, "column": ()}),
     (Dims("rows", finite=False), np.full(3, np.nan), {"rows": 3}),

@@ -58,6 +58,7 @@ _MOST_LAYERS, _MOST_INPUTS, _MOST_ROWS, _MOST_SOURCES = 63, 2**16, 2**40, 1024
 # What is encrypted unless the settings say otherwise, and what crosses only where it is.
 _SEALED = by("protection", paillier=ENCRYPTED, none=PLAIN)
 _OWN_KEY = by("protection", paillier=Sealed(PLAIN), none=PLAIN)
+_PARTS = by("protection", paillier=MASKED, none=PLAIN)
 _MASKED, _OPENED = by("protection", paillier=MASKED), by("protection", paillier=PLAIN)
 
 Array = np.ndarray[Any, Any]
@@ -78,10 +79,7 @@ class LayerInputs:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="set-up", carries=Carries.ROWS | Carries.SIZE)
 class LabelledRows:
-    """Which shared training rows lend their label to the loss, and how many scores a row has.
-
-    Reveals: for which shared rows the sender uses a label, and the number of classes; no label.
-    """
+    """Which shared rows lend their label to the loss, and how many scores a row has. Reveals: these; no label."""
 
     rows: RowMask
     scores: Annotated[int, Between(1, "most_scores"), Binds("scores")]
@@ -191,12 +189,7 @@ class PredictedLabels:
 
 
 @message(
-    sender="target",
-    receiver="source",
-    protection=PLAIN,
-    step="Algorithm 2",
-    carries=Carries.SIZE | Carries.NAME,
-    asks_for="count",
+    sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", carries=Carries.SIZE, asks_for="count"
 )
 class RowsToScore:
     """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
@@ -207,18 +200,9 @@ class RowsToScore:
     is_summed: bool
 
 
-@message(
-    sender="source",
-    receiver="source",
-    protection=by("protection", paillier=MASKED, none=PLAIN),
-    step="several sources",
-    carries=Carries.ROW_SCORE,
-)
+@message(sender="source", receiver="source", protection=_PARTS, step="several sources", carries=Carries.ROW_SCORE)
 class ScoreParts:
-    """The masks of the sender's weighted scores, or these scores, for the source that adds up those of all sources.
-
-    Reveals: nothing by itself. Reveals when PLAIN: these scores.
-    """
+    """Masks of the sender's scores, for the source that adds up. Reveals: nothing. Reveals when PLAIN: these scores."""
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
@@ -287,10 +271,7 @@ class Choice:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3", carries=Carries.ROWS | Carries.SIZE)
 class FoldRows:
-    """Which shared rows lend their label in this fold, and how many of the sender's rows do after roles are swapped.
-
-    Reveals: these rows and that number; no label.
-    """
+    """Which shared rows lend their label in a fold, and how many do with roles swapped. Reveals: these; no label."""
 
     rows: RowMask
     count: Count

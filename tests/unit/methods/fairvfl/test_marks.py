@@ -10,7 +10,7 @@ from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 
 from colonnade.launch.record import record_of
 
-LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the aggregator", "Known start"
+LABELS, VALUES, KNOWN = "the label of every row of the batch", "Sensitive values at the aggregator", "Known start"
 
 
 @pytest.mark.parametrize(
