@@ -309,9 +309,17 @@ def test_a_result_on_an_attribute_of_another_is_refused() -> None:
     refused(lie, words="refused AttackResult from 'state'", stage="audit")
 
 
-def test_codes_to_attack_without_columns_are_refused() -> None:
-    empty = with_field(unified=lambda values: values[:, :0].clone())
-    refused(Lie("server", "AttackCodes", empty, 1), words="'one' got have no columns", stage="audit")
+UNREADABLE: dict[str, Change] = {
+    "no columns": lambda values: values[:, :0].clone(),
+    "far out of range": lambda values: torch.full(values.shape, 1e300, dtype=torch.float64),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_codes_that_nobody_can_attack_are_refused(case: str) -> None:
+    # To the bank, then to one, which has columns of its own.
+    lie = Lie("server", "AttackCodes", with_field(unified=UNREADABLE[case]), 1)
+    refused(lie, words="'one' got have no columns, or numbers out of range", stage="audit")
 
 
 # Order

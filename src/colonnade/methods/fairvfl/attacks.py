@@ -59,10 +59,11 @@ class Audited:
 
 
 def checked_codes(session: Session, values: torch.Tensor) -> npt.NDArray[np.float32]:
-    """Return codes to attack as attackers take them, or refuse codes of which there is nothing to read."""
-    if not values.shape[1]:
-        raise WrongContent(f"The codes to attack that '{session.party}' got have no columns.")
-    return values.float().numpy()
+    """Return codes to attack in single precision, as attackers take them, or refuse what nothing can be read from."""
+    found = values.float()
+    if not found.shape[1] or not bool(found.isfinite().all()):
+        raise WrongContent(f"The codes to attack that '{session.party}' got have no columns, or numbers out of range.")
+    return found.numpy()
 
 
 def attack_attribute(

@@ -48,11 +48,8 @@ COUNTED = ("feature_holder", "attribute_holder")
 """Who may have groups that are counted for the label holder."""
 MARK_BYTES = 8
 _MOST_ROWS = 10**8
-_LARGEST = float(np.finfo(np.float32).max)
 
 Values = Annotated[torch.Tensor, Dims("rows", "width")]
-# Attackers take single precision.
-Attacked = Annotated[torch.Tensor, Dims("rows", "width"), Between(-_LARGEST, _LARGEST)]
 Attributes = Annotated[tuple[str, ...], Length(0, 2**16), Distinct(), OneOf(given="sensitive")]
 
 _CODE_NOISE = when(lambda plan: plan.config["removal"] == "robust" and plan.config["code_noise"] > 0, NOISED, PLAIN)
@@ -267,8 +264,8 @@ class AttackCodes:
     purpose: the receiver tries what can be inferred.
     """
 
-    unified: Attacked
-    protected: Annotated[tuple[Attacked, ...], Length("mappers", "mappers")]
+    unified: Values
+    protected: Annotated[tuple[Values, ...], Length("mappers", "mappers")]
 
 
 @message(
@@ -285,7 +282,7 @@ class VariantCodes:
     Reveals: to a party that did not have it, the whole of what the label holder can read of these rows.
     """
 
-    values: Attacked
+    values: Values
 
 
 @message(
@@ -303,7 +300,7 @@ class PlainCodes:
     without noise, and nothing was removed from it.
     """
 
-    values: Attacked
+    values: Values
 
 
 @message(sender=COUNTED, receiver="label_holder", protection=PLAIN, step="audit", carries=Carries.SUM)
