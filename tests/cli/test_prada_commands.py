@@ -237,7 +237,7 @@ def test_labels_that_could_be_read_are_told_first(world: World, colonnade: Any) 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launch", ["--simulate", "--local"])
+@pytest.mark.parametrize("launch", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_stage_without_the_one_before_it_is_refused(world: World, colonnade: Any, launch: str) -> None:
     told_by_stage = {"finetune": "the stage pretrain", "explain": "the stage train or finetune"}
     for stage, told in told_by_stage.items():

@@ -124,7 +124,7 @@ def test_findings_are_shown_told_and_reported(market: Market, colonnade: Any) ->
 # --- stages -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launch", ["--simulate", "--local"])
+@pytest.mark.parametrize("launch", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_validation_has_a_folder_of_its_own_and_no_model(market: Market, colonnade: Any, launch: str) -> None:
     outcome = colonnade("run", launch, "run.toml", "--stage", "validate", "--quiet")
     assert outcome.code == 0, outcome.err
