@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from colonnade import __version__, alignment
+from colonnade import alignment
 from colonnade.errors import LedgerBroken
 from colonnade.ledger import Ledger, MessageTotal, compare
 from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
@@ -49,7 +49,7 @@ def record_of(run: Run) -> RunRecord:
         created=run.started,
         duration_seconds=run.seconds,
         launch=run.launch,
-        version=__version__,
+        version=method.version,
         other_versions=_other_versions(run),
         seed=plan.seed,
         digest=plan.digest(),
@@ -187,7 +187,7 @@ def _encoded_width(encoder: dict[str, Any]) -> int:
 def _other_versions(run: Run) -> dict[str, str]:
     """Return the versions of partners' packages that differ from this one, as ledgers noted them."""
     entries = [entry.content for ledger in run.ledgers.values() for entry in ledger.entries if entry.kind == "version"]
-    return {one["peer"]: one["version"] for one in entries if one["version"] != __version__}
+    return {one["peer"]: one["version"] for one in entries if one["version"] != run.method.version}
 
 
 def _marks(run: Run) -> tuple[str, ...]:
@@ -203,7 +203,7 @@ def _marks(run: Run) -> tuple[str, ...]:
         if entry.kind == "override" and "what" in entry.content
     )
     marks += [f"Refused: {reason}" for said in run.refusals.values() for reason in said.values()]
-    marks += run.method.cautions(run.plan)
+    marks += run.method.warnings(run.plan)
     crossed = _crossed(run.ledgers, _declared(run), {party: run.plan.role_of(party) for party in run.plan.parties})
     marks += warnings_of((one, sender, receiver) for sender, receiver, _, about in crossed for one in about)
     if run.launch.startswith("simulation"):

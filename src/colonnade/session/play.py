@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
 from colonnade.messages import ANYONE
 from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
@@ -40,7 +39,7 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
             digest=session.plan.digest(),
             method=method.name,
             stage=stage,
-            version=__version__,
+            version=method.version,
         )
         if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
