@@ -1,4 +1,4 @@
-"""How long the parts of the product are that issue after issue is to make smaller, with the most lines they may have."""
+"""How long the parts of the product are that issues are to make smaller, with the most lines they may have."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_joined_homes_train_and_score_rows_of_the_target(
     assert "safeguard" in ended[0].findings
     for party in ("bank", "shop"):
         sent = Ledger.read(paired.folder / party / FOLDER / "ledger.jsonl").summary()
-        known = {one.message for one in joining(paired, party).sends()}
+        known = {one.name for one, _ in joining(paired, party).sends()}
         ours = {one.message for one in sent if one.direction == "sent"}
         assert ours - known <= {"Hello", "HeldCheckpoints", "ResumeFrom", "Finished", "Goodbye"}, "all was announced"
 
@@ -361,7 +361,7 @@ def test_an_operator_is_asked_for_the_stage_by_name(paired: Market, colonnade: A
     outcome = colonnade("run", "../run.toml", "--stage", "validate")
     assert outcome.code == POLICY
     assert "The stage validate of the run 'credit' (ftl) will send from 'shop'" in outcome.err
-    assert "ClearTranslatorSignals" in outcome.err
+    assert "MirroredTranslatorSignals" in outcome.err
 
 
 def test_parties_that_name_different_stages_are_told(paired: Market, colonnade: Any) -> None:

@@ -196,7 +196,7 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
         if run.method.predicting.rows == "pairwise":
             holding = {role.name for role in run.method.roles if role.has_label}
             scored = [party for party in bringing if run.plan.role_of(party) in holding]
-        if set(bringing) < set(run.method.parties_with_rows(run.plan)) and not run.method.predicting.rows == "pairwise":
+        if set(bringing) < set(run.method.parties_with_rows(run.plan)) and run.method.predicting.rows != "pairwise":
             # Rows that only a party lacks that is not asked for are scored as well.
             assert len(scores) == len(set.intersection(*(set(tables[party].ids) for party in bringing)))
         else:

@@ -415,8 +415,8 @@ def test_noised_codes_are_clipped_and_carry_noise_of_the_agreed_size() -> None:
     assert abs(noise.mean()) < 4 / math.sqrt(len(noise))
     assert abs(noise.std() - 1.0) < 3 / math.sqrt(len(noise))
     assert max(np.linalg.norm(clipped, axis=1).max() for clipped, _ in sent) < 0.7 + 1e-12
-    crossed = [one.values.numpy() for one in received(run, "bank", "NoisedCodes")]
-    crossed += [one.values.numpy() for one in received(run, "bank", "NoisedHeldOutCodes")]
+    crossed = [one.values.numpy() for one in received(run, "bank", "Codes")]
+    crossed += [one.values.numpy() for one in received(run, "bank", "HeldOutCodes")]
     assert len(crossed) == len(sent)
     for (_, made), got in zip(sent, crossed, strict=True):
         assert np.array_equal(made, got), "what is computed is what crosses"

@@ -316,7 +316,7 @@ def _next_stages(run: Run) -> Iterator[str]:
     """Say which stages go on from this run, and what to write for them."""
     here = run.plan.stage
     for stage, about in run.method.stages.items():
-        if here not in about.after or (stage == "explain" and not run.plan.config.get("explanations")):
+        if here not in about.after or (about.needs and not run.plan.config[about.needs]):
             continue
         # A stage that could stand on several looks for the usual one, unless run.toml says otherwise.
         named = "" if here == about.after[0] else f', with after = "{run.plan.folder_name}" in run.toml'

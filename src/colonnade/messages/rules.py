@@ -46,7 +46,8 @@ class Rule:
 class Dims(Rule):
     """The dimensions of an array or ciphertext: numbers, or names of what is known; None where any extent will do.
 
-    Floats are finite unless ``finite`` says otherwise; ``kind`` names the numpy kinds that are accepted, such as "b".
+    A name may be known to stand for several extents, or for none: a tuple. Floats are finite unless ``finite`` says
+    otherwise; ``kind`` names the numpy kinds that are accepted, such as "b".
     """
 
     extents: tuple[str | int | None, ...]
@@ -60,7 +61,7 @@ class Dims(Rule):
 
     def wrong(self, value: Any, known: Known) -> str | None:
         """Compare shape and kind, then look for what is not a number."""
-        shape = tuple(_known(one, known) for one in self.extents)
+        shape = self._shape(known)
         own = tuple(value.shape)
         if len(own) != len(shape) or any(one not in (None, other) for one, other in zip(shape, own, strict=True)):
             return f"has the shape {own} where {str(shape).replace('None', 'any')} belongs"
@@ -79,7 +80,7 @@ class Dims(Rule):
         if array is None:
             return
         yield _like(value, array[None])
-        for axis, extent in enumerate(self.extents):
+        for axis, extent in enumerate(self._shape(known)):
             if extent is not None and array.shape[axis]:
                 yield _like(value, np.delete(array, 0, axis))
         if self.kind and "f" not in self.kind:
@@ -89,16 +90,25 @@ class Dims(Rule):
             spoiled.reshape(-1)[0] = np.nan
             yield _like(value, spoiled)
 
+    def _shape(self, known: Known) -> tuple[int | None, ...]:
+        found = (_known(one, known) for one in self.extents)
+        return tuple(extent for one in found for extent in (one if isinstance(one, tuple) else (one,)))
+
 
 @dataclass(frozen=True)
 class Between(Rule):
-    """Numbers within bounds, both included: one, or all of an array or tuple. A NaN is within none."""
+    """Numbers within bounds, both included: one, or all of an array or tuple. A NaN is within none.
+
+    A ciphertext, which nobody can look into, passes.
+    """
 
     least: float | str
     most: float | str
 
     def wrong(self, value: Any, known: Known) -> str | None:
         """Compare."""
+        if not isinstance(value, int | float | tuple) and _array(value) is None:
+            return None
         least, most = _known(self.least, known), _known(self.most, known)
         if isinstance(value, int | float):
             return (

@@ -98,9 +98,7 @@ def _loaded(offer: EntryPoint) -> Method:
             "that package."
         ) from error
     if not isinstance(method, Method) or method.name != name:
-        raise ConfigError(
-            f"{where} offers as '{name}' what is no Method of that name. Tell its author."
-        )
+        raise ConfigError(f"{where} offers as '{name}' what is no Method of that name. Tell its author.")
     return replace(method, package=where)
 
 

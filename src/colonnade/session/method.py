@@ -160,6 +160,8 @@ class Stage:
     beside them those that only one party knows, so that there need be none of the first; or, without looking for shared
     ones, all rows of the role ``rows_of``, which gets predictions for them."""
     rows_of: str | None = None
+    needs: str | None = None
+    """A setting that must be on; without it the stage refuses, and is not offered."""
     judge: str | None = None
     """The role whose labels judge the model, where several have labels."""
 
@@ -225,7 +227,7 @@ class Method:
     def declarations(self) -> tuple[Declaration, ...]:
         """Return the declarations of all messages, with every protection that they can have."""
         templates = (one if isinstance(one, Template) else template_of(one) for one in self.messages)
-        every = (found for one in templates for found in one.every_declaration())
+        every = (found for one in templates for found in one.every_declaration() if self._has_both_ends(found))
         return tuple({(one.name, one.sender, one.receiver, one.schema): one for one in every}.values())
 
     def warnings(self, plan: RunPlan) -> tuple[str, ...]:
@@ -235,6 +237,11 @@ class Method:
             "party's table. What it sends is declared and recorded as ever; what that reveals is its author's word."
         )
         return (*([foreign] if self.package else ()), *self.cautions(plan))
+
+    def _has_both_ends(self, declaration: Declaration) -> bool:
+        """Tell whether a message can have a sender and another receiver: one party alone plays some roles."""
+        single = {role.name for role in self.roles if role.at_most == 1}
+        return declaration.sender != declaration.receiver or declaration.sender not in single
 
     def stage(self, name: str) -> Stage:
         """Return a stage; finding shared rows by itself is one in which every role with rows takes part."""
@@ -278,7 +285,7 @@ class Method:
         if plan.stage == ALIGN:
             return ()
         messages = self.stage(plan.stage).messages if self.choose_messages is None else self.choose_messages(plan)
-        found = resolve(messages, plan)
+        found = tuple(filter(self._has_both_ends, resolve(messages, plan)))
         unique = {(one.cls, one.sender, one.receiver): one for one in found}
         for one in found:
             if unique[one.cls, one.sender, one.receiver].schema != one.schema:

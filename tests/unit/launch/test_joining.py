@@ -206,17 +206,17 @@ def test_a_report_names_the_others_and_holds_nothing_of_theirs(finished: Group) 
 
 @pytest.mark.parametrize("party", BOTH)
 def test_what_the_operator_is_shown_is_what_the_ledger_records(finished: Group, party: str) -> None:
-    announced = {(one.message, one.receiver, one.protection) for one in finished.joining(party).sends()}
+    announced = {(one.name, peer, one.protection.value) for one, peer in finished.joining(party).sends()}
     totals = [one for one in finished.ledger(party).summary() if one.direction == "sent"]
     sent = {(one.message, one.peer, one.protection) for one in totals if one.message not in SESSION}
     assert announced == sent
-    assert all(one.reveals for one in finished.joining(party).sends())
+    assert all(one.reveals for one, _ in finished.joining(party).sends())
 
 
 def test_what_the_operator_is_shown_names_each_receiver(tmp_path: Path) -> None:
     group = group_in(tmp_path, ("bank", "shop", "telco"))
-    assert {one.receiver for one in group.joining("bank").sends()} == {"shop", "telco"}
-    assert {one.receiver for one in group.joining("shop").sends()} == {"bank"}, "there is no line to telco"
+    assert {peer for _, peer in group.joining("bank").sends()} == {"shop", "telco"}
+    assert {peer for _, peer in group.joining("shop").sends()} == {"bank"}, "there is no line to telco"
 
 
 def test_what_must_be_believed_of_the_lead_is_said_where_there_are_three_with_rows(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import colonnade as cn
 from colonnade.errors import ConfigError, RunFolderError
 from colonnade.launch.record import crossed_notes, record_of
 from colonnade.launch.run import Run
-from colonnade.messages import MASKED, PLAIN, message
+from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.reports import RunRecord, render
 from colonnade.session import CONTROL, Evaluate, Finding
 
@@ -162,7 +162,7 @@ def test_what_weakens_a_run_stands_at_the_top_of_its_report() -> None:
 
 def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
     def declared(sender: str, receiver: str, step: str, words: str) -> type:
-        @message(sender=sender, receiver=receiver, protection=MASKED if step == "1" else PLAIN, step=step)
+        @message(sender=sender, receiver=receiver, protection=PLAIN, step=step)
         class Answer:
             __doc__ = f"An answer. Reveals: {words}."
 
@@ -184,7 +184,7 @@ def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
 
     roles = {"bank": "source", "shop": "target"}
     here = ledger(("sent", "shop"), ("received", "shop"))
-    notes = crossed_notes(cast(Any, {"bank": here}), [*CONTROL, *both], roles)
+    notes = crossed_notes(cast(Any, {"bank": here}), [*map(declaration_of, (*CONTROL, *both))], roles)
     assert [(one.sender, one.paper_step, one.reveals) for one in notes] == [
         ("bank", "1", "nothing."),
         ("shop", "2", "everything."),

@@ -305,7 +305,7 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = read_run_file(tmp_path / "run.toml")
     asked = {
-        party: {(one.message, one.receiver) for one in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
+        party: {(one.name, peer) for one, peer in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
         for party in PARTIES
     }
     assert asked["helper"] == {("Sum", "bank")}

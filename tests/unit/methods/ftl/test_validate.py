@@ -62,7 +62,7 @@ def test_codes_of_both_passes_are_the_same_in_the_clear_and_encrypted() -> None:
     sealed, plain = validation(found, hidden=(3,)), validation(found, hidden=(3,), protection="none")
     modulus = modulus_of(sealed, "bank0")
     ours = [hidden(one.codes, modulus) / 2**32 for one in received(sealed, "shop0", "MirroredLossSignals")]
-    theirs = [one.codes for one in received(plain, "shop0", "ClearLossSignals")]
+    theirs = [one.codes for one in received(plain, "shop0", "MirroredLossSignals")]
     assert len(ours) == len(theirs) == FOLDS * STEPS
     for one, other in zip(ours, theirs, strict=True):
         assert np.abs(one.astype(float) - other).max() < 1e-6

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from tests.references import shared_rows
 from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, frames, seen_contributions, tables
-from tests.worlds import integers_for_ciphertexts
+from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.data import TableEncoder
@@ -22,7 +22,6 @@ from colonnade.launch.baselines import agreed_split
 from colonnade.launch.settings import config_to_json
 from colonnade.launch.take_part import Seat, Taken
 from colonnade.launch.threads import play_in_threads
-from colonnade.messages import declaration_of
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.methods.secure_lr.guard import Contributions, is_allowed, most_epochs, rank_of
 from colonnade.session import Channel, RunPlan, Session, derive_seed
@@ -67,13 +66,13 @@ def test_such_a_run_is_refused_before_anything_but_sizes_has_crossed(monkeypatch
     send = Channel.send
 
     def noted(channel: Channel, message: Any) -> None:
-        sent.append(declaration_of(message).name)
+        sent.append(name_of(message))
         send(channel, message)
 
     monkeypatch.setattr(Channel, "send", noted)
     with pytest.raises(LeakRefused, match=r"open 5 numbers .* rank 7: .* Lower config\.epochs to 2\."):
         cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)))
-    declared = {declaration_of(cls).name for cls in METHOD.messages}
+    declared = {one.name for one in METHOD.declarations}
     assert declared & set(sent) == {"PublicModulus", "ColumnCount", "TrainingExtent"}
 
 
