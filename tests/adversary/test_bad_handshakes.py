@@ -31,7 +31,7 @@ from tests.unit.transport.grpc.test_endpoint import certificate_of, usage
 from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, message
-from colonnade.session import Alignment, Evaluate, Method, Participant, RunPlan, Session, handshake, play
+from colonnade.session import Alignment, Evaluate, Method, Participant, RunPlan, Session, handshake
 from colonnade.session.control import AgreedField, Hello
 from colonnade.transport.grpc import (
     Endpoint,
@@ -612,7 +612,7 @@ class Meeting:
                 if name == "shop" and self.shop_code is not None:
                     outcomes[name] = self.shop_code(session)
                 else:
-                    outcomes[name] = play(session, lambda _: toys.holding(), None)
+                    outcomes[name] = toys.play_honestly(session)
             except BaseException as error:
                 outcomes[name] = error
             finally:

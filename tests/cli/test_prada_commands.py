@@ -21,9 +21,8 @@ from tests.kills.harness import agreed, free_ports
 from colonnade.errors import LeakRefused, PolicyRefused, UsageError
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -238,7 +237,7 @@ def test_labels_that_could_be_read_are_told_first(world: World, colonnade: Any) 
 # --- what goes wrong ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launch", ["--simulate", "--local"])
+@pytest.mark.parametrize("launch", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_stage_without_the_one_before_it_is_refused(world: World, colonnade: Any, launch: str) -> None:
     told_by_stage = {"finetune": "the stage pretrain", "explain": "the stage train or finetune"}
     for stage, told in told_by_stage.items():
@@ -334,8 +333,7 @@ def joining(world: World, party: str, stage: str) -> Joining:
 
 def take_part(world: World, party: str, stage: str) -> Any:
     mine = joining(world, party, stage)
-    mine.read_table()
-    return mine.run(observer=None, watcher=Watcher(), compare=False)
+    return mine.run()
 
 
 @contextmanager

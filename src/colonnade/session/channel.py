@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from colonnade.errors import DeclarationError, FrameRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import (
@@ -23,7 +21,6 @@ from colonnade.messages import (
     open_frame,
     seal,
 )
-from colonnade.messages.rules import is_finite
 from colonnade.session.control import CONTROL, Failed
 from colonnade.session.openings import Openings
 from colonnade.session.policy import Policy
@@ -137,9 +134,6 @@ class Channel:
                 f"got {declaration.name}. The two parties may be running different versions; compare 'colonnade "
                 "--version' on both."
             )
-        for field, shape in known.items():
-            if isinstance(shape, tuple) and hasattr(content, field):
-                self._check_array(expected, field, getattr(content, field), shape)
         self._check(expected, content, known)
         # Before the role function can answer.
         self._scored_rows.count(self.peer, expected.rows_asked(content))
@@ -199,20 +193,6 @@ class Channel:
         """Return how a message crosses here, whoever sends it."""
         found = self._sends.get(message_class) or self._receives.get(message_class)
         return declaration_of(message_class) if found is None else found
-
-    def _check_array(self, declaration: Declaration, field: str, value: Any, shape: tuple[int, ...]) -> None:
-        if tuple(value.shape) != shape:
-            raise WrongContent(
-                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' "
-                f"at step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and "
-                "version."
-            )
-        array = value if isinstance(value, np.ndarray) else value.numpy()
-        if array.dtype.kind == "f" and not is_finite(array):
-            raise WrongContent(
-                f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
-                "numbers. Its training has diverged; lower the learning rate and run again."
-            )
 
     def _start_counting(self) -> None:
         self._sent_count = self._received_count = 0

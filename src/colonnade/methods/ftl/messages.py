@@ -37,8 +37,7 @@ __all__ = [
     "MaskedEncoderGradient",
     "MaskedFit",
     "MaskedScores",
-    "MirroredLossSignals",
-    "MirroredTranslatorSignals",
+    "MirroredSignals",
     "OpenedEncoderGradient",
     "OpenedFit",
     "OpenedScores",
@@ -285,38 +284,19 @@ class RowCount:
 
 
 @message(
-    sender="source",
-    receiver="target",
+    sender=_BOTH,
+    receiver=_BOTH,
     protection=_SEALED,
     step="Algorithm 3, roles swapped",
-    carries=Carries.ROW_CODE | Carries.SUM,
+    carries=Carries.ROW_CODE | Carries.SUM | Carries.WEIGHTS,
     warns=Warns.COLUMNS,
 )
-class MirroredLossSignals:
-    """The source's codes of shared rows, and sums over its labelled rows: what the target's gradient needs.
+class MirroredSignals:
+    """The sender's codes of shared rows, and sums over the source's labelled rows or the target's translator.
 
-    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows.
+    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the rest of it.
     """
 
     codes: Codes
     moment: Moment
     sums: Annotated[CipherArray | Array, Dims("sums")]
-
-
-@message(
-    sender="target",
-    receiver="source",
-    protection=_SEALED,
-    step="Algorithm 3, roles swapped",
-    carries=Carries.ROW_CODE | Carries.WEIGHTS,
-    warns=Warns.COLUMNS,
-)
-class MirroredTranslatorSignals:
-    """The target's codes of shared rows, and its translator: what the source's gradient needs.
-
-    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the translator.
-    """
-
-    rows: Codes
-    moment: Moment
-    translator: Annotated[CipherArray | Array, Dims("translator")]

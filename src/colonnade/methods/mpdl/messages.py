@@ -79,9 +79,6 @@ _TO_COLLABORATOR: Any = {"sender": "label_holder", "receiver": COLLABORATOR}
 _TO_ALL: Any = {"sender": "label_holder", "receiver": ("feature_holder", COLLABORATOR)}
 
 
-# Set-up
-
-
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class Columns:
     """How many columns the sender brings, after encoding, and a digest of those that all holders have.
@@ -119,9 +116,6 @@ class RowOrder:
     """The seed of folds and batches, which the collaborator must not know. Reveals: nothing about any table."""
 
     seed: Annotated[int, Between(0, 2**63 - 1)]
-
-
-# Dual learning
 
 
 @message(
@@ -209,9 +203,6 @@ class ColumnGradient:
     values: Annotated[CipherArray, Dims("cells")]
 
 
-# Completion
-
-
 @message(
     **_ALL_HOLDERS,
     protection=by("completion", ship=PLAIN),
@@ -244,9 +235,6 @@ class BlockGradient:
     """
 
     values: Annotated[torch.Tensor, Dims("columns", "hidden")]
-
-
-# Central training
 
 
 @message(
@@ -324,9 +312,6 @@ class Choice:
     mark: Mark
 
 
-# Prediction
-
-
 @message(**_TO_ALL, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="own")
 class ModelMark:
     """Which training and which of its models are used, and how many rows the receiver helps to score: those that
@@ -376,9 +361,6 @@ class Classes:
     """
 
     labels: LabelText
-
-
-# Graphs
 
 
 @message(**_TO_ALL, protection=PLAIN, step="graph: set-up", carries=Carries.SIZE)
@@ -478,7 +460,17 @@ _ALONE = (
     between(AloneInputs, "label_holder", COLLABORATOR),
     between(AloneInputs, "feature_holder", COLLABORATOR).where(lambda plan: plan.config["augment"]),
 )
-_CLASSIFIER: StageMessages = (*_SUMS, Logits, LogitGradient, FirstGradient, KernelGradient, *_ALONE, Choice)
+_GRADIENTS = (
+    between(FirstGradient, COLLABORATOR, "feature_holder"),
+    # Whoever has the labels learns none from it.
+    replace(
+        between(FirstGradient, COLLABORATOR, "label_holder"),
+        reveals={None: "what the upper layers make of the errors of every row."},
+        carries=Carries.ROW_SCORE,
+        warns={},
+    ),
+)
+_CLASSIFIER: StageMessages = (*_SUMS, Logits, LogitGradient, *_GRADIENTS, KernelGradient, *_ALONE, Choice)
 
 DUAL: StageMessages = (Columns, between(Schedule, "label_holder", "feature_holder"), *_GENERATORS)
 CENTRAL: StageMessages = (Columns, Schedule, RowOrder, ShippedRows, *_BLOCKS, BlockGradient, *_CLASSIFIER)

@@ -718,11 +718,14 @@ def test_every_party_keeps_a_part_of_the_same_model() -> None:
 
 def test_parts_of_two_trainings_do_not_fit() -> None:
     run, other = trained()[0], trained(epochs=1)[0]
-    mixed = dataclasses.replace(run, parts={**run.parts, "one": other.parts["one"]})
+
+    def mixed(party: str, found: cn.Run) -> cn.Run:
+        return dataclasses.replace(run, parties={**run.parties, party: found.parties[party]})
+
     with pytest.raises(ConfigError, match="'one' has a part of another model"):
-        scored(mixed, frames())
+        scored(mixed("one", other), frames())
     again = run_of(frames(), settings())
     with pytest.raises(ConfigError, match="'state' has a part of another model"):
-        audit_of(frames(), settings(), dataclasses.replace(run, parts={**run.parts, "state": again.parts["state"]}))
+        audit_of(frames(), settings(), mixed("state", again))
     with pytest.raises(ConfigError, match=r"trained with other settings .*\(epochs\)"):
-        audit_of(frames(), settings(), dataclasses.replace(run, parts={**run.parts, "state": other.parts["state"]}))
+        audit_of(frames(), settings(), mixed("state", other))

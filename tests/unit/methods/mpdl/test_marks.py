@@ -26,6 +26,12 @@ def warned(warning: Warns, stage: str = "train", **changes: Any) -> set[str]:
     return {one.name for one in METHOD.declarations_in(plan_of(stage, **changes)) if warning in one.warns}
 
 
+def test_nobody_is_warned_that_the_label_holder_can_read_its_own_labels() -> None:
+    every = METHOD.declarations
+    assert not any(Warns.LABELS in one.warns for one in every if one.receiver == "label_holder")
+    assert any(one.name == "FirstGradient" and one.receiver == "label_holder" for one in every)
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
