@@ -178,7 +178,7 @@ class OpenedScores:
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 2, step 4", carries=Carries.ROW_SCORE)
 class PredictedLabels:
-    """Predicted labels of rows that were asked for. Reveals: these; by very many, the sender's translator's direction."""
+    """Predicted labels of rows that were asked for. Reveals: these; by very many, the translator's direction."""
 
     values: Annotated[Array, Dims("rows", kind="if")]
     labels: LabelText
@@ -205,7 +205,7 @@ class ScoreParts:
 
 @message(sender="target", receiver="source", protection=PLAIN, step="several sources", carries=Carries.ROW_SCORE)
 class AnswerParts:
-    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, for every row."""
+    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, by row."""
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
