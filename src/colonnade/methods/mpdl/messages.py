@@ -373,7 +373,7 @@ class FirstWeights:
 
 @message(**_TWO_HOLDERS, protection=by("links", edge_ldp=NOISED), step="graph: noised links", carries=Carries.LINK)
 class NoisyLinks:
-    """Whether people of its own and shared ones are linked, or a lie. Reveals: each link as far as link_epsilon says."""
+    """Whether its own people and shared ones are linked, or a lie. Reveals: each link as far as link_epsilon says."""
 
     values: Annotated[np.ndarray[Any, Any], Dims("rows", "bytes", kind="u"), Between(0, 255)]
 
