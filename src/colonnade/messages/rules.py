@@ -122,6 +122,8 @@ class Between(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give what lies just outside, on both sides."""
+        if not isinstance(value, int | float | tuple) and _array(value) is None:
+            return
         outside = [_known(self.least, known) - 1, _known(self.most, known) + 1]
         if isinstance(value, int | float):
             yield from map(type(value), outside)
@@ -207,7 +209,8 @@ class OneOf(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give something else of the same type."""
-        yield _other(value)
+        accepted = known[self.given] if self.given else self.values
+        yield max(accepted) + 1 if isinstance(value, int) and not isinstance(value, bool) else _other(value)
 
 
 @dataclass(frozen=True)
