@@ -37,7 +37,8 @@ _HOMES = {
     "Stage": "colonnade.session",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
-    "load_run": "colonnade.launch.load",
+    "join": "colonnade.launch.join",
+    "load_run": "colonnade.launch.run_folder",
     "message": "colonnade.messages",
     "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
@@ -46,8 +47,9 @@ _HOMES = {
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
     from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
-    from colonnade.launch.load import load_run
+    from colonnade.launch.join import join
     from colonnade.launch.run import Run
+    from colonnade.launch.run_folder import load_run
     from colonnade.launch.simulation import Launch, simulate
     from colonnade.ledger import Ledger
     from colonnade.messages import message
@@ -101,6 +103,7 @@ __all__ = [
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
+    "join",
     "load_run",
     "message",
     "propose_groups",

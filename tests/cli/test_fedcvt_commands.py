@@ -20,9 +20,8 @@ from tests.kills.harness import agreed, free_ports
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 from colonnade.ledger import Ledger
 
 pytestmark = pytest.mark.timeout(180)
@@ -369,12 +368,11 @@ def joining(town: Town, party: str, stage: str = "train") -> Joining:
 
 def take_part(town: Town, party: str) -> Any:
     mine = joining(town, party)
-    mine.read_table()
-    return mine.run(observer=None, watcher=Watcher(), compare=False)
+    return mine.run()
 
 
 def score(town: Town, party: str) -> Any:
-    return joining(town, party, "predict").predict(str(town.folder / party / "new.csv"), watcher=Watcher())
+    return joining(town, party, "predict").predict(str(town.folder / party / "new.csv"))
 
 
 def test_joined_homes_each_get_what_they_may_know(

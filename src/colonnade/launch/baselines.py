@@ -14,7 +14,18 @@ from colonnade.data import AlignedRows, PartyTable, Split, split_rows
 from colonnade.errors import TrainingFailed, UsageError
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
-from colonnade.session import Holding, Method, Observer, Participant, RunPlan, Scores, Session, derive_seed, play
+from colonnade.session import (
+    Holding,
+    Method,
+    Observer,
+    Participant,
+    RunPlan,
+    Scores,
+    Session,
+    derive_seed,
+    play,
+    taking_part,
+)
 
 __all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
 
@@ -87,7 +98,9 @@ def _play_alone(
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
     try:
-        result = play(Session(Participant(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+        session = Session(Participant(lead), method, solo, {}, observer=relabelled)
+        with taking_part(session):
+            result = play(session, holding, config)
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None

@@ -17,10 +17,10 @@ from typing import IO, Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
-from colonnade.launch.home import PartyHome, shape_in_words
-from colonnade.launch.party_folder import PartyEnd
-from colonnade.launch.run import Run
+from colonnade.launch.home import PartyHome
+from colonnade.launch.run import Run, make_run
 from colonnade.launch.run_folder import RunFolder
+from colonnade.reports import PartyRun
 from colonnade.session import ALIGN, Observer, Progress, RunPlan
 from colonnade.transport.grpc import make_identity
 
@@ -52,13 +52,13 @@ def run_locally(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     _work(_Workers(plan, run_file, homes, folder, compare, observer, say))
-    run = Run.of(
+    run = make_run(
         plan,
         {party: folder.party(party).load() for party in plan.parties},
         launch=_LAUNCH,
         started=started,
         seconds=time.monotonic() - clock,
-        evaluations=_ceiling(plan, homes, observer) if compare else None,
+        central=_ceiling(plan, homes, observer) if compare else {},
         folder=folder.path,
     )
     folder.finish(run)
@@ -73,7 +73,7 @@ def align_locally(
     *,
     observer: Observer | None = None,
     say: Say = lambda _: None,
-) -> dict[str, PartyEnd]:
+) -> dict[str, PartyRun]:
     """Carry out an alignment only, by a plan of the stage ``align``; return what each party ends with."""
     _work(_Workers(plan, run_file, homes, folder, False, observer, say))
     return {party: folder.party(party).load() for party in plan.parties}
@@ -208,8 +208,8 @@ class _Workers:
     def _show(self, party: str, report: dict[str, Any]) -> None:
         if "progress" in report and self._observer is not None:
             self._observer(Progress(**report["progress"]))
-        elif "rows" in report:
-            self._say(shape_in_words(party, report["rows"], report["columns"], has_label=report["label"]))
+        elif "said" in report:
+            self._say(report["said"])
 
     def _failure_of(self, party: str, known: list[ColonnadeError]) -> list[ColonnadeError]:
         code = self._processes[party].wait()

@@ -29,15 +29,13 @@ from colonnade.errors import (
 )
 from colonnade.launch.lock import LOCK_FILE, alone_in
 from colonnade.launch.party_folder import PARTY_FILES, PartyFolder
-from colonnade.launch.run import Run
+from colonnade.launch.run import Run, make_run
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.session import read_json, write_json, write_whole
 
-__all__ = ["LAUNCHED_APART", "RunFolder"]
+__all__ = ["LAUNCHED_APART", "RunFolder", "load_run"]
 
-# The ceiling needs all parties' columns, so no party's own folder may hold it.
-_NOT_A_PARTYS = ("central",)
 _SHARED_FILES = ("run.toml", "simulation.json", "report.html", "predictions")
 LAUNCHED_APART = "one process for each party, over mutual TLS"
 _ASIDE = ".earlier"
@@ -89,7 +87,6 @@ class RunFolder:
         if self._agreed is not None:
             write_whole(self.path / "run.toml", self._agreed)
         run.report()
-        evaluations = {name: one.to_json() for name, one in run.evaluations.items() if name in _NOT_A_PARTYS}
         about = {
             "launch": run.launch,
             "started": run.started,
@@ -97,7 +94,8 @@ class RunFolder:
             "parties": list(run.plan.parties),
             # A resumed ledger may hold more than one closing; this says which was the last.
             "heads": {party: ledger.head for party, ledger in run.ledgers.items()},
-            "evaluations": evaluations,
+            # They need all parties' columns, so no party's own folder may hold them.
+            "evaluations": {name: one.to_json() for name, one in run.central.items()},
         }
         write_json(self.path / "simulation.json", about)
 
@@ -119,8 +117,8 @@ class RunFolder:
         self._check_exists()
         own = PartyFolder(self.path)
         if own.holds_run:
-            end = own.load()
-            return Run.of(own.plan(), {end.record.party: end}, launch=LAUNCHED_APART, folder=self.path)
+            one = own.load()
+            return make_run(own.plan(), {one.party: one}, launch=LAUNCHED_APART, folder=self.path, format=own.format)
         about_path = self.path / "simulation.json"
         if not about_path.exists():
             raise RunFolderError(
@@ -138,17 +136,18 @@ class RunFolder:
         plan = next(iter(folders.values())).plan()
         if tuple(folders) != plan.parties:
             raise ValueError("parties")
-        ends = {party: folder.load() for party, folder in folders.items()}
-        if any(end.record.party != party for party, end in ends.items()):
+        runs = {party: folder.load() for party, folder in folders.items()}
+        if any(one.party != party for party, one in runs.items()):
             raise ValueError("party")
-        return Run.of(
+        return make_run(
             plan,
-            ends,
+            runs,
             launch=about["launch"],
             started=about["started"],
             seconds=about["seconds"],
-            evaluations={name: Evaluation.from_json(one) for name, one in about["evaluations"].items()},
+            central={name: Evaluation.from_json(one) for name, one in about["evaluations"].items()},
             folder=self.path,
+            format=min(folder.format for folder in folders.values()),
         )
 
     def ledgers(self) -> dict[str, Ledger]:
@@ -265,3 +264,8 @@ def _is_barely_begun(path: Path) -> bool:
     """Tell whether this is all that a party wrote before it was killed: the first file, or a folder with it alone."""
     first = {"consent.json", "consent.json.part", "table.json", "table.json.part", "plan.json.part"}
     return path.name in first or (path.is_dir() and {one.name for one in path.iterdir()} <= first)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Return the run a folder holds; raise RunFolderError if it holds no finished one."""
+    return RunFolder(Path(folder)).load()

@@ -254,5 +254,5 @@ def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> 
             f"{me} and {you} declare different messages for {session.method.name}.{runs} Install the same version at "
             "both."
         )
-    if len(theirs.nonce) != 16 or theirs.nonce == ours.nonce:
+    if theirs.nonce == ours.nonce:
         raise HandshakeRefused(f"{you} greeted {me} with an invalid nonce. Restart the run at all parties.")

@@ -181,8 +181,6 @@ class Method:
     """A role played by one party that has a channel to every other and settles where to resume; of several the first
     that one party plays."""
     stages: Mapping[str, Stage]
-    choose_messages: Callable[[RunPlan], tuple[Any, ...]] | None = None
-    every_message: tuple[Any, ...] = ()
     cautions: Callable[[RunPlan], Iterable[str]] = field(default=lambda plan: ())
     """What else than by its messages people must be warned of before and after a run, by its settings."""
     package: str = ""
@@ -221,7 +219,7 @@ class Method:
     @property
     def messages(self) -> tuple[type | Template, ...]:
         """Return every message of every stage."""
-        return (*self.every_message, *(one for stage in self.stages.values() for one in stage.messages))
+        return tuple(one for stage in self.stages.values() for one in stage.messages)
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
@@ -284,8 +282,7 @@ class Method:
         """Return what may cross in a plan's stage, as its settings have it protected."""
         if plan.stage == ALIGN:
             return ()
-        messages = self.stage(plan.stage).messages if self.choose_messages is None else self.choose_messages(plan)
-        found = tuple(filter(self._has_both_ends, resolve(messages, plan)))
+        found = tuple(filter(self._has_both_ends, resolve(self.stage(plan.stage).messages, plan)))
         unique = {(one.cls, one.sender, one.receiver): one for one in found}
         for one in found:
             if unique[one.cls, one.sender, one.receiver].schema != one.schema:

@@ -16,9 +16,8 @@ from colonnade.data import PartyTable
 from colonnade.errors import PolicyRefused
 from colonnade.launch.home import read_party_home
 from colonnade.launch.identity import make_home
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 from colonnade.messages import Declaration, Protection, declaration_of
 from colonnade.session import Policy, RunPlan
 from colonnade.testing.cases import Case, new_tables, once, predict, toy_tables, train
@@ -95,8 +94,8 @@ def _check_consent(case: Case) -> None:
     for party in plan.parties:
         with (
             TemporaryDirectory() as folder,
-            patch("colonnade.launch.joining.load_partners", lambda home, names: {}),
-            patch.object(Joining, "read_table", _reach),
+            patch("colonnade.launch.join.load_partners", lambda home, names: {}),
+            patch.object(Joining, "table", property(_reach)),
         ):
             make_home(Path(folder), party, "127.0.0.1:1", has_table=False)
             for policy, error in (
@@ -105,13 +104,10 @@ def _check_consent(case: Case) -> None:
             ):
                 home = replace(read_party_home(Path(folder), party), policy=policy)
                 joining = Joining(plan, home, RunFolder(Path(folder) / "run"))
-                joining.consent(yes=False)
                 with error:
-                    joining.run(observer=None, watcher=Watcher(), compare=False)
+                    joining.run()
             with raising(PolicyRefused, _rule(party, "consent")):
-                Joining(plan, read_party_home(Path(folder), party), RunFolder(Path(folder) / "run")).predict(
-                    None, watcher=Watcher()
-                )
+                Joining(plan, read_party_home(Path(folder), party), RunFolder(Path(folder) / "run")).predict(None)
 
 
 class _ReachedError(Exception):

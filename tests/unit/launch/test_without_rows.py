@@ -13,7 +13,7 @@ import pytest
 from tests import tally
 from tests.kills.harness import agreed, free_ports
 from tests.parties import with_policies
-from tests.unit.launch.test_joining import Listening, together
+from tests.unit.launch.test_joining import together
 
 from colonnade import Launch
 from colonnade.alignment import MESSAGES
@@ -23,14 +23,13 @@ from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
-from colonnade.launch.load import load_run
+from colonnade.launch.join import Joining
 from colonnade.launch.local import align_locally, run_locally
 from colonnade.launch.run import Run
-from colonnade.launch.run_folder import RunFolder
+from colonnade.launch.run_folder import RunFolder, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Method, Policy, RunPlan, parties_of, read_json
+from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -229,7 +228,7 @@ def test_a_home_without_a_table_is_one_for_roles_that_need_none(tmp_path: Path) 
     assert not homes["helper"].has_table
     assert homes["helper"].table_for(tally.METHOD, plan).rows == 0
     assert homes["shop"].table_for(tally.METHOD, plan).rows == 130
-    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", {})):
+    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", ModelPart({}, {}))):
         with pytest.raises(ConfigError, match=r"party.toml has no \[table\]"):
             read()
 
@@ -276,7 +275,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
 
     def train(party: str) -> Run:
         with RunFolder(tmp_path / party / "runs" / "count").held():
-            return agreed(joining(party, plan)).run(observer=None, watcher=Listening(), compare=True)
+            return agreed(joining(party, plan)).run(compare=True)
 
     runs = together({party: lambda party=party: train(party) for party in PARTIES})
     assert all(isinstance(one, Run) for one in runs.values()), runs
@@ -292,10 +291,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     scoring = tally.METHOD.in_stage(plan, "predict")
     sources = {party: str(tmp_path / party / "t.csv") for party in ("bank", "shop")}
     scores = together(
-        {
-            party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party), watcher=Listening())
-            for party in PARTIES
-        }
+        {party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party)) for party in PARTIES}
     )
     assert len(scores["bank"]) == 100
     assert (scores["shop"], scores["helper"]) == (None, None)
@@ -319,7 +315,7 @@ def test_a_run_that_trained_nothing_cannot_score(tmp_path: Path) -> None:
     plan = tally.METHOD.in_stage(read_run_file(tmp_path / "run.toml"), "predict")
     joining = agreed(Joining(plan, homes["helper"], RunFolder(tmp_path / "none")))
     with pytest.raises(RunFolderError):
-        joining.predict(None, watcher=Listening())
+        joining.predict(None)
 
 
 # As processes
@@ -349,7 +345,7 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     assert plan.parties == ("bank", "shop")
     with RunFolder(tmp_path / "aligned", file.read_bytes()).held() as held:
         ends = align_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
-    assert ends["shop"].record.overlap == {
+    assert ends["shop"].overlap == {
         "rows": 130,
         "partners": {"bank": {"rows": 120, "shared": 100}},
         "shared": 100,

@@ -15,7 +15,7 @@ from colonnade.exchanges.masked_sums import masked_sum_messages
 from colonnade.exchanges.public_keys import PublicModulus
 from colonnade.exchanges.sealed_query import EncryptedQuery, QueryAnswer
 from colonnade.exchanges.shared_sums import HiddenSums, SealedFeatures
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Template, Warns, between, by, message, when
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Sealed, Template, Warns, between, by, message, when
 from colonnade.messages.rules import Between, Dims, Hex, Length, OneOf
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, LEMMA, MPDL
 
@@ -79,9 +79,6 @@ _TO_COLLABORATOR: Any = {"sender": "label_holder", "receiver": COLLABORATOR}
 _TO_ALL: Any = {"sender": "label_holder", "receiver": ("feature_holder", COLLABORATOR)}
 
 
-# Set-up
-
-
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class Columns:
     """How many columns the sender brings, after encoding, and a digest of those that all holders have.
@@ -119,9 +116,6 @@ class RowOrder:
     """The seed of folds and batches, which the collaborator must not know. Reveals: nothing about any table."""
 
     seed: Annotated[int, Between(0, 2**63 - 1)]
-
-
-# Dual learning
 
 
 @message(
@@ -190,20 +184,23 @@ class GeneratedColumns:
 
 @message(
     **_TWO_HOLDERS,
-    protection=by("exchange", interactive=ENCRYPTED),
+    protection=by(
+        "exchange",
+        interactive=by("mechanism", {"none": Sealed(PLAIN), **dict.fromkeys(_NOISES, Sealed(NOISED))}),
+    ),
     step="dual learning (enc_grad)",
     carries=Carries.ROW_COLUMN,
+    warns=Warns.COLUMNS,
 )
 class ColumnGradient:
     """The gradient at the receiver's generated columns, added up under its key so that parts stay together.
 
-    Reveals: with the receiver's own predictions, the sender's released columns to within the dual term.
+    Reveals: with the receiver's own predictions, the sender's columns as they are, to within the dual term.
+    Reveals when NOISED: with the receiver's own predictions, a noisy copy of the sender's columns, as far as the
+    ledger's epsilon says, to within the dual term.
     """
 
     values: Annotated[CipherArray, Dims("cells")]
-
-
-# Completion
 
 
 @message(
@@ -238,9 +235,6 @@ class BlockGradient:
     """
 
     values: Annotated[torch.Tensor, Dims("columns", "hidden")]
-
-
-# Central training
 
 
 @message(
@@ -318,9 +312,6 @@ class Choice:
     mark: Mark
 
 
-# Prediction
-
-
 @message(**_TO_ALL, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="own")
 class ModelMark:
     """Which training and which of its models are used, and how many rows the receiver helps to score: those that
@@ -370,9 +361,6 @@ class Classes:
     """
 
     labels: LabelText
-
-
-# Graphs
 
 
 @message(**_TO_ALL, protection=PLAIN, step="graph: set-up", carries=Carries.SIZE)
@@ -472,7 +460,17 @@ _ALONE = (
     between(AloneInputs, "label_holder", COLLABORATOR),
     between(AloneInputs, "feature_holder", COLLABORATOR).where(lambda plan: plan.config["augment"]),
 )
-_CLASSIFIER: StageMessages = (*_SUMS, Logits, LogitGradient, FirstGradient, KernelGradient, *_ALONE, Choice)
+_GRADIENTS = (
+    between(FirstGradient, COLLABORATOR, "feature_holder"),
+    # Whoever has the labels learns none from it.
+    replace(
+        between(FirstGradient, COLLABORATOR, "label_holder"),
+        reveals={None: "what the upper layers make of the errors of every row."},
+        carries=Carries.ROW_SCORE,
+        warns={},
+    ),
+)
+_CLASSIFIER: StageMessages = (*_SUMS, Logits, LogitGradient, *_GRADIENTS, KernelGradient, *_ALONE, Choice)
 
 DUAL: StageMessages = (Columns, between(Schedule, "label_holder", "feature_holder"), *_GENERATORS)
 CENTRAL: StageMessages = (Columns, Schedule, RowOrder, ShippedRows, *_BLOCKS, BlockGradient, *_CLASSIFIER)
