@@ -52,7 +52,7 @@ def shop_aligns(group: Group, mode: str | None = None, party: str = "shop") -> P
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"") as folder:
         joining = agreed(Joining(alignment_plan(group.plan(), mode), home, folder))
-        return joining.align()
+        return joining.take_part()
 
 
 def history(group: Group, party: str) -> list[dict[str, Any]]:

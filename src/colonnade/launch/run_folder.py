@@ -83,10 +83,12 @@ class RunFolder:
                 self._bring_back()
 
     def finish(self, run: Run) -> None:
-        """Write the report and the facts of a run whose parties are all here. What says "finished" comes last."""
+        """Write the report, and the facts of a run whose parties are all here. What says "finished" comes last."""
         if self._agreed is not None:
             write_whole(self.path / "run.toml", self._agreed)
         run.report()
+        if PartyFolder(self.path).holds_run:
+            return
         about = {
             "launch": run.launch,
             "started": run.started,
@@ -98,12 +100,6 @@ class RunFolder:
             "evaluations": {name: one.to_json() for name, one in run.central.items()},
         }
         write_json(self.path / "simulation.json", about)
-
-    def finish_alone(self, run: Run) -> None:
-        """Complete the folder of one party in its own building."""
-        if self._agreed is not None:
-            write_whole(self.path / "run.toml", self._agreed)
-        run.report()
 
     def earlier_runs(self, party: str | None = None) -> int:
         """Count the other runs in the same place, for the policy's limit; of one party where several lie together."""

@@ -186,7 +186,7 @@ def align(group: Group, party: str) -> dict[str, Any]:
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"agreed") as folder:
         joining = agreed(Joining(alignment_plan(group.plan()), home, folder))
-        end = joining.align()
+        end = joining.take_part()
     assert end.overlap is not None
     return end.overlap
 

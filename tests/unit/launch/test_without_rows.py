@@ -24,7 +24,7 @@ from colonnade.launch.doctor import examine_home
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.join import Joining
-from colonnade.launch.local import align_locally, run_locally
+from colonnade.launch.local import play_locally, run_locally
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
@@ -344,7 +344,7 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     plan = alignment_plan(read_run_file(file))
     assert plan.parties == ("bank", "shop")
     with RunFolder(tmp_path / "aligned", file.read_bytes()).held() as held:
-        ends = align_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
+        ends = play_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
     assert ends["shop"].overlap == {
         "rows": 130,
         "partners": {"bank": {"rows": 120, "shared": 100}},
