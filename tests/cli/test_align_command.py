@@ -18,9 +18,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in
 
 from colonnade.errors import AlignmentError, HandshakeRefused, PeerFailed, PolicyRefused, UsageError
-from colonnade.launch.alignments import alignment_plan, held_alignment
 from colonnade.launch.home import read_party_home
 from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.ledger import Ledger, compare
 from colonnade.reports import PartyRun
 

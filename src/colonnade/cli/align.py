@@ -26,8 +26,8 @@ from colonnade.cli.output import (
 )
 from colonnade.cli.run import YES, find_home, find_homes, lead_of, note_unused_matches, silent
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.alignments import alignment_plan, held_alignment
 from colonnade.launch.home import PartyHome, read_run_file
+from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.reports import PartyRun
 from colonnade.session import RunPlan
 

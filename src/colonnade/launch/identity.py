@@ -12,7 +12,7 @@
         shop.delivered      the fingerprint of our next certificate, once shop has it
       next-key.pem          during a rotation: what key.pem will be
       next-certificate.pem
-      alignments/           results of alignments, and which were begun; see `alignments`
+      alignments/           results of alignments, and which were begun; see 'colonnade align'
 
 Everything but ``party.toml`` is made with mode 0600 from its first byte.
 """

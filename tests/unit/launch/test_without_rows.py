@@ -18,7 +18,6 @@ from tests.unit.launch.test_joining import together
 from colonnade import Launch
 from colonnade.alignment import MESSAGES
 from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
-from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
 from colonnade.launch.home import read_party_home, read_run_file
@@ -26,7 +25,7 @@ from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.join import Joining
 from colonnade.launch.local import play_locally, run_locally
 from colonnade.launch.run import Run
-from colonnade.launch.run_folder import RunFolder, load_run
+from colonnade.launch.run_folder import RunFolder, alignment_plan, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
 from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
