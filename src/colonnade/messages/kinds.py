@@ -121,6 +121,7 @@ class Kind(ABC):
 
     def faults(self, value: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Give, for tests of peers that lie, values that break one rule each, and which."""
+        known = {**known, **self.announced(value)}
         for name, kind, part, put in self.parts("", value):
             for rule in kind.rules:
                 for place, other in enumerate(rule.hostile(part, known)):

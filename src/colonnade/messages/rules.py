@@ -215,7 +215,8 @@ class OneOf(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give something else of the same type."""
-        yield _other(value)
+        accepted = known[self.given] if self.given else self.values
+        yield max(accepted) + 1 if isinstance(value, int) and not isinstance(value, bool) else _other(value)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from colonnade.launch.run import Run
 from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.take_part import take_part
 from colonnade.messages import ANYONE, HEADER_BYTES, declaration_of
-from colonnade.reports import PartyRun
 from colonnade.session import CONTROL, Participant, Session
 from colonnade.testing.cases import (
     Case,
@@ -54,6 +53,7 @@ __all__ = [
     "check_resume_equals_undisturbed",
     "check_same_result_over_every_transport",
     "check_seed_repeats_the_run",
+    "is_same_model",
     "lies_in",
 ]
 
@@ -100,7 +100,9 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
 
 def check_same_result_over_every_transport(case: Case, transport: str) -> None:
     """Results depend on the seed and on secrets, not on what carries the messages."""
-    require(_is_same(case, once(case), once(case, transport)), f"{transport} gives another model than memory does.")
+    require(
+        is_same_model(case, once(case), once(case, transport)), f"{transport} gives another model than memory does."
+    )
 
 
 def check_ledgers_agree_and_verify(case: Case, transport: str) -> None:
@@ -140,12 +142,12 @@ def check_raw_columns_never_cross(case: Case, transport: str) -> None:
 def check_seed_repeats_the_run(case: Case, transport: str) -> None:
     """The same seed gives the same model bit for bit, another seed another one; and other secrets, where it has any."""
     first = once(case, transport)
-    is_repeated = _is_same(case, first, train(case, transport))
+    is_repeated = is_same_model(case, first, train(case, transport))
     if case.draws_in_secret:
         require(not is_repeated, "A case that draws in secret should give another model every time.")
         return
     require(is_repeated, "The same seed should give the same model. Draw from session.seed and session.own_seed only.")
-    is_blind = _is_same(case, first, train(case, transport, seed=6))
+    is_blind = is_same_model(case, first, train(case, transport, seed=6))
     require(not is_blind, "Another seed should give another model.")
 
 
@@ -188,7 +190,7 @@ def check_resume_equals_undisturbed(case: Case, transport: str) -> None:
         resumed = train(case, transport, folder=Path(folder))
         kinds = [entry.kind for entry in resumed.ledgers[first].entries]
         require("resumed" in kinds, "A method makes checkpoints: all parties at the same steps, by session.checkpoint.")
-        require(_is_same(case, whole, resumed), "A run that was resumed should end with the same model.")
+        require(is_same_model(case, whole, resumed), "A run that was resumed should end with the same model.")
         resumed.verify()
 
 
@@ -270,7 +272,8 @@ def _beginning_with_the_same_secrets() -> Iterator[None]:
         yield
 
 
-def _is_same(case: Case, first: Run, second: Run) -> bool:
+def is_same_model(case: Case, first: Run, second: Run) -> bool:
+    """Tell whether two runs ended with the same model at every party, as nearly as the case asks."""
     return all(
         first.parts[party].tensors.keys() == second.parts[party].tensors.keys()
         and all(
@@ -319,7 +322,7 @@ def _failures_when(case: Case, transport: str, failing: str) -> dict[str, type[B
     """Let one party fail in its second step, or its first after that, and return what every party ended with."""
     ended: dict[str, BaseException] = {}
 
-    def noting(party: Participant, *rest: Any, **options: Any) -> PartyRun:
+    def noting(party: Participant, *rest: Any, **options: Any) -> Any:
         try:
             return take_part(party, *rest, **options)
         except BaseException as error:
