@@ -17,7 +17,9 @@ _HOMES = {
     "Evaluate": "colonnade.session",
     "FairVFL": "colonnade.methods.fairvfl",
     "FedCVT": "colonnade.methods.fedcvt",
+    "Launch": "colonnade.launch.simulation",
     "Ledger": "colonnade.ledger",
+    "Party": "colonnade.session",
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
     from colonnade.launch.load import load_run
     from colonnade.launch.run import Run
-    from colonnade.launch.simulation import simulate
+    from colonnade.launch.simulation import Launch, simulate
     from colonnade.ledger import Ledger
     from colonnade.methods.fairvfl import FairVFL
     from colonnade.methods.fedcvt import FedCVT
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
-    from colonnade.session import Alignment, Evaluate, Policy
+    from colonnade.session import Alignment, Evaluate, Party, Policy
 
 __all__ = [
     "FTL",
@@ -55,7 +57,9 @@ __all__ = [
     "Evaluate",
     "FairVFL",
     "FedCVT",
+    "Launch",
     "Ledger",
+    "Party",
     "PartyEncoder",
     "PartyTable",
     "Policy",

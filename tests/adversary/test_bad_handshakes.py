@@ -31,7 +31,7 @@ from tests.unit.transport.grpc.test_endpoint import certificate_of, usage
 from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, message
-from colonnade.session import Alignment, Evaluate, Method, Party, RunPlan, Session, handshake, play
+from colonnade.session import Alignment, Evaluate, Method, Participant, RunPlan, Session, handshake, play
 from colonnade.session.control import AgreedField, Hello
 from colonnade.transport.grpc import (
     Endpoint,
@@ -606,7 +606,7 @@ class Meeting:
             link = network.link(name, peer)
             plan = self.shop_plan if name == "shop" and self.shop_plan else self.plan
             method = self.shop_method if name == "shop" and self.shop_method else toys.method()
-            session = Session(Party(name), method, plan, {peer: link})
+            session = Session(Participant(name), method, plan, {peer: link})
             self.ledgers[name] = session.ledger
             try:
                 if name == "shop" and self.shop_code is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.adversary.hostile import any_text
-from tests.unit.alignment.meeting import Meeting, meet, table, tables_of
+from tests.unit.alignment.intersecting import Intersected, intersect, table, tables_of
 from tests.unit.alignment.test_cut_short import cut_at
 
 from colonnade.alignment import align, align_with_each, count_shared, ecdh
@@ -129,11 +129,11 @@ class Lie:
         self.send(peer, SharedCount(3))
 
 
-def quickly(tables: dict[str, PartyTable], honest: str, **how: Any) -> Meeting:
+def quickly(tables: dict[str, PartyTable], honest: str, **how: Any) -> Intersected:
     began = time.monotonic()
     tracemalloc.start()
     try:
-        met = meet(tables, **how)
+        met = intersect(tables, **how)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -175,12 +175,12 @@ def against_partner(
 
 def test_honest_scripts_are_accepted() -> None:
     """The scripts below differ from these in one message each."""
-    met = meet(tables_of(IDS, IDS), step={"shop": Lie().as_partner})
+    met = intersect(tables_of(IDS, IDS), step={"shop": Lie().as_partner})
     assert sorted(met.outcomes["bank"].positions) == [0, 1, 2]
-    met = meet(tables_of(IDS, IDS), step={"bank": Lie().as_lead})
+    met = intersect(tables_of(IDS, IDS), step={"bank": Lie().as_lead})
     assert sorted(met.outcomes["shop"].positions) == [0, 2]
     for roles in ({"bank": count_shared, "shop": Lie().as_counted_partner}, {"bank": Lie().as_counting_lead}):
-        met = meet(tables_of(IDS, IDS), step={"shop": count_shared} | roles)
+        met = intersect(tables_of(IDS, IDS), step={"shop": count_shared} | roles)
         assert [one for one in met.outcomes.values() if one] == [{"shop" if "shop" in roles else "bank": 3}]
 
 
@@ -252,7 +252,7 @@ def test_a_point_repeated_in_another_piece_is_refused(monkeypatch: pytest.Monkey
             peer.receive(BlindedIds)
         peer.receive(ShuffledMarks)
 
-    met = meet(tables_of(IDS, IDS), step={"bank": lead, "shop": count_shared}, rule=rule)
+    met = intersect(tables_of(IDS, IDS), step={"bank": lead, "shop": count_shared}, rule=rule)
     refused(met.outcomes["shop"], "the same blinded id more than once")
     assert not met.crossed(ShuffledMarks)
 
@@ -295,7 +295,7 @@ def shared_with(partner: Callable[[Channel, Blinder], None], count: int = 3) -> 
         partner(peer, joint(peer.receive(AlignmentOpening).salt, SALT))
         peer.receive(SharedRows)
 
-    return meet(tables_of(IDS, IDS), step={"shop": play}).outcomes["bank"]
+    return intersect(tables_of(IDS, IDS), step={"shop": play}).outcomes["bank"]
 
 
 def marks_of(found: bytes) -> IdMarks:
@@ -389,11 +389,11 @@ def test_a_large_count_takes_no_memory_until_the_ids_come(step: Any) -> None:
 def test_a_count_that_differs_from_what_comes_is_refused(count: int) -> None:
     for changes in ({"count": count},):
         lie = Lie(AlignmentOffer=lambda honest, changes=changes: dataclasses.replace(honest, **changes))
-        error = meet(tables_of(IDS, IDS), step={"shop": lie.as_partner}).outcomes["bank"]
+        error = intersect(tables_of(IDS, IDS), step={"shop": lie.as_partner}).outcomes["bank"]
         # Of a partner without ids nothing more is read.
         assert type(error) in ((WrongContent, OutOfStep) if count else (AlignmentError,)), repr(error)
         lie = Lie(AlignmentOpening=lambda honest, changes=changes: dataclasses.replace(honest, **changes))
-        error = meet(tables_of(IDS, IDS), step={"bank": lie.as_lead}).outcomes["shop"]
+        error = intersect(tables_of(IDS, IDS), step={"bank": lie.as_lead}).outcomes["shop"]
         assert type(error) in (WrongContent, OutOfStep), repr(error)
 
 
@@ -440,7 +440,7 @@ def test_a_lead_cannot_skip_pieces(piece: int) -> None:
 def test_a_result_that_we_do_not_have_is_not_used(result: bytes, tmp_path: Path) -> None:
     reuse = AlignmentOpening(3, b"", result, 0)
     against_partner("a result that 'shop' does not have", AlignmentOpening=reuse)
-    meet(tables_of(IDS, IDS), folder=tmp_path)
+    intersect(tables_of(IDS, IDS), folder=tmp_path)
     against_partner("a result that 'shop' does not have", AlignmentOpening=reuse, folder=tmp_path)
 
 
@@ -451,7 +451,7 @@ def test_an_earlier_result_is_not_used_with_an_absurd_count(count: int, tmp_path
         (result,) = peer.receive(AlignmentOffer).held
         peer.send(AlignmentOpening(count, b"", result, 0))
 
-    meet(tables_of(IDS, IDS), folder=tmp_path)
+    intersect(tables_of(IDS, IDS), folder=tmp_path)
     met = quickly(tables_of(IDS, IDS), "shop", step={"bank": lead}, folder=tmp_path)
     refused(met.outcomes["shop"], "in a way no version of colonnade does")
     assert all(len(str(entry.content)) < 2000 for entry in met.sessions["shop"].ledger.read().entries)
@@ -467,7 +467,7 @@ def test_names_of_results_of_another_length_are_refused(held: tuple[bytes, ...])
 def test_a_partner_that_claims_to_hold_any_result_gets_none_that_we_lack() -> None:
     """It only learns that the lead begins anew."""
     lie = Lie(AlignmentOffer=lambda honest: dataclasses.replace(honest, held=(bytes(16), b"x" * 16)))
-    met = meet(tables_of(IDS, IDS), step={"shop": lie.as_partner})
+    met = intersect(tables_of(IDS, IDS), step={"shop": lie.as_partner})
     assert met.crossed(AlignmentOpening)[0].reuse is None
     assert len(met.outcomes["bank"]) == 3
 
@@ -485,7 +485,7 @@ def test_a_partner_cannot_make_the_lead_skip_pieces(unfinished: bytes) -> None:
     lie = Lie(
         AlignmentOffer=lambda honest: dataclasses.replace(honest, unfinished=unfinished, finished_pieces=2**12000)
     )
-    met = meet(tables_of(IDS, IDS), step={"shop": lie.as_partner})
+    met = intersect(tables_of(IDS, IDS), step={"shop": lie.as_partner})
     opening = met.crossed(AlignmentOpening)[0]
     assert (opening.first_piece, len(opening.salt)) == (0, 32)
     assert opening.salt != unfinished
@@ -503,7 +503,7 @@ def cut_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         peer.send(BlindedIds(points()[:2]))
         peer.receive(TwiceBlindedIds)
 
-    met = meet(tables_of(IDS, IDS), step={"bank": lead}, folder=folder)
+    met = intersect(tables_of(IDS, IDS), step={"bank": lead}, folder=folder)
     assert type(met.outcomes["shop"]) is PeerLost
 
 
@@ -517,7 +517,7 @@ def test_a_lead_that_comes_back_cannot_ask_about_other_ids(tmp_path: Path, monke
         peer.send(BlindedIds(points([b"i8", b"i9"])))
         peer.receive(TwiceBlindedIds)
 
-    met = meet(tables_of(IDS, IDS), step={"bank": lead}, folder=tmp_path)
+    met = intersect(tables_of(IDS, IDS), step={"bank": lead}, folder=tmp_path)
     refused(met.outcomes["shop"], "asks about other ids than before")
     assert not met.crossed(TwiceBlindedIds)
 
@@ -536,7 +536,7 @@ def test_a_lead_that_comes_back_cannot_ask_about_more_ids(
             peer.send(BlindedIds(points([b"a%d" % number, b"b%d" % number])))
             peer.receive(TwiceBlindedIds)
 
-    met = meet(tables_of(IDS, IDS), step={"bank": lead}, folder=tmp_path)
+    met = intersect(tables_of(IDS, IDS), step={"bank": lead}, folder=tmp_path)
     refused(met.outcomes["shop"], "with another number of ids than before")
     assert not met.crossed(TwiceBlindedIds)
 
@@ -563,9 +563,9 @@ def test_a_partner_that_comes_back_cannot_bring_other_ids(tmp_path: Path) -> Non
 
     salts: list[bytes] = []
     with cut_at("bank", "sending", SharedRows, 1):
-        told = meet(tables_of(IDS, IDS), step={"shop": partner(NAMES[:1] * 3)}, folder=tmp_path)
+        told = intersect(tables_of(IDS, IDS), step={"shop": partner(NAMES[:1] * 3)}, folder=tmp_path)
     assert told.crossed(SharedRows)
-    met = meet(tables_of(IDS, IDS), step={"shop": partner(NAMES[1:2] * 3, salts[0])}, folder=tmp_path)
+    met = intersect(tables_of(IDS, IDS), step={"shop": partner(NAMES[1:2] * 3, salts[0])}, folder=tmp_path)
     refused(met.outcomes["bank"], "asks about other ids than before")
     assert not met.crossed(SharedRows)
 
@@ -616,13 +616,13 @@ FORGERIES: dict[str, tuple[list[bytes], Callable[[np.ndarray, np.ndarray], np.nd
 @pytest.mark.parametrize("kind", FORGERIES)
 def test_a_lead_cannot_declare_rows_shared_that_it_did_not_bring_and_find(kind: str, step: Any, tmp_path: Path) -> None:
     """Before, a lead without a single one of the shop's ids could declare all of its rows shared."""
-    met = meet(tables_of(IDS, IDS), step={"bank": announcing(*FORGERIES[kind]), "shop": step}, folder=tmp_path)
+    met = intersect(tables_of(IDS, IDS), step={"bank": announcing(*FORGERIES[kind]), "shop": step}, folder=tmp_path)
     refused(met.outcomes["shop"], "'bank' announces shared rows that 'shop' does not have")
     assert not list(tmp_path.rglob("*.rows")), "nothing of it is kept"
 
 
 def test_a_lead_may_only_say_less_than_it_found() -> None:
-    met = meet(tables_of(IDS, IDS), step={"bank": announcing(NAMES, lambda found, marks: found[[1], 12:])})
+    met = intersect(tables_of(IDS, IDS), step={"bank": announcing(NAMES, lambda found, marks: found[[1], 12:])})
     assert met.outcomes["shop"].positions.tolist() == [1]
 
 
@@ -640,7 +640,7 @@ def test_tokens_of_one_partner_prove_nothing_to_another() -> None:
         for peer, found in zip(session.channels("helper"), seen[::-1], strict=True):
             peer.send(SharedRows(np.ascontiguousarray(found[:, 12:]), bytes(16)))
 
-    met = meet(tables_of(IDS, IDS, IDS), step={"bank": lead})
+    met = intersect(tables_of(IDS, IDS, IDS), step={"bank": lead})
     for party in ("shop", "telco"):
         refused(met.outcomes[party], f"announces shared rows that '{party}' does not have")
 
@@ -656,9 +656,9 @@ def test_among_three_the_lead_can_claim_that_all_hold_a_row() -> None:
         def __init__(self, peer: Channel) -> None:
             self.channel = lambda role: peer
 
-    met = meet(tables_of([1], [1, 2], [1, 3]), step={"bank": lead})
+    met = intersect(tables_of([1], [1, 2], [1, 3]), step={"bank": lead})
     assert [len(met.outcomes[party]) for party in ("shop", "telco")] == [1, 1]
-    met = meet(tables_of([1], [1, 2], [3, 4]), step={"bank": lead})
+    met = intersect(tables_of([1], [1, 2], [3, 4]), step={"bank": lead})
     assert len(met.outcomes["shop"]) == 1, "though the telco does not have it"
     refused(met.outcomes["telco"], "announces shared rows that 'telco' does not have")
 
@@ -682,7 +682,7 @@ def test_a_lead_cannot_compare_two_partners_with_each_other() -> None:
 
     steps = {"bank": lead, "shop": count_shared, "telco": count_shared}
     tables = tables_of(["x"], list(range(50)), list(range(30, 90)))
-    meet(tables, step=steps, rule=Alignment(mode="size_only"))
+    intersect(tables, step=steps, rule=Alignment(mode="size_only"))
     assert found == [0]
 
 
@@ -796,8 +796,8 @@ def test_a_list_that_is_not_ours_is_refused_whatever_it_claims(message: GivenRow
 def test_a_hostile_partner_does_not_spoil_what_is_kept_with_another(tmp_path: Path) -> None:
     tables = tables_of(IDS, IDS) | {"telco": table(IDS, "telco")}
     lie = Lie(TwiceBlindedIds=NO_POINTS["all zeros"])
-    met = meet(tables, step={"telco": lie.as_partner}, folder=tmp_path)
+    met = intersect(tables, step={"telco": lie.as_partner}, folder=tmp_path)
     refused(met.outcomes["bank"], "From 'telco'")
-    again = meet(tables, folder=tmp_path)
+    again = intersect(tables, folder=tmp_path)
     assert {len(one) for one in again.rows().values()} == {3}
     assert again.crossed(AlignmentOpening, "bank", "shop")[0].first_piece == 1, "what was done with the shop is kept"

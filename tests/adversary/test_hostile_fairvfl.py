@@ -54,7 +54,7 @@ def trained(setting: str) -> cn.Run:
 
 
 def audited(setting: str) -> cn.Run:
-    return run_of(frames(rows=ROWS), configured(setting), stage="audit", after=trained(setting), name="audited")
+    return run_of(frames(rows=ROWS), configured(setting), stage="audit", after=trained(setting))
 
 
 def play_of(setting: str, stage: str) -> Callable[[], Any]:

@@ -34,7 +34,7 @@ from colonnade.cli.output import echo, print_json, print_table, say
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.answers import described, told_labels
-from colonnade.launch.home import make_home
+from colonnade.launch.identity import make_home
 from colonnade.launch.status import StatusFile
 from colonnade.launch.watch import Watcher
 from colonnade.ledger.entries import GENESIS, chain
@@ -341,7 +341,7 @@ def test_an_error_shows_somebodys_words_and_does_not_obey_them(
     def fail(folder: Path) -> Any:
         raise ConfigError(f"'{OBEYED[case]}' is no name.")
 
-    monkeypatch.setattr("colonnade.launch.home.read_party_home", fail)
+    monkeypatch.setattr("colonnade.launch.identity.read_party_home", fail)
     (tmp_path / "party.toml").write_text("")
     outcome = colonnade("pair", "--list", "--home", tmp_path)
     assert outcome.code == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
+from colonnade.crypto.bench.speed import FULL, QUICK, measure_crypto
 
 OPERATIONS = ("encrypt", "matrix_vector", "transposed_vector", "decrypt")
 SPEEDUPS = {f"{operation}_speedup" for operation in OPERATIONS}
@@ -44,7 +44,7 @@ def test_quick_figures_are_held_against_no_bars() -> None:
 
 
 def test_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.launch.bench.crypto._cores", lambda: 2)
+    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 2)
     bars = measure_crypto(dataclasses.replace(QUICK, has_bars=True), quiet).bars
     limits = {name: bar.get("at_least", bar.get("at_most")) for name, bar in bars.items()}
     assert limits == {
@@ -58,7 +58,7 @@ def test_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_two_workers_are_no_bar_for_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.launch.bench.crypto._cores", lambda: 1)
+    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 1)
     found = measure_crypto(dataclasses.replace(QUICK, has_bars=True), quiet)
     assert "pool_speedup" in found.figures
     assert "pool_speedup" not in found.bars
@@ -91,7 +91,7 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wrong_results_are_no_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     without_phe(monkeypatch)
-    import colonnade.launch.bench.crypto as measured
+    import colonnade.crypto.bench.speed as measured
 
     right: Any = measured.decrypt
     monkeypatch.setattr(measured, "decrypt", lambda key, array: right(key, array) + 0.01)

@@ -19,7 +19,7 @@ from tests.unit.launch.test_joining import Group, edit, group_in
 
 from colonnade.errors import AlignmentError, HandshakeRefused, PeerFailed, PolicyRefused, UsageError
 from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import read_party_home
+from colonnade.launch.home import read_party_home
 from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.watch import Watcher

@@ -14,11 +14,11 @@ from tests.unit.launch.test_joining import together
 from tests.unit.methods.fairvfl.worlds import SMALL, UNFAIR, told_gender
 
 from colonnade.errors import PeerFailed, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.methods.fairvfl import METHOD
 

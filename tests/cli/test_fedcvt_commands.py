@@ -18,10 +18,10 @@ import pytest
 from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.ledger import Ledger
 
@@ -125,7 +125,7 @@ def trained(trained_once: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.
 def test_the_method_and_its_settings_are_shown(colonnade: Any) -> None:
     shown = colonnade("methods", "fedcvt")
     assert shown.code == 0, shown.err
-    assert "a list of any of fedcvt, vanilla, wide, mean_fill, mftl, ftl, local" in shown.out
+    assert 'list of "fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local"' in shown.out
     for level in ("Codes", "NoisedCodes", "SealedCodes"):
         assert f"{level}: feature_holder → label_holder" in shown.out
 

@@ -109,7 +109,7 @@ def test_a_run_with_a_partner_from_consent_to_report(group: Group, colonnade: An
     assert "Consent: given by --yes." in outcome.err
     assert "Connected to shop." in outcome.err
     assert "label_holder" in outcome.out
-    assert "shop" not in outcome.out, "the partner's row is in its own house"
+    assert "shop" not in outcome.out, "the partner keeps its row"
     assert f"Report:  {Path('runs/churn/report.html')}" in outcome.out.replace("./", "")
     assert ended[0].folder == group.folder("shop")
     assert read_json(group.folder("bank") / "consent.json")["how"] == "given by --yes"

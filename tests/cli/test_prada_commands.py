@@ -19,10 +19,10 @@ import pytest
 from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import LeakRefused, PolicyRefused, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 
 pytestmark = pytest.mark.timeout(240)
@@ -296,8 +296,8 @@ def test_the_method_and_its_settings_are_shown(world: World, colonnade: Any) -> 
     shown = colonnade("methods", "prada")
     assert shown.code == 0, shown.err
     assert "Stages: train, pretrain, finetune, explain, predict" in shown.out
-    assert "a list of lists of texts" in shown.out
-    assert "or a table" not in shown.out, "what may be left out is no table"
+    assert "list of lists of texts" in shown.out
+    assert "fine_start: number; default none" in shown.out
 
 
 # --- joined -------------------------------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ import pytest
 from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.ledger import Ledger
 

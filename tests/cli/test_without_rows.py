@@ -16,9 +16,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_without_rows import homes_in
 
 from colonnade.errors import UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 
 Command = Callable[..., Outcome]

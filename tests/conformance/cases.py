@@ -13,6 +13,7 @@ import pytest
 import colonnade as cn
 from colonnade.methods import method_for
 from colonnade.session import Method
+from tests.parties import with_policies
 
 ROWS = 160
 
@@ -352,7 +353,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
     with_rows = {role: parties for role, parties in parties_of(case).items() if role not in without}
     names = [name for parties in with_rows.values() for name in parties]
     centred = {name: generator.normal(size=(rows, 4)) for name in names}
-    if case.method.scores_alone is not None:
+    if case.method.predicting.rows == "own":
         traits = generator.normal(size=(rows, 4))
         centred = {name: traits @ generator.normal(size=(4, 4)) + 0.3 * block for name, block in centred.items()}
         signal = traits @ np.array([1.0, -1.0, 0.5, 0.5])
@@ -374,7 +375,7 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTabl
             labelled = role in holding and with_label
             if labelled:
                 frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
-            if case.method.scores_rest:
+            if case.method.predicting.rows == "shared and rest":
                 # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
                 frame = frame[np.arange(rows) % 5 != len(tables)]
             shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
@@ -393,5 +394,6 @@ def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
 
 def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
     """Carry out a run of the case over a transport."""
-    options = {"seed": 5, "transport": transport, **options}
-    return cn.simulate(options.pop("config", case.config), toy_tables(case), roles=parties_of(case), **options)
+    options = {"seed": 5, "launch": cn.Launch(transport=transport), **options}
+    brought = with_policies(toy_tables(case), options.pop("policies", {}))
+    return cn.simulate(options.pop("config", case.config), brought, roles=parties_of(case), **options)

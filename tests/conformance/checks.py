@@ -30,7 +30,7 @@ def once(case: Case, transport: str) -> cn.Run:
     """Return a run that other checks look at too."""
     key = (str(case), transport)
     if key not in _KNOWN:
-        _KNOWN[key] = train(case, transport, keep_views=True, compare=True)
+        _KNOWN[key] = train(case, launch=cn.Launch(transport=transport, keep_views=True), compare=True)
     return _KNOWN[key]
 
 
@@ -38,7 +38,7 @@ def check_every_declared_message_is_sent(case: Case, transport: str) -> None:
     """A declaration nobody uses would make the message table and the consent screen wrong."""
     run = once(case, transport)
     sent = {total.message for ledger in run.ledgers.values() for total in ledger.summary()}
-    declared = {declaration_of(cls).name for cls in run.method.messages_in(run.plan)}
+    declared = {one.name for one in run.method.declarations_in(run.plan)}
     assert declared <= {one.name for one in run.method.declarations}
     assert declared - set(case.may_be_missing) <= sent
 
@@ -46,9 +46,7 @@ def check_every_declared_message_is_sent(case: Case, transport: str) -> None:
 def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
     """Every frame a party received is in both ledgers, and is a declared message between the declared roles."""
     run = once(case, transport)
-    declared = {
-        (one.name, one.sender, one.receiver): one for one in map(declaration_of, run.method.messages_in(run.plan))
-    }
+    declared = {(one.name, one.sender, one.receiver): one for one in run.method.declarations_in(run.plan)}
     aligning = {one.name: one for one in map(declaration_of, alignment.MESSAGES)}
     control = {declaration_of(cls).name for cls in CONTROL}
     lead, with_rows = run.method.leader_of(run.plan), set(run.method.parties_with_rows(run.plan))
@@ -196,14 +194,14 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
     tables = {party: table for party, table in toy_tables(case, with_label=False).items() if party in bringing}
     scores = run.predict(tables)
     assert scores["prediction"].isin(["label-canary-yes", "label-canary-no"]).all()
-    if run.method.scores_rest:
+    if run.method.predicting.rows == "shared and rest":
         lead, *others = bringing
         assert scores["score"].dropna().between(0, 1).all()
         alone = {party: tables[party].rows - run.tables[party]["shared_rows"] for party in others}
         assert len(scores) == tables[lead].rows + sum(alone.values())
         told = len(scores) if case.tells_scores else tables[lead].rows
         assert scores["score"].notna().sum() == told, "others get predictions without how sure they are"
-    elif run.method.scores_alone is None:
+    elif run.method.predicting.rows != "own":
         assert scores["score"].between(0, 1).all()
         scored = [run.plan.parties[0]]
         if run.method.is_pairwise:
@@ -277,7 +275,7 @@ def _failures_when(
     patch: pytest.MonkeyPatch, case: Case, transport: str, failing: str
 ) -> dict[str, type[BaseException]]:
     """Let one party fail in its second step, or its first after that, and return what every party ended with."""
-    import colonnade.launch.party as launched
+    import colonnade.launch.take_part as launched
 
     failed = _fail_at(patch, failing, 2)
     ended: dict[str, BaseException] = {}

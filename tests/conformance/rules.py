@@ -17,15 +17,16 @@ import pytest
 import colonnade as cn
 from colonnade import alignment
 from colonnade.errors import PolicyRefused
-from colonnade.launch.files import read_party_home
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import make_home
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import Policy, RunPlan
 from tests.conformance.cases import Case, parties_of, toy_tables, train
 from tests.conformance.checks import once
+from tests.parties import with_policies
 
 Scored = dict[str, dict[str, int]]
 """How many rows a party helps to score, by the party that gets the scores."""
@@ -75,7 +76,7 @@ def check_maximum_runs(case: Case) -> None:
 def check_maximum_alignments(case: Case) -> None:
     for party in _shared(case):
         _refused(case, party, Policy(maximum_alignments=0))
-        if case.method.scores_alone is None and party in _plan(case, "predict").parties:
+        if case.method.predicting.rows != "own" and party in _plan(case, "predict").parties:
             _refused_in_prediction(case, party, Policy(maximum_alignments=0))
 
 
@@ -172,7 +173,7 @@ def _rule(party: str, rule: str) -> str:
 
 
 def _predict(case: Case, policies: Mapping[str, Policy]) -> pd.DataFrame:
-    return once(case, "memory").predict(_new_tables(case), policies=policies)
+    return once(case, "memory").predict(with_policies(_new_tables(case), policies))
 
 
 def _plan(case: Case, stage: str) -> RunPlan:
@@ -195,11 +196,9 @@ def _new_tables(case: Case) -> dict[str, cn.PartyTable]:
 
 def _sent(case: Case, plan: RunPlan, party: str) -> list[Any]:
     """Return what a party may send: by its role, and to find shared rows."""
-    own = [declaration_of(cls) for cls in case.method.messages_in(plan)]
+    own = list(case.method.declarations_in(plan))
     own = [one for one in own if one.sender == plan.role_of(party) and plan.roles.get(one.receiver)]
-    aligns = party in case.method.parties_with_rows(plan) and not (
-        plan.stage == "predict" and case.method.scores_alone is not None
-    )
+    aligns = party in case.method.parties_with_rows(plan) and case.method.stage(plan.stage).rows != "own"
     return [*(map(declaration_of, alignment.MESSAGES) if aligns else ()), *own]
 
 
@@ -220,8 +219,8 @@ def _shared_in(case: Case, tables: Mapping[str, cn.PartyTable], plan: RunPlan) -
 def _scored(case: Case) -> Scored:
     """Return how many rows each party helps to score, for whom."""
     plan, tables = _plan(case, "predict"), _new_tables(case)
-    if case.method.scores_alone is not None:
-        asking = {party: tables[party].rows for party in plan.roles[case.method.scores_alone]}
+    if case.method.predicting.rows_of is not None:
+        asking = {party: tables[party].rows for party in plan.roles[case.method.predicting.rows_of]}
         helping = [party for party in plan.parties if party not in asking]
         return dict.fromkeys(helping, asking)
     shared = _shared_in(case, tables, plan)
@@ -232,7 +231,7 @@ def _scored(case: Case) -> Scored:
         for party in tables
         if party not in getting
     }
-    if case.method.scores_rest:
+    if case.method.predicting.rows == "shared and rest":
         known = _predict(case, {})["known to"]
         (lead,) = getting
         scored[lead] = {}

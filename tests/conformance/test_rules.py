@@ -18,6 +18,7 @@ from tests import tally
 from tests.conformance.cases import CASES, Case, parties_of, toy_tables, train
 from tests.conformance.rules import RULES, check_rules_that_are_just_met_refuse_nothing
 from tests.conformance.test_conformance import PLAYED
+from tests.parties import with_policies
 from tests.unit.methods.mpdl import graph_worlds
 
 TOY = Case(tally.Tally(), {"label_holder": 1, "feature_holder": 1, "collaborator": 1}, learns=0.0)
@@ -67,7 +68,8 @@ class Scoring:
         """Carry the stage out, with a limit on what some parties score."""
         policies = {party: Policy(predictions_per_day=limit) for party, limit in limits.items()}
         options: dict[str, Any] = {"stage": self.stage, "after": self.after, "folder": folder}
-        return cn.simulate(self.config, self.tables, roles=self.roles, seed=5, policies=policies, **options)
+        brought = with_policies(self.tables, policies)
+        return cn.simulate(self.config, brought, roles=self.roles, seed=5, **options)
 
 
 def _validating() -> Scoring:

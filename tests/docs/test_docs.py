@@ -15,7 +15,7 @@ import pytest
 import typer.main
 
 from colonnade.cli import COMMANDS
-from colonnade.launch.files import read_party_home, read_run_file
+from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.methods import METHODS
 
 ROOT = Path(__file__).resolve().parents[2]

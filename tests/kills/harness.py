@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger, compare

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.identity import make_home, pin_partner
 from tests.kills.harness import NAME, Homes, free_ports
 
 PARTIES = ("bank", "shop")

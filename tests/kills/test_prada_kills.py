@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 import safetensors.torch
 
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.ledger import Ledger, compare
 from tests.kills.harness import NAME, Homes, free_ports
 

@@ -162,7 +162,7 @@ def check_open(name: str, transport: str = "memory") -> None:
     task, parties, changes = CASES[name]
     config = settings(**changes)
     with watched() as found:
-        run = run_of(frames(task, parties), config, transport=transport)
+        run = run_of(frames(task, parties), config, launch=cn.Launch(transport=transport))
     assert all(len(steps) == STEPS for steps in found.steps.values())
     networks, history = open_reference(found, config, task)
     if config.pseudo_labels:
@@ -417,7 +417,7 @@ def test_noised_codes_are_clipped_and_carry_noise_of_the_agreed_size() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CodeSender, "noised", noised)
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     noise = np.concatenate([(found - clipped).reshape(-1) for clipped, found in sent]) / (0.7 * 1.5)
     assert abs(noise.mean()) < 4 / math.sqrt(len(noise))
     assert abs(noise.std() - 1.0) < 3 / math.sqrt(len(noise))
@@ -433,7 +433,7 @@ def test_gradients_of_noised_codes_go_straight_through() -> None:
     """The feature party learns as if its codes had crossed as they are, from the gradient at what crossed."""
     config = settings(level=1, epochs=1, partner_orthogonality=0.0, optimiser="SGD", learning_rate=0.1)
     with watched() as found:
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     encoders = copy.deepcopy(found.encoders["shop"])
     optimiser = torch.optim.SGD(encoders.parameters(), lr=0.1)
     gradients = received(run, "shop", "CodeGradient")

@@ -73,7 +73,7 @@ def federated(frames: dict[str, pd.DataFrame], config: cn.SecureLR, transport: s
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    return cn.simulate(config, tables, seed=SEED, transport=transport)
+    return cn.simulate(config, tables, seed=SEED, launch=cn.Launch(transport=transport))
 
 
 def settings(**changes: object) -> cn.SecureLR:

@@ -96,7 +96,7 @@ def federated(
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    run = cn.simulate(config, tables, seed=SEED, transport=transport)
+    run = cn.simulate(config, tables, seed=SEED, launch=cn.Launch(transport=transport))
     return {f"{party}/{key}": value for party, part in run.parts.items() for key, value in part.tensors.items()}, run
 
 

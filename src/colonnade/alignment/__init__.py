@@ -8,13 +8,13 @@ from colonnade.alignment.align import (
     count_shared,
     find_overlap,
 )
-from colonnade.alignment.meeting import Met
+from colonnade.alignment.intersection import PartnerRows
 from colonnade.alignment.messages import MESSAGES, sends
 
 __all__ = [
     "MESSAGES",
-    "Met",
     "Overlap",
+    "PartnerRows",
     "align",
     "align_in_one_place",
     "align_with_each",

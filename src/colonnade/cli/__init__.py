@@ -1,4 +1,4 @@
-"""The ``colonnade`` command.
+"""The ``colonnade`` command, one file per command.
 
 Only what a command needs is imported when it runs, so that ``colonnade --help`` answers at once. Data goes to stdout,
 talk to stderr. Exit codes are listed in docs/ref-exit-codes.md.

@@ -27,7 +27,7 @@ from colonnade.cli.output import (
 from colonnade.cli.run import find_home, find_homes, lead_of, note_unused_matches, shape_of, silent
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import PartyHome, read_run_file
+from colonnade.launch.home import PartyHome, read_run_file
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.session import RunPlan
 
@@ -188,7 +188,7 @@ def _show(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> None:
     echo()
     print_table(
         [f"partner of {party}", "rows there", f"shared with {party}"],
-        [[partner, _count(met["rows"]), _count(met["shared"])] for partner, met in partners.items()],
+        [[partner, _count(known["rows"]), _count(known["shared"])] for partner, known in partners.items()],
     )
     echo(f"\n{_WORDS[plan.alignment.mode].format(lead=lead)}")
     if any(_learnt(end)["reused"] for end in ends.values()):

@@ -7,7 +7,6 @@ import sys
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
 from colonnade.launch.joining import Joining
-from colonnade.launch.record import known_start
 from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
@@ -20,20 +19,21 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     given = joining.consent(yes)
     if given is not None:
         say(f"Consent: {given}.")
+        for warning in joining.warnings():
+            say(warning)
         return
     plan = joining.plan
     what = _STAGES.get(plan.stage, f"The stage {plan.stage} of the run")
     say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
     for line in table_lines(
         ["message", "to", "protection", "reveals"],
-        [[one.message, one.receiver, one.protection, one.reveals] for one in joining.sends()],
+        [[one.name, peer, one.protection.value, one.reveals] for one, peer in joining.sends()],
         wrapped=True,
     ):
         say(line)
     say("")
-    for warning in (known_start(plan), joining.taken_on_trust()):
-        if warning:
-            say(f"{warning}\n")
+    for warning in joining.warnings():
+        say(f"{warning}\n")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json as jsonlib
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated
 
 import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table
 from colonnade.launch.settings import config_to_json
 from colonnade.methods import METHODS, method_named
+from colonnade.settings import settings_of
 
 app = make_app("List the methods and when to choose which.")
 
@@ -33,7 +31,12 @@ def methods(
             "citation": method.citation,
             "roles": {role.name: role.holds for role in method.roles},
             "stages": list(method.stages),
-            "settings": config_to_json(method.config()),
+            "settings": {
+                setting.name: {"takes": setting.takes, "default": default, "meaning": setting.meaning}
+                for setting, default in zip(
+                    settings_of(method.config), config_to_json(method.config()).values(), strict=True
+                )
+            },
             "messages": [
                 {
                     "message": one.name,
@@ -58,36 +61,9 @@ def methods(
     echo(f"{method.title} ({method.name}): {method.situation}\n{method.citation}\n")
     print_table(["role", "brings"], [[role.name, role.holds] for role in method.roles])
     echo(f"\nStages: {', '.join(method.stages)}\n")
-    settings = config_to_json(method.config())
-    fields = [field.name for field in dataclasses.fields(method.config)]
-    hints = get_type_hints(method.config)
-    print_table(
-        ["setting in [config]", "default", "takes"],
-        [[field, jsonlib.dumps(settings[field]), _words(hints[field])] for field in fields],
-    )
+    echo("Settings in [config]:")
+    for setting in settings_of(method.config):
+        echo(f"  {setting.name}: {setting.takes}; default {setting.default}\n    {setting.meaning}")
     echo()
     for one in method.declarations:
         echo(f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}")
-
-
-def _words(hint: Any) -> str:
-    """Return what a setting takes, in the words of a TOML file.
-
-    >>> _words(tuple[int, ...]), _words(Literal["relu", "tanh"]), _words(tuple[tuple[str, ...], ...])
-    ('a list of whole numbers', 'relu, tanh', 'a list of lists of texts')
-    >>> _words(tuple[Literal["relu", "tanh"], ...])
-    'a list of any of relu, tanh'
-    """
-    plain = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-    if hint in plain:
-        return plain[hint]
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
-    if get_origin(hint) is tuple and get_origin(get_args(hint)[0]) is Literal:
-        return f"a list of any of {_words(get_args(hint)[0])}"
-    if get_origin(hint) is tuple:
-        one, _, rest = _words(get_args(hint)[0]).removeprefix("a ").partition(" of ")
-        return f"a list of {one}s" + (f" of {rest}" if rest else "")
-    if get_origin(hint) in (Union, UnionType):
-        return ", or ".join(_words(one) for one in get_args(hint) if one is not type(None))
-    return "a table"

@@ -20,7 +20,7 @@ from colonnade.session import Observer, Progress
 from colonnade.text import is_plain, spelt_out
 
 if TYPE_CHECKING:
-    from colonnade.launch.files import PartyHome
+    from colonnade.launch.home import PartyHome
     from colonnade.launch.watch import Line
 
 __all__ = [

@@ -30,12 +30,12 @@ from colonnade.cli.output import (
 from colonnade.data import PartyTable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file, shape_in_words
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.predict import can_score
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
-from colonnade.session import Finding, RunPlan
+from colonnade.session import Finding, Party, RunPlan
 
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
@@ -83,7 +83,7 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
         typer.Option(
@@ -143,15 +143,13 @@ def run_all(
         from colonnade.launch.simulation import simulate_plan
         from colonnade.methods import method_named
 
-        tables = {}
+        parties = {}
         for party, where in homes.items():
-            tables[party] = where.table_for(method_named(plan.method), plan)
-            talk(shape_of(party, tables[party]))
-        policies = {party: where.policy for party, where in homes.items()}
+            table = where.table_for(method_named(plan.method), plan)
+            parties[party] = Party(table, policy=where.policy)
+            talk(shape_of(party, table))
         with open_engine("auto") as engine:
-            return simulate_plan(
-                plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
-            )
+            return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 
 
 def _warn_of_test_keys(plan: RunPlan) -> None:
@@ -232,7 +230,8 @@ def check_part(plan: RunPlan, party: str) -> None:
     """Refuse a party that has nothing to do in a stage."""
     from colonnade.methods import method_named
 
-    absent = method_named(plan.method).absent.get(plan.stage, ())
+    method = method_named(plan.method)
+    absent = [role.name for role in method.roles if role.name not in method.stage(plan.stage).roles]
     if party not in plan.parties and absent:
         raise ConfigError(
             f"'{party}' has nothing to do in the stage {plan.stage} of the run '{plan.name}': {' and '.join(absent)} "
@@ -272,11 +271,12 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             for party in run.tables
         ],
     )
+    has_rest = run.method.predicting.rows == "shared and rest"
     words = {
         "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
         # Rows that are not shared cannot be put together, so that such a method has more to learn from than this.
-        "central": f"central ({'shared rows, ' if run.method.scores_rest else ''}all columns in one place)",
+        "central": f"central ({'shared rows, ' if has_rest else ''}all columns in one place)",
     }
     if run.evaluations:
         task = next(iter(run.evaluations.values())).task
@@ -315,11 +315,11 @@ def _shape(run: Run, party: str) -> list[str]:
 def _next_stages(run: Run) -> Iterator[str]:
     """Say which stages go on from this run, and what to write for them."""
     here = run.plan.stage
-    for stage, earlier in run.method.stands_on.items():
-        if here not in earlier or (stage == "explain" and not run.plan.config.get("explanations")):
+    for stage, about in run.method.stages.items():
+        if here not in about.after or (stage == "explain" and not run.plan.config.get("explanations")):
             continue
         # A stage that could stand on several looks for the usual one, unless run.toml says otherwise.
-        named = "" if here == earlier[0] else f', with after = "{run.plan.folder_name}" in run.toml'
+        named = "" if here == about.after[0] else f', with after = "{run.plan.folder_name}" in run.toml'
         yield f"the same command with --stage {stage} goes on from here{named}"
 
 

@@ -107,6 +107,7 @@ class Epochs:
             values["validation_loss"] = validation_loss
             is_best = self.patience == 0 or self.best_loss is None or validation_loss < self.best_loss
             self.best_loss = validation_loss if is_best else self.best_loss
+            values |= {"is_best": is_best} if self.patience else {}
         self.epochs_since_best = 0 if is_best else self.epochs_since_best + 1
         stops_early = self.patience > 0 and self.epochs_since_best >= self.patience
         session.record(**values)

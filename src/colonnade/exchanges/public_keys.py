@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey, key_bits, ring_elements
 from colonnade.crypto.modulus_proof import ROOTS
-from colonnade.messages import PLAIN, message
+from colonnade.messages import GIVEN, PLAIN, Between, Carries, Dims, between, message
 from colonnade.session import Channel, Session
 
-__all__ = ["make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["PublicModulus", "make_key", "public_modulus", "receive_key", "send_key"]
+
+
+@message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="set-up", carries=Carries.KEY)
+class PublicModulus:
+    """The sender's Paillier public key, and n-th roots that show that masks hide under it.
+
+    Reveals: nothing about any table; it is drawn anew for every run.
+    """
+
+    modulus: Annotated[int, Between(1, "largest_modulus")]
+    proof: Annotated[np.ndarray[Any, Any], Dims(ROOTS, "modulus_bytes", kind="u")]
 
 
 @functools.cache
-def public_modulus(owner: str, partner: str) -> type[Any]:
+def public_modulus(owner: str, partner: str) -> Any:
     """Declare the message that hands a key from one role to another."""
-
-    @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
-    class PublicModulus:
-        """The sender's Paillier public key, and n-th roots that show that masks hide under it.
-
-        Reveals: nothing about any table; it is drawn anew for every run.
-        """
-
-        modulus: int
-        proof: np.ndarray[Any, Any]
-
-    return PublicModulus
+    return between(PublicModulus, owner, partner)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:
@@ -41,15 +41,14 @@ def make_key(session: Session, size: str) -> PrivateKey:
 
 def send_key(peer: Channel, key: PrivateKey) -> None:
     """Send the public part."""
-    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), ring_elements(key.proof, key)))
+    peer.send(PublicModulus(int(key.n), ring_elements(key.proof, key)))
 
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
     """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role))
-    roots, shape = offered.proof, (ROOTS, -(-key_bits(size) // 8))
-    is_sound = roots.shape == shape and roots.dtype == np.uint8
-    proof = [int.from_bytes(root.tobytes(), "little") for root in roots] if is_sound else []
+    bits = key_bits(size)
+    offered = peer.receive(PublicModulus, largest_modulus=2**bits, modulus_bytes=-(-bits // 8))
+    proof = [int.from_bytes(root.tobytes(), "little") for root in offered.proof]
     key = PublicKey.check(offered.modulus, proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.lock import alone_in
+from colonnade.launch.run_folder import RunFolder
 from colonnade.session import ALIGN, RunPlan, write_whole
 
 __all__ = ["alignment_plan", "held_alignment"]

@@ -14,7 +14,7 @@ from colonnade.data import AlignedRows, PartyTable, Split, split_rows
 from colonnade.errors import TrainingFailed, UsageError
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
-from colonnade.session import Holding, Method, Observer, Party, RunPlan, Scores, Session, derive_seed, play
+from colonnade.session import Holding, Method, Observer, Participant, RunPlan, Scores, Session, derive_seed, play
 
 __all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
 
@@ -83,11 +83,11 @@ def _play_alone(
     if not _can_be_alone(method, plan):
         return None
     lead = method.leader_of(plan)
-    solo = replace(plan, roles={method.lead: (lead,)})
+    solo = replace(plan, roles={method.lead_in(plan): (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
     try:
-        result = play(Session(Party(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+        result = play(Session(Participant(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
@@ -96,4 +96,6 @@ def _play_alone(
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:
     """Tell whether one party can play the stage without others."""
-    return plan.stage == "train" and all(role.at_least == 0 for role in method.roles if role.name != method.lead)
+    return plan.stage == "train" and all(
+        role.at_least == 0 for role in method.roles if role.name != method.lead_in(plan)
+    )

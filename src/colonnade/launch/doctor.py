@@ -28,10 +28,10 @@ from colonnade.errors import (
     PeerFailed,
     PeerLost,
 )
-from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.launch.home import HomeRenewals, load_identity, load_partners, own_certificate, paired
+from colonnade.launch.home import PartyHome, read_party_home
+from colonnade.launch.identity import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
-from colonnade.session import Alignment, Method, Party, Role, RunPlan, Session
+from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
 from colonnade.session.handshake import greet
 from colonnade.transport.grpc import Endpoint
 
@@ -174,7 +174,7 @@ def _line(home: PartyHome, endpoint: Endpoint, peer: str, *, dials: bool | None)
         if not link.wait_until_up(_PATIENCE_SECONDS):
             link.check_present()
             raise PeerLost(f"'{peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
-        yield Session(Party(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
+        yield Session(Participant(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
     finally:
         link.close()
 
@@ -196,8 +196,7 @@ _DOCTOR = Method(
     config=dict,
     roles=(Role("first", "nothing"), Role("second", "nothing")),
     lead="first",
-    messages=(),
-    stages={"train": {"first": _unplayed, "second": _unplayed}},
+    stages={"train": Stage(roles={"first": _unplayed, "second": _unplayed})},
 )
 
 

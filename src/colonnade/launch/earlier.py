@@ -13,8 +13,8 @@ __all__ = ["check_earlier", "earlier_folder", "earlier_folders"]
 
 def check_earlier(method: Method, plan: RunPlan, earlier: RunPlan | None) -> None:
     """Refuse to go on from a run that does not fit, or from none where one is needed."""
-    wanted = method.stands_on.get(plan.stage)
-    if wanted is None:
+    wanted = method.stage(plan.stage).after
+    if not wanted:
         if earlier is not None:
             raise ConfigError(f"The stage {plan.stage} begins from nothing; it does not go on from another run.")
         return
@@ -38,7 +38,7 @@ def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_
     path = runs / plan.after
     folder = PartyFolder(path if is_apart else path / party)
     if not folder.keeps_result:
-        stages = " or ".join(method.stands_on[plan.stage])
+        stages = " or ".join(method.stage(plan.stage).after)
         raise RunFolderError(
             f"The stage {plan.stage} goes on from a finished run of the stage {stages}, and there is none in "
             f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
@@ -50,7 +50,7 @@ def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_
 def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
     """Tell whether a party takes no part in any stage that this one can go on from, so that it has nothing to bring."""
     role = plan.role_of(party)
-    return all(role in method.absent.get(stage, ()) for stage in method.stands_on.get(plan.stage, ()))
+    return all(role not in method.stage(stage).roles for stage in method.stage(plan.stage).after)
 
 
 def earlier_folders(method: Method, plan: RunPlan, folder: Path) -> dict[str, PartyFolder]:

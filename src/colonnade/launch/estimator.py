@@ -21,7 +21,7 @@ from colonnade.data import Kind, PartyTable
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.run import Run
 from colonnade.launch.settings import validated
-from colonnade.launch.simulation import simulate
+from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods.splitnn import SplitNN
 from colonnade.session import Alignment, Evaluate
 
@@ -101,7 +101,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             # The rows of one matrix are matched already; there is nobody to hide them from.
             given = Alignment(protocol="given")
             self.run_: Run = simulate(
-                config, useful, seed=seed, name=type(self).__name__, evaluate=rows, alignment=given
+                config, useful, seed=seed, evaluate=rows, launch=Launch(name=type(self).__name__, alignment=given)
             )
         except UsageError as error:
             message = str(error)

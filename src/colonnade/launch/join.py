@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from colonnade.errors import PeerFailed, PeerLost
-from colonnade.launch.party import Seat, Taken, peers_of, take_part
 from colonnade.launch.party_folder import PartyEnd, PartyFolder
+from colonnade.launch.take_part import Seat, Taken, peers_of, take_part
 from colonnade.launch.watch import Watcher
 from colonnade.ledger import LedgerWriter
 from colonnade.session import Method, Observer, RunPlan

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import RunFolderError
 from colonnade.launch.earlier import earlier_folder
-from colonnade.launch.files import PartyHome
-from colonnade.launch.folder import LAUNCHED_APART, RunFolder
-from colonnade.launch.home import HomeRenewals, activate_next_identity, load_identity, load_partners
+from colonnade.launch.home import PartyHome
+from colonnade.launch.identity import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.join import finish_without_partners, join
-from colonnade.launch.party import Seat, alignment_messages, peers_of
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, next_prediction
 from colonnade.launch.predict import column_types, scored
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.settings import config_from_json
 from colonnade.launch.status import StatusFile
+from colonnade.launch.take_part import Seat, alignment_messages, peers_of
 from colonnade.launch.watch import Watcher
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
-from colonnade.session import ALIGN, Observer, RunPlan, read_json, write_json
+from colonnade.session import Observer, RunPlan, read_json, write_json
 from colonnade.transport.grpc import Endpoint
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Joining", "Sent"]
-
-
-@dataclass(frozen=True)
-class Sent:
-    """One message this party will send, for its operator."""
-
-    message: str
-    receiver: str
-    protection: str
-    reveals: str
+__all__ = ["Joining"]
 
 
 class Joining:
@@ -78,29 +67,35 @@ class Joining:
         self._table = self.home.table_for(self._method, self.plan)
         return self._table
 
-    def sends(self) -> list[Sent]:
-        """Return what this party will send, from the declarations alone."""
+    def sends(self) -> list[tuple[Declaration, str]]:
+        """Return what this party will send and to whom, from the declarations alone."""
         found = []
         own, lead = self.plan.role_of(self.home.name), self._method.lead_in(self.plan)
         finding = alignment_messages(self._method, self.plan)
         for peer in self._peers:
             role = self.plan.role_of(peer)
             is_aligned = self._method.are_aligned(self.plan, self.home.name, peer)
-            for declaration in map(declaration_of, (*finding, *self._method.messages_in(self.plan))):
+            for declaration in (*map(declaration_of, finding), *self._method.declarations_in(self.plan)):
                 if declaration.sender == ANYONE:
                     fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:
-                    found.append(Sent(declaration.name, peer, declaration.protection.value, declaration.reveals))
+                    found.append((declaration, peer))
         return found
+
+    def warnings(self) -> list[str]:
+        """Return what this party's operator must know first: what others can make of it, and what is taken on trust."""
+        sent = ((declaration, self.home.name, peer) for declaration, peer in self.sends())
+        trusted = self.taken_on_trust()
+        return [*self._method.cautions(self.plan), *warnings_of(sent), *([trusted] if trusted else [])]
 
     def taken_on_trust(self) -> str | None:
         """Return what this party must believe the lead about shared rows, where it is not the only other with rows."""
         method, plan, own = self._method, self.plan, self.home.name
         lead, parties = method.leader_of(plan), method.parties_with_rows(plan)
         others = [party for party in parties if party not in (own, lead)]
-        is_by_pair = method.is_pairwise and plan.stage != ALIGN
+        is_by_pair = method.stage(plan.stage).rows == "pairwise"
         is_told = alignment_messages(method, plan) and alignment.sends("SharedRows", plan.alignment, is_lead=True)
         if own not in parties or own == lead or not others or is_by_pair or not is_told:
             return None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 
 __all__ = ["load_run"]
 

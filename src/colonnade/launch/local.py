@@ -17,10 +17,10 @@ from typing import IO, Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
-from colonnade.launch.files import PartyHome, shape_in_words
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import PartyHome, shape_in_words
 from colonnade.launch.party_folder import PartyEnd
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.session import ALIGN, Observer, Progress, RunPlan
 from colonnade.transport.grpc import make_identity
 
@@ -138,7 +138,7 @@ class _Workers:
         """Start all processes and tell each where the others listen."""
         for party, task in self._tasks.items():
             process = self._processes[party] = subprocess.Popen(
-                [sys.executable, "-m", "colonnade.launch.worker"],
+                [sys.executable, "-m", "colonnade.launch.local_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # The folder stays held for as long as any of them writes there, even if this process is killed.

@@ -303,7 +303,7 @@ def overlap_to_json(overlap: Overlap) -> dict[str, Any]:
     """Return what a party learnt, as JSON values; None where it is not told."""
     return {
         "rows": overlap.rows,
-        "partners": {partner: asdict(met) for partner, met in overlap.partners.items()},
+        "partners": {partner: asdict(one) for partner, one in overlap.partners.items()},
         "shared": overlap.shared,
         "rest": None if overlap.shared is None else overlap.rows - overlap.shared,
         "reused": overlap.is_reused,

@@ -12,16 +12,15 @@ import numpy as np
 from colonnade.data import Kind, PartyTable, TableEncoder
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.party import Seat, Taken
 from colonnade.launch.party_folder import PartyFolder, next_prediction
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.settings import config_from_json
+from colonnade.launch.take_part import Seat, Taken
 from colonnade.launch.threads import play_in_threads
-from colonnade.session import ModelPart, Policy
+from colonnade.session import ModelPart, Party
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import nn
 
     from colonnade.launch.run import Run
 
@@ -30,9 +29,7 @@ __all__ = ["can_score", "check_model", "column_types", "predict_in_threads", "sc
 
 def predict_in_threads(
     run: Run,
-    tables: Mapping[str, PartyTable],
-    modules: Mapping[str, nn.Module] | None,
-    policies: Mapping[str, Policy] | None,
+    parties: Mapping[str, Party],
     engine: Engine = INLINE,
     queries: Mapping[str, Path] | None = None,
 ) -> pd.DataFrame:
@@ -44,29 +41,28 @@ def predict_in_threads(
     plan = run.method.in_stage(run.plan, "predict")
     config = config_from_json(run.method, plan.config)
     bringing = run.method.parties_with_rows(plan)
-    missing = sorted(set(bringing) ^ set(tables))
+    tables = {name: party.table for name, party in parties.items() if party.table is not None}
+    missing = sorted((set(bringing) ^ set(tables)) | (set(parties) - set(plan.parties)))
     if missing:
         raise ConfigError(f"Prediction needs one table each of {', '.join(bringing)}; check {', '.join(missing)}.")
-    plan.check_parties("module", modules or ())
-    plan.check_parties("policy", policies or ())
-    for policy in (policies or {}).values():
-        check_message_names(policy)
+    for party in parties.values():
+        check_message_names(party.policy)
     folder = None if run.folder is None else next_prediction(run.folder)
     kept = {} if run.folder is None else {party: PartyFolder(run.folder / party).queries for party in plan.parties}
     counted = {**kept, **(queries or {})}
     seats = {
-        party: Seat(
-            party,
-            tables[party] if party in tables else PartyTable.nothing(party),
-            (policies or {}).get(party, Policy()),
-            None if folder is None else PartyFolder(folder / party),
-            module=(modules or {}).get(party),
-            part=run.parts.get(party),
-            refusals=run.refusals.get(party, {}),
+        name: Seat(
+            name,
+            tables[name] if name in tables else PartyTable.nothing(name),
+            parties.get(name, Party()).policy,
+            None if folder is None else PartyFolder(folder / name),
+            module=parties.get(name, Party()).module,
+            part=run.parts.get(name),
+            refusals=run.refusals.get(name, {}),
             engine=engine,
-            queries=counted.get(party),
+            queries=counted.get(name),
         )
-        for party in plan.parties
+        for name in plan.parties
     }
     taken = play_in_threads(run.method, plan, config, seats)
     return _joined({party: frame for party, one in taken.items() if (frame := scored(one)) is not None})

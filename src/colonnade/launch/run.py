@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade.data import PartyTable
-from colonnade.engine import Engine, open_engine
+from colonnade.engine import Engine, opened
 from colonnade.errors import RunFolderError
 from colonnade.launch.party_folder import PartyEnd, PartyRecord
 from colonnade.launch.predict import predict_in_threads
 from colonnade.ledger import Ledger, compare
 from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
-from colonnade.session import Finding, Method, ModelPart, Policy, RunPlan
+from colonnade.session import Finding, Method, ModelPart, Party, RunPlan, parties_of
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import nn
 
 __all__ = ["Run"]
 
@@ -131,10 +129,8 @@ class Run:
 
     def predict(
         self,
-        tables: Mapping[str, PartyTable],
+        tables: Mapping[str, PartyTable | Party],
         *,
-        modules: Mapping[str, nn.Module] | None = None,
-        policies: Mapping[str, Policy] | None = None,
         engine: Engine | str = "inline",
     ) -> pd.DataFrame:
         """Score new rows; return ids with scores and predictions, as the party that may know them gets them.
@@ -142,10 +138,10 @@ class Run:
         Usually every party gives a table, rows that all of them know are scored, and the label holder gets the scores.
         With `FTL` only targets give one: all their rows are scored, and each target gets predictions and no scores.
         With several targets the first column, ``party``, says whose row it is.
-        Every party's policy holds here as it does in training; ``engine`` means what it means in `simulate`.
+        A `Party` in place of a table brings its policy or network, as in `simulate`; ``engine`` means the same too.
         """
-        with open_engine(engine) if isinstance(engine, str) else nullcontext(engine) as shared:
-            return predict_in_threads(self, tables, modules, policies, shared)
+        with opened(engine) as shared:
+            return predict_in_threads(self, parties_of(tables), shared)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""

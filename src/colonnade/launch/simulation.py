@@ -5,109 +5,112 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from colonnade.data import PartyTable
-from colonnade.engine import INLINE, Engine, open_engine
+from colonnade.engine import INLINE, Engine, opened
 from colonnade.errors import ConfigError
 from colonnade.launch.baselines import ceiling
 from colonnade.launch.earlier import check_earlier, earlier_folders
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.party import Seat
 from colonnade.launch.party_folder import PartyFolder, PartyRecord
 from colonnade.launch.policies import check_message_names
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import config_from_json, config_to_json
+from colonnade.launch.take_part import Seat
 from colonnade.launch.threads import View, play_in_threads
 from colonnade.methods import method_for, method_named
-from colonnade.session import Alignment, Evaluate, Method, Observer, Policy, RunPlan
+from colonnade.session import Alignment, Evaluate, Method, Observer, Party, RunPlan, parties_of
 
-if TYPE_CHECKING:
-    from torch import nn
+__all__ = ["Launch", "infer_roles", "simulate", "simulate_plan"]
 
-__all__ = ["infer_roles", "simulate", "simulate_plan"]
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How a simulation is carried out; every value here has one that fits most runs.
+
+    ``transport`` is ``memory``, or ``grpc`` for mutual TLS on loopback. ``engine`` is where the heavy work of all
+    parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an open engine. ``keep_views`` keeps every frame each
+    party received, for attacks and tests.
+    """
+
+    name: str = "simulation"
+    """As the report calls the run."""
+    alignment: Alignment = Alignment()  # noqa: RUF009 - frozen
+    """How shared rows are found."""
+    transport: str = "memory"
+    engine: Engine | str = "inline"
+    keep_views: bool = False
 
 
 def simulate(
     config: Any,
-    tables: Mapping[str, PartyTable],
+    tables: Mapping[str, PartyTable | Party],
     *,
-    seed: int = 0,
     roles: Mapping[str, str | tuple[str, ...] | list[str]] | None = None,
-    name: str = "simulation",
+    seed: int = 0,
     stage: str = "train",
     after: Run | None = None,
     evaluate: Evaluate | None = None,
-    alignment: Alignment | None = None,
-    policies: Mapping[str, Policy] | None = None,
-    modules: Mapping[str, nn.Module] | None = None,
     folder: str | Path | None = None,
     compare: bool = False,
-    keep_views: bool = False,
     observer: Observer | None = None,
-    transport: str = "memory",
-    engine: Engine | str = "inline",
+    launch: Launch = Launch(),
 ) -> Run:
     """Train a model between parties that are threads of this process.
 
     The parties exchange the same declared, recorded messages as in a real run; only the transport differs. ``config``
     holds a method's settings and so chooses the method; ``stage`` is another of its stages than training, if it has
-    one, and ``after`` the run whose model such a stage goes on from. ``roles`` may be left out when exactly one table
-    has a label and every party has a table; a party whose role holds none has no place in ``tables``. With a ``folder``
-    the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes on from its last
-    checkpoint. ``compare`` also trains the same model with the label holder's columns only and with all columns in one
-    place. ``keep_views`` keeps every frame each party received, for attacks and tests. ``engine`` is where the heavy
-    work of all parties runs: ``inline``, ``pool``, ``ray``, ``auto``, or an open engine.
+    one, and ``after`` the run whose model such a stage goes on from. A `Party` in place of a table also brings a policy
+    or a network of its own. ``roles`` may be left out when exactly one table has a label and every party has a table.
+    With a ``folder`` the ledgers, checkpoints, model parts and the report are kept there, and an interrupted run goes
+    on from its last checkpoint. ``compare`` also trains the same model with the label holder's columns only and with
+    all columns in one place.
     """
     method = method_for(config)
     method.check_stage(stage)
+    parties = parties_of(tables)
     plan = RunPlan(
-        name=name,
+        name=launch.name,
         method=method.name,
-        roles=infer_roles(method, tables) if roles is None else _plain_roles(roles),
+        roles=infer_roles(method, _tables_of(parties)) if roles is None else _plain_roles(roles),
         seed=seed,
         config=config_to_json(config),
         evaluate=evaluate or Evaluate(),
-        alignment=alignment or Alignment(),
+        alignment=launch.alignment,
         stage=stage,
         after=None if after is None else after.plan.folder_name,
     )
-    _check_tables(method, plan, tables)
+    _check_tables(method, plan, parties)
     plan = method.in_stage(plan, stage)
     check_earlier(method, plan, None if after is None else after.plan)
-    carry_out = partial(
-        simulate_plan,
-        plan,
-        tables,
-        policies=policies,
-        modules=modules,
-        compare=compare,
-        keep_views=keep_views,
-        observer=observer,
-        transport=transport,
-        after=after,
-    )
     with ExitStack() as stack:
-        run_folder = None if folder is None else stack.enter_context(RunFolder(Path(folder)).held())
-        shared = stack.enter_context(open_engine(engine)) if isinstance(engine, str) else engine
-        return carry_out(folder=run_folder, engine=shared)
+        return simulate_plan(
+            plan,
+            parties,
+            folder=None if folder is None else stack.enter_context(RunFolder(Path(folder)).held()),
+            compare=compare,
+            observer=observer,
+            transport=launch.transport,
+            engine=stack.enter_context(opened(launch.engine)),
+            keep_views=launch.keep_views,
+            after=after,
+        )
 
 
 def simulate_plan(
     plan: RunPlan,
-    tables: Mapping[str, PartyTable],
+    parties: Mapping[str, Party],
     *,
-    policies: Mapping[str, Policy] | None = None,
-    modules: Mapping[str, nn.Module] | None = None,
     folder: RunFolder | None = None,
     compare: bool = False,
-    keep_views: bool = False,
     observer: Observer | None = None,
     transport: str = "memory",
     engine: Engine = INLINE,
+    keep_views: bool = False,
     after: Run | None = None,
 ) -> Run:
     """Carry out an agreed plan, in a folder that is held already; see `simulate`.
@@ -118,10 +121,8 @@ def simulate_plan(
     method.check_stage(plan.stage)
     method.check_roles(plan)
     config = config_from_json(method, plan.config)
-    plan.check_parties("module", modules or ())
-    plan.check_parties("policy", policies or ())
-    for policy in (policies or {}).values():
-        check_message_names(policy)
+    for party in parties.values():
+        check_message_names(party.policy)
     if after is None:
         earlier = {} if folder is None else earlier_folders(method, plan, folder.path)
         parts = {party: one.load().record.part for party, one in earlier.items()}
@@ -131,20 +132,21 @@ def simulate_plan(
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
 
     with_rows = method.parties_with_rows(plan)
+    given = {name: parties.get(name, Party()) for name in plan.parties}
     seats = {
-        party: Seat(
-            party,
-            tables[party] if party in with_rows else PartyTable.nothing(party),
-            (policies or {}).get(party, Policy()),
-            None if folder is None else folder.party(party),
-            0 if folder is None else folder.earlier_runs(party),
-            module=(modules or {}).get(party),
-            part=parts.get(party),
-            earlier=earlier.get(party),
+        name: Seat(
+            name,
+            party.table if party.table is not None and name in with_rows else PartyTable.nothing(name),
+            party.policy,
+            None if folder is None else folder.party(name),
+            0 if folder is None else folder.earlier_runs(name),
+            module=party.module,
+            part=parts.get(name),
+            earlier=earlier.get(name),
             engine=engine,
-            queries=None if folder is None else folder.party(party).queries,
+            queries=None if folder is None else folder.party(name).queries,
         )
-        for party in plan.parties
+        for name, party in given.items()
     }
     for seat in seats.values():
         if seat.folder is not None:
@@ -160,6 +162,7 @@ def simulate_plan(
         views=views if keep_views else None,
         transport=transport,
     )
+    tables = {name: seats[name].table for name in with_rows}
     run = Run.of(
         plan,
         {party: one.end for party, one in taken.items()},
@@ -210,14 +213,18 @@ def _plain_roles(roles: Mapping[str, str | tuple[str, ...] | list[str]]) -> dict
     return {role: (parties,) if isinstance(parties, str) else tuple(parties) for role, parties in roles.items()}
 
 
-def _check_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> None:
-    with_rows = method.parties_with_rows(plan)
+def _tables_of(parties: Mapping[str, Party]) -> dict[str, PartyTable]:
+    return {name: party.table for name, party in parties.items() if party.table is not None}
+
+
+def _check_tables(method: Method, plan: RunPlan, parties: Mapping[str, Party]) -> None:
+    with_rows, tables = method.parties_with_rows(plan), _tables_of(parties)
     for party in plan.parties:
         if party in tables and party not in with_rows:
             raise ConfigError(
                 f"A table was given for '{party}', but the role {plan.role_of(party)} of {method.name} holds none. "
                 "Leave it out."
             )
-    if set(with_rows) != set(tables):
-        odd = sorted(set(with_rows) ^ set(tables))
+    odd = sorted((set(with_rows) ^ set(tables)) | (set(parties) - set(plan.parties)))
+    if odd:
         raise ConfigError(f"Roles and tables do not name the same parties; they differ in {', '.join(odd)}.")

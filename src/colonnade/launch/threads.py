@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, did_you_mean
-from colonnade.launch.party import Seat, Taken, peers_of, take_part
+from colonnade.launch.take_part import Seat, Taken, peers_of, take_part
 from colonnade.session import Method, Observer, RunPlan
 from colonnade.transport import MemoryHub, Network, Tap
 

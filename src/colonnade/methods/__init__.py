@@ -1,4 +1,4 @@
-"""The methods, in the order `colonnade methods` lists them."""
+"""One package per method, in the order in which `colonnade methods` lists them."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def _brought(party: PartyNote) -> list[str]:
     if not party.has_table:
         return [party.name, "holds no table", *[_count(None)] * 4]
     if party.is_elsewhere:
-        return [party.name, *["in its own house"] * 5]
+        return [party.name, *["not known here"] * 5]
     return [
         party.name,
         _count(party.rows),

@@ -1,20 +1,21 @@
-"""A party's view of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
+"""A party's side of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
 
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
+from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
+from colonnade.session.party import Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import Keep, Prepare, play
-from colonnade.session.policy import Policy
+from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
-from colonnade.session.session import Observer, Party, Progress, Session
+from colonnade.session.session import Observer, Participant, Progress, Session
 
 __all__ = [
     "ALIGN",
@@ -33,8 +34,10 @@ __all__ = [
     "ModelPart",
     "Observer",
     "Pair",
+    "Participant",
     "Party",
     "Policy",
+    "PolicyRules",
     "Prepare",
     "Progress",
     "Result",
@@ -45,9 +48,11 @@ __all__ = [
     "Scores",
     "ScriptedLink",
     "Session",
+    "Stage",
     "check_name",
     "derive_seed",
     "highest_common",
+    "parties_of",
     "play",
     "read_json",
     "write_json",

@@ -198,7 +198,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
     if isinstance(error, _LOCAL):
-        return f"a {type(error).__name__} in its own house; its operator sees the details."
+        return f"a {type(error).__name__} of its own; its operator sees the details."
     if isinstance(error, ColonnadeError):
         return shown(str(error))
     return f"an unforeseen {type(error).__name__}."
@@ -209,7 +209,7 @@ def _hello(session: Session) -> Hello:
         AgreedField(name, hashlib.sha256(value.encode()).digest()[:16])
         for name, value in sorted(session.plan.fields().items())
     )
-    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.messages)))
+    schemas = b"".join(sorted(one.schema for one in (*map(declaration_of, CONTROL), *session.declarations)))
     return Hello(
         version=__version__,
         party=session.party,

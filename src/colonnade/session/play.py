@@ -7,7 +7,7 @@ from typing import Any
 
 from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE
 from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.plan import ALIGN
@@ -50,7 +50,7 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         _check_rows(session, holding)
         _count_scored_rows(session, holding)
         agree_on_resume(session)
-        result = Result() if stage == ALIGN else method.stages[stage][session.role](session, holding, config)
+        result = method.stage(stage).roles[session.role](session, holding, config)
         if keep is not None:
             keep(session, holding, result)
         say_goodbye(session)
@@ -82,7 +82,7 @@ def _check_policy(session: Session) -> None:
     sends = [
         one
         for channel in session.all_channels
-        for one in map(declaration_of, session.messages_with(channel.peer))
+        for one in session.declarations_with(channel.peer)
         if one.sender in (session.role, ANYONE) and one.receiver in (channel.peer_role, ANYONE)
     ]
     peers = (channel.peer for channel in session.all_channels)
@@ -92,8 +92,8 @@ def _check_policy(session: Session) -> None:
         # Only training is a run in the sense of this rule. Checked before alignment, which shows ids.
         session.policy.check_earlier_runs(session.party, session.earlier_runs)
     if not session.method.has_rows(session.role) and session.stage != ALIGN:
-        is_asked = any(declaration_of(one).asks_for for one in session.messages)
-        scores = session.stage in session.method.scoring or is_asked
+        is_asked = any(one.asks_for for one in session.declarations)
+        scores = session.method.stage(session.stage).scores or is_asked
         session.policy.check_role_without_rows(session.party, session.role, learns=is_run, scores=scores)
 
 
@@ -105,7 +105,7 @@ def _check_rows(session: Session, holding: Holding) -> None:
 
 def _count_scored_rows(session: Session, holding: Holding) -> None:
     """Count the shared rows that this party helps to score, for those who get the scores."""
-    if session.stage not in session.method.scoring or session.method.scores_alone is not None:
+    if not session.method.stage(session.stage).scores:
         return
     receivers = session.method.scored_for(session.plan)
     for peer in (channel.peer for channel in session.all_channels):

@@ -9,36 +9,35 @@ from typing import Literal
 
 from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
 from colonnade.messages import Declaration, Protection
+from colonnade.settings import described
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "PolicyRules"]
 
 # As messages are named; protections are in capitals only.
 _MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
-class Policy:
-    """Rules checked before the first message and again at every send.
-
-    None means that the rule is absent. The session's own messages (handshake, checkpoint agreement, failure, goodbye)
-    are exempt from ``never_send``: they carry no content derived from a table.
-    """
+class PolicyRules:
+    """The rules of a policy, as they are written; None means that a rule is absent."""
 
     methods: tuple[str, ...] | None = None
+    """Methods this party takes part in."""
     partners: tuple[str, ...] | None = None
+    """Partners it exchanges messages with."""
     never_send: tuple[str, ...] = ()
-    """Protections that must not leave, and single messages by name, of whichever method."""
+    """What must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`, or messages by name."""
     minimum_shared_rows: int = 0
+    """Fewest shared rows for a run or an alignment."""
     maximum_runs: int | None = None
+    """Most runs of this party in one `runs` folder."""
     maximum_alignments: int | None = None
-    """How often shared rows may be looked for anew with one partner, over the life of a party's home."""
+    """How often rows shared with one partner may be looked for anew, in this home's life."""
     predictions_per_day: int | None = None
-    """How many of one partner's rows this party helps to score within 24 hours, over all runs of its home."""
+    """How many of one partner's rows this party helps to score within 24 hours."""
     consent: Literal["ask", "policy"] = "ask"
-    """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
-    file: str = "the policy given in Python"
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """The line of each rule in the file, for refusals."""
+    """`ask` an operator before a run's first message leaves, or let the `policy` be enough."""
 
     def __post_init__(self) -> None:
         for name in self.never_send:
@@ -52,6 +51,21 @@ class Policy:
         for rule in ("minimum_shared_rows", "maximum_runs", "maximum_alignments", "predictions_per_day"):
             if (getattr(self, rule) or 0) < 0:
                 raise ConfigError(f"policy.{rule} must not be negative.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Policy(PolicyRules):
+    """Rules checked before the first message and again at every send.
+
+    The session's own messages (handshake, checkpoint agreement, failure, goodbye) are exempt from ``never_send``: they
+    carry no content derived from a table.
+    """
+
+    file: str = "the policy given in Python"
+    """Where the rules come from, for refusals."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each rule in the file, for refusals."""
 
     @property
     def unsent_messages(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One party's view of one run."""
+"""One party's side of one run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE, Declaration, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.files import write_whole
@@ -29,7 +29,7 @@ from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.seeds import derive_seed
 from colonnade.transport import Link
 
-__all__ = ["Observer", "Party", "Progress", "Session"]
+__all__ = ["Observer", "Participant", "Progress", "Session"]
 
 _SECRET_BYTES = 32
 # How often an observer is told of progress; training must not wait for a terminal.
@@ -37,7 +37,7 @@ _PROGRESS_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Party:
+class Participant:
     """An organisation in a run: its name, what it allows, and where it keeps things."""
 
     name: str
@@ -77,7 +77,7 @@ class Session:
 
     def __init__(
         self,
-        party: Party,
+        party: Participant,
         method: Method,
         plan: RunPlan,
         links: Mapping[str, Link],
@@ -92,7 +92,8 @@ class Session:
         self.method, self.plan, self.policy = method, plan, party.policy
         self.lead = method.lead_in(plan)
         """The role of the party that all others have a channel to."""
-        self.messages = (*messages, *method.messages_in(plan))
+        self.declarations = (*map(declaration_of, messages), *method.declarations_in(plan))
+        """What may cross in this run."""
         self.step = 0
         self.engine = engine
         """Where this party's heavy work, such as encryption, runs."""
@@ -123,7 +124,7 @@ class Session:
                 peer=peer,
                 peer_role=plan.role_of(peer),
                 run=digest,
-                messages=self.messages_with(peer),
+                declarations=self.declarations_with(peer),
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,
@@ -132,11 +133,11 @@ class Session:
             for peer, link in links.items()
         }
 
-    def messages_with(self, peer: str) -> tuple[type, ...]:
+    def declarations_with(self, peer: str) -> tuple[Declaration, ...]:
         """Return what may cross between this party and a peer: what finds shared rows only where both look for them."""
         if self.method.are_aligned(self.plan, self.party, peer):
-            return self.messages
-        return tuple(one for one in self.messages if declaration_of(one).sender != ANYONE)
+            return self.declarations
+        return tuple(one for one in self.declarations if one.sender != ANYONE)
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:

@@ -24,9 +24,9 @@ from colonnade.crypto.blinding import POINT_BYTES, blind, draw_secret, join_ids,
 from colonnade.engine import INLINE
 from colonnade.errors import ConfigError, PolicyRefused, WrongContent
 from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import read_party_home
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import read_party_home
 from colonnade.launch.joining import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.watch import Watcher
 from colonnade.session import Policy
 

@@ -26,12 +26,12 @@ from colonnade.errors import (
     UsageError,
 )
 from colonnade.launch import join as join_module
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import own_certificate, paired, start_rotation
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import own_certificate, paired, start_rotation
 from colonnade.launch.joining import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import config_to_json
 from colonnade.launch.watch import Line, Watcher
 from colonnade.ledger import Ledger, compare
@@ -197,7 +197,7 @@ def test_a_report_names_the_others_and_holds_nothing_of_theirs(finished: Group) 
     for party, other in (BOTH, BOTH[::-1]):
         report = (finished.folder(party) / "report.html").read_text()
         assert other in report
-        assert "in its own house" in report
+        assert "not known here" in report
         everything = b"".join(path.read_bytes() for path in finished.folder(party).rglob("*") if path.is_file())
         assert not any(cell.encode() in everything for cell in cells[other]), "a cell of the other party's table"
         for column in (f"{other}_{place}" for place in range(3)):

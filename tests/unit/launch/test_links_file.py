@@ -11,7 +11,7 @@ from tests.unit.methods.mpdl.graph_worlds import EVALUATE, ROLES, graph_world, s
 import colonnade as cn
 from colonnade.data import linked_rows
 from colonnade.errors import TableError
-from colonnade.launch.files import read_party_home
+from colonnade.launch.home import read_party_home
 from colonnade.launch.party_folder import _digest
 
 HOME = """\

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.launch.party import Taken
 from colonnade.launch.predict import scored
+from colonnade.launch.take_part import Taken
 from colonnade.session import Holding, Scores
 
 NOTHING = np.empty(0, np.int64)

@@ -12,23 +12,25 @@ import pandas as pd
 import pytest
 from tests import tally
 from tests.kills.harness import agreed, free_ports
+from tests.parties import with_policies
 from tests.unit.launch.test_joining import Listening, together
 
+from colonnade import Launch
 from colonnade.alignment import MESSAGES
 from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
 from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.joining import Joining
 from colonnade.launch.load import load_run
 from colonnade.launch.local import align_locally, run_locally
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Method, Policy, RunPlan, read_json
+from colonnade.session import Alignment, Method, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -89,7 +91,7 @@ def homes_in(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("transport", ["memory", "grpc"])
 def test_a_party_without_rows_takes_part_and_sees_no_alignment(transport: str) -> None:
-    run = tally.simulate(transport=transport, compare=True)
+    run = tally.simulate(launch=Launch(transport=transport, keep_views=True), compare=True)
     run.verify()
     assert float(run.parts["bank"].tensors["total"]) > float(run.parts["shop"].tensors["total"]) > 0
     assert {"LabelNumber", "FeatureNumber", "Sum"} <= messages_of(run, "helper")
@@ -103,7 +105,8 @@ def test_a_party_without_rows_takes_part_and_sees_no_alignment(transport: str) -
 
 def test_both_transports_give_one_model() -> None:
     first, second = (
-        tally.simulate(transport=transport).parts["bank"].tensors["total"] for transport in ("memory", "grpc")
+        tally.simulate(launch=Launch(transport=transport)).parts["bank"].tensors["total"]
+        for transport in ("memory", "grpc")
     )
     assert first == second
 
@@ -113,7 +116,7 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
     shared = sorted(set(tables["bank"].ids) & set(tables["shop"].ids))
     for table in tables.values():
         table.matches = pd.DataFrame({"id": shared})
-    run = tally.simulate(tables=tables, alignment=Alignment(protocol="given"))
+    run = tally.simulate(tables=tables, launch=Launch(alignment=Alignment(protocol="given")))
     assert sum(run.rows.values()) == len(shared)
     assert "GivenRows" in messages_of(run, "shop")
     assert "GivenRows" not in messages_of(run, "helper")
@@ -174,9 +177,11 @@ def test_it_refuses_by_rules_that_it_could_not_keep() -> None:
     for rule in ("minimum_shared_rows", "predictions_per_day"):
         policies = {"helper": Policy(**{rule: 5})}
         with pytest.raises(PolicyRefused, match=f"'helper' refuses .*{rule} .*: as collaborator it brings no rows"):
-            run.predict(new, policies=policies) if rule == "predictions_per_day" else tally.simulate(policies=policies)
+            run.predict(with_policies(new, policies)) if rule == "predictions_per_day" else tally.simulate(
+                policies=policies
+            )
     # Nothing is learned in the one, nothing scored in the other, and it has no part in alignments.
-    run.predict(new, policies={"helper": Policy(minimum_shared_rows=500, maximum_alignments=0)})
+    run.predict(with_policies(new, {"helper": Policy(minimum_shared_rows=500, maximum_alignments=0)}))
     assert tally.simulate(policies={"helper": Policy(predictions_per_day=0, maximum_alignments=0)}).rows["train"] == 70
     with pytest.raises(PolicyRefused, match="'shop' refuses"):
         tally.simulate(policies={"shop": Policy(minimum_shared_rows=500)})
@@ -277,7 +282,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     assert not messages_of(runs["helper"], "helper") & ALIGNING
     pages = {party: (tmp_path / party / "runs" / "count" / "report.html").read_text() for party in PARTIES}
     assert pages["bank"].count("holds no table") == 1
-    assert "in its own house" in pages["bank"]
+    assert "not known here" in pages["bank"]
     assert "Shared rows</dt>" not in pages["helper"]
     assert "shared rows were split" not in pages["helper"]
     assert "How good the federated model is, only bank can tell" in pages["helper"]
@@ -330,7 +335,7 @@ def test_processes_of_their_own_end_with_the_model_of_threads(tmp_path: Path, mo
     assert not messages_of(run, "helper") & ALIGNING
     tables = {party: home.table_for(tally.METHOD, plan) for party, home in homes.items()}
     with RunFolder(tmp_path / "threads").held() as held:
-        threads = simulate_plan(plan, tables, folder=held)
+        threads = simulate_plan(plan, parties_of(tables), folder=held)
     assert run.parts["bank"].tensors["total"] == threads.parts["bank"].tensors["total"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.session.toys import Ask, Play, helper, lead, method, plan
 
 from colonnade.errors import ConfigError, PeerFailed, PolicyRefused
-from colonnade.launch.files import read_party_home
+from colonnade.launch.home import read_party_home
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session import CONTROL, Policy, Result
 
@@ -199,12 +199,15 @@ def test_a_method_whose_messages_or_stages_name_other_roles_is_refused() -> None
 
     from colonnade.errors import DeclarationError
     from colonnade.methods.splitnn.messages import CutWidth
+    from colonnade.session import Stage
 
     for wrong in (
-        {"messages": (CutWidth,)},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, messages=(CutWidth,))}},
         {"lead": "nobody"},
-        {"stages": {"train": {"lead": lead}}},
-        {"stages": {"train": {"lead": lead, "helper": helper, "third": helper}}},
+        {"stages": {"train": Stage(roles={})}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper, "third": helper})}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, after=("dual",))}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, rows="own")}},
     ):
         with pytest.raises(DeclarationError):
             dataclasses.replace(method(), **wrong)

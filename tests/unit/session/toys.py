@@ -7,13 +7,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.data import AlignedRows, Split
-from colonnade.messages import MASKED, PLAIN, message
-from colonnade.session import Holding, Keep, Method, Party, Policy, Prepare, Result, Role, RunPlan, Session, play
+from colonnade.messages import MASKED, PLAIN, Dims, message
+from colonnade.session import (
+    Holding,
+    Keep,
+    Method,
+    Participant,
+    Policy,
+    Prepare,
+    Result,
+    Role,
+    RunPlan,
+    Session,
+    Stage,
+    play,
+)
 from colonnade.transport import MemoryHub
 
 
@@ -21,14 +34,14 @@ from colonnade.transport import MemoryHub
 class Ask:
     """A question. Reveals: it."""
 
-    values: np.ndarray
+    values: Annotated[np.ndarray, Dims(2)]
 
 
 @message(sender="helper", receiver="lead", protection=MASKED, step="answer")
 class Answer:
     """An answer. Reveals: it."""
 
-    values: np.ndarray
+    values: Annotated[np.ndarray, Dims(2)]
 
 
 ROUNDS = 3
@@ -40,7 +53,7 @@ def lead(session: Session, holding: Holding, config: Any) -> Result:
         for peer in session.channels("helper"):
             peer.send(Ask(np.full(2, session.step, float)))
         for peer in session.channels("helper"):
-            peer.receive(Answer, values=(2,))
+            peer.receive(Answer)
     return Result()
 
 
@@ -48,7 +61,7 @@ def helper(session: Session, holding: Holding, config: Any) -> Result:
     peer = session.channel("lead")
     for _ in range(ROUNDS):
         session.next_step()
-        asked = peer.receive(Ask, values=(2,))
+        asked = peer.receive(Ask)
         peer.send(Answer(asked.values + 1))
     return Result()
 
@@ -67,8 +80,10 @@ def method(
         config=dict,
         roles=(Role("lead", "questions", has_label=True), Role("helper", "answers", at_most=None)),
         lead="lead",
-        messages=messages,
-        stages={"train": {"lead": lead_code, "helper": helper_code}, "other": {"lead": lead, "helper": helper}},
+        stages={
+            "train": Stage(roles={"lead": lead_code, "helper": helper_code}, messages=messages),
+            "other": Stage(roles={"lead": lead, "helper": helper}, messages=messages),
+        },
     )
 
 
@@ -115,7 +130,7 @@ class Play:
             links = {
                 peer: hub.link(name, peer) for peer in self.parties if peer != name and self.parties[0] in (name, peer)
             }
-            party = Party(
+            party = Participant(
                 name,
                 self.policies.get(name, Policy()),
                 self.folder / name if self.folder else None,

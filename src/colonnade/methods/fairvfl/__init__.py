@@ -22,7 +22,7 @@ to protect them.
 from colonnade.methods.fairvfl import audit, predict, sweep, train
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FairVFL"]
 
@@ -40,35 +40,43 @@ METHOD = Method(
         Role("attribute_holder", "sensitive columns, and nothing else", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
+    every_message=MESSAGES,
     stages={
-        "train": {
-            "label_holder": train.label_holder,
-            "feature_holder": train.feature_holder,
-            AGGREGATOR: train.aggregator,
-            "attribute_holder": train.attribute_holder,
-        },
-        "audit": {
-            "label_holder": audit.label_holder,
-            "feature_holder": audit.feature_holder,
-            AGGREGATOR: audit.aggregator,
-            "attribute_holder": audit.attribute_holder,
-        },
-        "sweep": {
-            "label_holder": sweep.label_holder,
-            "feature_holder": sweep.feature_holder,
-            AGGREGATOR: sweep.aggregator,
-            "attribute_holder": sweep.attribute_holder,
-        },
-        "predict": {
-            "label_holder": predict.label_holder,
-            "feature_holder": predict.feature_holder,
-            AGGREGATOR: predict.aggregator,
-            "attribute_holder": predict.attribute_holder,
-        },
+        "train": Stage(
+            roles={
+                "label_holder": train.label_holder,
+                "feature_holder": train.feature_holder,
+                AGGREGATOR: train.aggregator,
+                "attribute_holder": train.attribute_holder,
+            },
+            makes_model=True,
+        ),
+        "audit": Stage(
+            roles={
+                "label_holder": audit.label_holder,
+                "feature_holder": audit.feature_holder,
+                AGGREGATOR: audit.aggregator,
+                "attribute_holder": audit.attribute_holder,
+            },
+            after=("train",),
+            scores=True,
+        ),
+        "sweep": Stage(
+            roles={
+                "label_holder": sweep.label_holder,
+                "feature_holder": sweep.feature_holder,
+                AGGREGATOR: sweep.aggregator,
+                "attribute_holder": sweep.attribute_holder,
+            }
+        ),
+        "predict": Stage(
+            roles={
+                "label_holder": predict.label_holder,
+                "feature_holder": predict.feature_holder,
+                AGGREGATOR: predict.aggregator,
+            },
+            scores=True,
+        ),
     },
     choose_messages=choose_messages,
-    absent={"predict": ("attribute_holder",)},
-    scoring=("predict", "audit"),
-    stands_on={"audit": ("train",)},
 )

@@ -22,7 +22,7 @@ than two parties, numbers as labels, and levels 1 and 2 are added.
 from colonnade.methods.fedcvt import predict, train
 from colonnade.methods.fedcvt.config import FedCVT
 from colonnade.methods.fedcvt.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FedCVT"]
 
@@ -38,11 +38,16 @@ METHOD = Method(
         Role("feature_holder", "columns about some of the same rows, and about others", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
+    every_message=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder}, makes_model=True
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+            scores=True,
+            rows="shared and rest",
+        ),
     },
     choose_messages=choose_messages,
-    scores_rest=True,
 )

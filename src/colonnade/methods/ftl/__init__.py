@@ -28,7 +28,7 @@ and takes over where transfer does harm.
 from colonnade.methods.ftl import predict, train, validate
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["FTL", "METHOD"]
 
@@ -43,15 +43,12 @@ METHOD = Method(
         Role("source", "labels, and columns of its own", at_most=None, has_label=True),
         Role("target", "other columns about some of the same rows, and about more", at_most=None),
     ),
-    lead="source",
-    other_lead="target",
-    messages=MESSAGES,
+    lead=("source", "target"),
+    every_message=MESSAGES,
     choose_messages=choose_messages,
-    is_pairwise=True,
-    scores_alone="target",
     stages={
-        "train": {"source": train.source, "target": train.target},
-        "validate": {"source": validate.source, "target": validate.target},
-        "predict": {"source": predict.source, "target": predict.target},
+        "train": Stage(roles={"source": train.source, "target": train.target}, rows="pairwise", makes_model=True),
+        "validate": Stage(roles={"source": validate.source, "target": validate.target}, rows="pairwise"),
+        "predict": Stage(roles={"source": predict.source, "target": predict.target}, rows="own", rows_of="target"),
     },
 )

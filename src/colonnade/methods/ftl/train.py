@@ -150,8 +150,8 @@ def _meet(
     labelled = choose_labelled(shared < rows.used, config.labelled_rows, seed)
     if not labelled.any():
         raise ConfigError(
-            f"None of the {len(shared)} rows shared with '{peer.peer}' may lend its label: all are held out for "
-            "another target. Lower evaluate.test_fraction."
+            f"None of the {len(shared)} rows shared with '{peer.peer}' has a label that may be used: all are held out "
+            "for another target. Lower evaluate.test_fraction."
         )
     link, sizes = agree_as_source(session, config, peer, keys, apprentice, labelled, rows.targets.shape[1])
     objective = objective_for(config, rows.label_encoder.task, len(shared), int(labelled.sum()))

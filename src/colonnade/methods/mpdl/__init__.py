@@ -26,7 +26,7 @@ rows, more holders, numbers to predict, missing cells and convolutions of two ki
 from colonnade.methods.mpdl import graph, predict, train
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "MPDL"]
 
@@ -48,25 +48,27 @@ METHOD = Method(
         Role(COLLABORATOR, "no table: it adds up and has the upper layers", has_rows=False),
     ),
     lead="label_holder",
-    messages=MESSAGES,
+    every_message=MESSAGES,
     stages={
-        "train": _LEARNING,
-        "dual": _LEARNING,
-        "central": _LEARNING,
-        "graph": {
-            "label_holder": graph.label_holder,
-            "feature_holder": graph.feature_holder,
-            COLLABORATOR: graph.collaborator,
-        },
-        "predict": {
-            "label_holder": predict.label_holder,
-            "feature_holder": predict.feature_holder,
-            COLLABORATOR: predict.collaborator,
-        },
+        "train": Stage(roles=_LEARNING, makes_model=True),
+        "dual": Stage(roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder}),
+        "central": Stage(roles=_LEARNING, after=("dual",), makes_model=True),
+        "graph": Stage(
+            roles={
+                "label_holder": graph.label_holder,
+                "feature_holder": graph.feature_holder,
+                COLLABORATOR: graph.collaborator,
+            }
+        ),
+        "predict": Stage(
+            roles={
+                "label_holder": predict.label_holder,
+                "feature_holder": predict.feature_holder,
+                COLLABORATOR: predict.collaborator,
+            },
+            rows="shared and rest",
+            scores=True,
+        ),
     },
     choose_messages=choose_messages,
-    absent={"dual": (COLLABORATOR,)},
-    stands_on={"central": ("dual",)},
-    scored_after=("train", "central"),
-    scores_rest=True,
 )

@@ -28,11 +28,9 @@ from colonnade.methods.prada import explain, predict, train
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.groups import propose_groups
 from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "PrADA", "propose_groups"]
-
-_LEARNING = {"source": train.source, "target": train.target, HOLDER: train.feature_holder}
 
 METHOD = Method(
     name="prada",
@@ -47,18 +45,35 @@ METHOD = Method(
         Role("source", "many labels, and columns of its own", at_least=0, at_most=None, has_label=True),
     ),
     lead=HOLDER,
-    messages=MESSAGES,
+    every_message=MESSAGES,
     stages={
-        "train": _LEARNING,
-        "pretrain": _LEARNING,
-        "finetune": _LEARNING,
-        "explain": {"source": explain.source, "target": explain.target, HOLDER: explain.feature_holder},
-        "predict": {"source": predict.source, "target": predict.target, HOLDER: predict.feature_holder},
+        "train": Stage(
+            roles={"source": train.source, "target": train.target, HOLDER: train.feature_holder},
+            rows="pairwise",
+            makes_model=True,
+            judge="target",
+        ),
+        "pretrain": Stage(
+            roles={"source": train.source, "target": train.target, HOLDER: train.feature_holder},
+            rows="pairwise",
+            judge="source",
+        ),
+        "finetune": Stage(
+            roles={"target": train.target, HOLDER: train.feature_holder},
+            rows="pairwise",
+            after=("pretrain",),
+            makes_model=True,
+            judge="target",
+        ),
+        "explain": Stage(
+            roles={"target": explain.target, HOLDER: explain.feature_holder},
+            rows="pairwise",
+            after=("train", "finetune"),
+            scores=True,
+        ),
+        "predict": Stage(
+            roles={"target": predict.target, HOLDER: predict.feature_holder}, rows="pairwise", scores=True
+        ),
     },
     choose_messages=choose_messages,
-    is_pairwise=True,
-    absent={"finetune": ("source",), "explain": ("source",), "predict": ("source",)},
-    stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
-    scored_after=("train", "finetune"),
-    scoring=("predict", "explain"),
 )

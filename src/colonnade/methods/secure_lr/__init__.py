@@ -28,7 +28,7 @@ that are drawn anew in every step; every reply is re-randomised.
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "SecureLR"]
 
@@ -44,10 +44,14 @@ METHOD = Method(
         Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
+    every_message=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder}, makes_model=True
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder}, scores=True
+        ),
     },
     choose_messages=choose_messages,
 )

@@ -35,7 +35,7 @@ def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, A
 def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_refused() -> None:
     model = run_of(frames(), settings(epochs=1))
     for plain in (True, False):
-        done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model, name="audited")
+        done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model)
         # At every party, whatever crossed there.
         for party, ledger in done.ledgers.items():
             alone = replace(done, ledgers={party: ledger})

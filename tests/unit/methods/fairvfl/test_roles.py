@@ -48,12 +48,12 @@ def kinds(run: cn.Run) -> dict[str, set[str]]:
 @functools.cache
 def trained(**changes: Any) -> tuple[cn.Run, Ended]:
     with watched() as ended:
-        return run_of(frames(), settings(**changes), keep_views=True), ended
+        return run_of(frames(), settings(**changes), launch=cn.Launch(keep_views=True)), ended
 
 
 def audit_of(found: dict[str, pd.DataFrame], config: cn.FairVFL, run: cn.Run, **options: Any) -> cn.Run:
     """Audit a trained model."""
-    return run_of(found, config, stage="audit", after=run, name="audited", **options)
+    return run_of(found, config, stage="audit", after=run, **options)
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def counted() -> Iterator[dict[str, dict[str, GroupCounts]]]:
 def audited(**changes: Any) -> tuple[cn.Run, Ended, dict[str, dict[str, GroupCounts]]]:
     """Return an audit, what the bank ended with, and the counts that it learned."""
     with watched("audit") as ended, counted() as counts:
-        run = audit_of(frames(), settings(**changes), trained(**changes)[0], keep_views=True)
+        run = audit_of(frames(), settings(**changes), trained(**changes)[0], launch=cn.Launch(keep_views=True))
     return run, ended, counts
 
 
@@ -131,7 +131,7 @@ def test_in_an_audit_each_party_receives_these_kinds_and_no_other() -> None:
         "bureau": counted,
     }
     run = trained()[0]
-    assert kinds(audit_of(frames(), settings(audit_plain=False), run, keep_views=True)) == alone
+    assert kinds(audit_of(frames(), settings(audit_plain=False), run, launch=cn.Launch(keep_views=True))) == alone
     # A plain model is trained for comparison: without adversaries, and its code goes to those with attributes.
     of_plain = {
         "bank": {"UnifiedCode", "Mark"},
@@ -192,7 +192,7 @@ def test_no_cell_sensitive_value_label_or_id_reaches_anybody(stage: str) -> None
 
 def test_labels_that_are_numbers_do_not_reach_the_server() -> None:
     found = frames("regression")
-    run = run_of(found, settings(), keep_views=True)
+    run = run_of(found, settings(), launch=cn.Launch(keep_views=True))
     labels = by_id(found["bank"])["y"].to_numpy()
     floats = floats_of(run.views["server"])
     for cells in (labels, standardised(labels)):
@@ -232,7 +232,7 @@ def moved(found: dict[str, pd.DataFrame], column: str, giver: str, taker: str) -
 
 def test_a_party_may_hold_several_attributes() -> None:
     found = moved(frames(), "age", "bureau", "state")
-    run = run_of(found, settings(), keep_views=True)
+    run = run_of(found, settings(), launch=cn.Launch(keep_views=True))
     assert removed_at(run, "state") == {"gender", "age"}
     codes = received(run, "state", "NoisedProtectedCode")
     assert len(codes) == 2 * len(received(run, "one", "LocalGradient"))
@@ -242,7 +242,7 @@ def test_a_party_may_hold_several_attributes() -> None:
 @pytest.mark.parametrize(("holder", "code"), [("one", {"LocalGradient"}), ("bank", {"NoisedUnifiedCode"})])
 def test_who_brings_columns_or_labels_may_hold_an_attribute_too(holder: str, code: set[str]) -> None:
     found = moved(frames(), "gender", "state", holder)
-    run = run_of(found, settings(), keep_views=True)
+    run = run_of(found, settings(), launch=cn.Launch(keep_views=True))
     assert removed_at(run, holder) == {"gender"}
     assert kinds(run)[holder] == HOLDER | code
     coder = run.parts[holder].document.get("coder", {"fields": []})
@@ -254,7 +254,7 @@ def test_who_brings_columns_or_labels_may_hold_an_attribute_too(holder: str, cod
 def test_a_label_holder_may_bring_columns_and_attributes() -> None:
     found = moved(moved(frames(), "gender", "state", "bank"), "a", "one", "bank")
     with watched() as ended:
-        run = run_of(found, settings(), keep_views=True)
+        run = run_of(found, settings(), launch=cn.Launch(keep_views=True))
     assert kinds(run)["bank"] == HOLDER | {"NoisedUnifiedCode", "LocalGradient"}
     assert removed_at(run, "bank") == {"gender"}
     assert run.parts["bank"].document["coder"]["fields"] == ["a"]
@@ -266,7 +266,7 @@ def test_a_label_holder_may_bring_columns_and_attributes() -> None:
 def test_there_may_be_no_attribute_at_all() -> None:
     found = {name: frame for name, frame in frames().items() if name in ("bank", "one", "two")}
     with watched() as ended:
-        run = run_of(found, settings(attributes=()), keep_views=True)
+        run = run_of(found, settings(attributes=()), launch=cn.Launch(keep_views=True))
     assert kinds(run)["server"] == {"Amounts", "Offer", "LocalCode", "TaskGradient"}
     check_same_scores(ended, scored(run, found))
     done = audit_of(found, settings(attributes=()), run)
@@ -275,7 +275,7 @@ def test_there_may_be_no_attribute_at_all() -> None:
 
 def test_an_attribute_without_weight_is_left_alone_but_audited() -> None:
     config = settings(removal_weights={"age": 0.0})
-    run = run_of(frames(), config, keep_views=True)
+    run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     assert kinds(run)["bureau"] == {"Mark"}
     assert removed_at(run, "bureau") == set()
     done = audit_of(frames(), config, run)
@@ -346,7 +346,7 @@ def test_unknown_sensitive_values_count_for_nothing(party: str, column: str) -> 
     unknown = found[party]["id"].iloc[:20].tolist()
     found[party].loc[found[party]["id"].isin(unknown), column] = None
     with watched() as ended:
-        run = run_of(found, settings(label_epsilon=None, **ALIVE), keep_views=True)
+        run = run_of(found, settings(label_epsilon=None, **ALIVE), launch=cn.Launch(keep_views=True))
     for name in ("DiscriminatorGradient", "AdversarialGradient"):
         rows = gradients(run, party, name)
         assert (np.abs(rows).max(axis=1) == 0).sum() == 2 * len(set(ended.train) & set(unknown)) > 0
@@ -356,7 +356,7 @@ def test_unknown_sensitive_values_count_for_nothing(party: str, column: str) -> 
 def test_which_sensitive_values_are_unknown_does_not_show_where_answers_are_drawn(party: str, column: str) -> None:
     found = frames()
     found[party].loc[found[party].index[:20], column] = None
-    run = run_of(found, settings(**ALIVE), keep_views=True)
+    run = run_of(found, settings(**ALIVE), launch=cn.Launch(keep_views=True))
     for name in ("NoisedDiscriminatorGradient", "NoisedAdversarialGradient"):
         assert (np.abs(gradients(run, party, name)).max(axis=1) > 0).all()
 
@@ -379,7 +379,7 @@ def test_a_row_of_which_a_platform_knows_nothing_is_masked() -> None:
     found["two"].loc[found["two"]["id"].isin(["row-3", "row-4", "row-5"]), ["c", "d", "kind"]] = None
     found["two"].loc[found["two"]["id"].isin(["row-6"]), ["c", "d"]] = None
     with watched() as ended:
-        run = run_of(found, settings(), keep_views=True)
+        run = run_of(found, settings(), launch=cn.Launch(keep_views=True))
     there = np.concatenate([one.is_there for one in received(run, "server", "LocalCode", "two")])
     gone = {"row-3", "row-4", "row-5"}
     expected = 2 * len(gone & set(ended.train)) + len(gone & set(ended.test))
@@ -437,7 +437,7 @@ def check_same_scores(ended: Ended, scores: pd.DataFrame) -> None:
 def test_every_task_is_learned_and_scored_alike(task: str, cut: str) -> None:
     found = frames(task)
     with watched() as ended:
-        run = run_of(found, settings(task_cut=cut), keep_views=True)
+        run = run_of(found, settings(task_cut=cut), launch=cn.Launch(keep_views=True))
     check_same_scores(ended, scored(run, found))
     seen = kinds(run)
     if cut == "server":
@@ -454,7 +454,7 @@ def test_every_task_is_learned_and_scored_alike(task: str, cut: str) -> None:
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
 def test_what_is_not_decided_in_two_ways_is_attacked_but_not_counted(task: str) -> None:
     run = run_of(frames(task), settings())
-    done = audit_of(frames(task), settings(), run, keep_views=True)
+    done = audit_of(frames(task), settings(), run, launch=cn.Launch(keep_views=True))
     assert {"audit", "fairness", "attack_gender", "attack_age"} <= set(done.findings)
     assert "gaps" not in done.findings
     assert kinds(done)["state"] == {"AttackCodes", "CountRequest", "PlainCodes", "Mark"}
@@ -464,7 +464,7 @@ def test_what_is_not_decided_in_two_ways_is_attacked_but_not_counted(task: str) 
 def test_candidates_are_ranked_by_what_was_read_elsewhere(local: str) -> None:
     found = texts()
     with watched() as ended:
-        run = run_of(found, settings(task="ranking", local=local), keep_views=True)
+        run = run_of(found, settings(task="ranking", local=local), launch=cn.Launch(keep_views=True))
     assert kinds(run) == TRAINED
     seen = b"".join(frame[HEADER_BYTES:] for _, frame in run.views["server"])
     assert b"alpha" not in seen

@@ -39,7 +39,7 @@ def played(level: int, **changes: Any) -> cn.Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sealed_cut, "make_key", lambda session, size: known[session.party])
         config = settings(level=level, unique_width=2, **options)
-        return run_of(frames("binary", own=OWN), config, evaluate=VALIDATED, keep_views=True)
+        return run_of(frames("binary", own=OWN), config, evaluate=VALIDATED, launch=cn.Launch(keep_views=True))
 
 
 def kinds(run: cn.Run, party: str) -> set[str]:
@@ -238,7 +238,9 @@ def test_a_party_cannot_send_codes_in_the_clear_by_mistake() -> None:
 
 def test_at_level_0_only_codes_of_ones_own_rows_cross_and_no_id() -> None:
     with watched() as found:
-        run = run_of(frames("binary", own=OWN), settings(epochs=1), evaluate=VALIDATED, keep_views=True)
+        run = run_of(
+            frames("binary", own=OWN), settings(epochs=1), evaluate=VALIDATED, launch=cn.Launch(keep_views=True)
+        )
     for one, (shared, own) in zip(received(run, "bank", "Codes"), found.steps["shop"], strict=True):
         assert one.values.shape == (len(shared) + len(own), 8)
     for one, (shared, own) in zip(received(run, "shop", "CodeGradient"), found.steps["shop"], strict=True):

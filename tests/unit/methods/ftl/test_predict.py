@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_policies
 from tests.unit.methods.ftl.worlds import frames, run_of, settings, tables_of
 from tests.worlds import integers_for_ciphertexts, name_of
 
@@ -121,9 +122,9 @@ def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path
     run = run_of(found, settings(), folder=tmp_path / "run")
     policies = {"bank0": Policy(predictions_per_day=2 * count)}
     for _ in range(2):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     with pytest.raises(PolicyRefused, match=f"at most {2 * count} rows for 'shop0' within 24 hours; {2 * count} were"):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     log = tmp_path / "run" / "bank0" / "predictions" / "queries.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["event"], line["partner"], line["rows"]) for line in lines] == [
@@ -137,9 +138,9 @@ def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path
     lines[1]["partner"] = "someone else"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     for _ in range(2):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     with pytest.raises(PolicyRefused):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
 
 
 @pytest.mark.parametrize("weights", [{}, {"bank0": 3.0, "bank1": 1.0}])

@@ -25,7 +25,7 @@ def _without_encryption() -> Iterator[None]:
 
 def validation(found: dict[str, Any], **changes: Any) -> cn.Run:
     facts = {"folds": FOLDS, "iterations": STEPS, "tolerance": 0.0, **changes}
-    return run_of(found, settings(**facts), stage="validate", keep_views=True)
+    return run_of(found, settings(**facts), stage="validate", launch=cn.Launch(keep_views=True))
 
 
 def about(run: cn.Run, target: str = "shop0") -> dict[str, Any]:

@@ -44,7 +44,7 @@ def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize(("hidden", "batch"), [((), 0), ((2,), 0), ((), 30)])
 def test_messages_are_those_of_the_sheet_in_kind_order_shape_and_number(hidden: tuple[int, ...], batch: int) -> None:
     found, config = frames(), settings(hidden=hidden, batch_size=batch, iterations=3, loss_every=2)
-    run = run_of(found, config, keep_views=True)
+    run = run_of(found, config, launch=cn.Launch(keep_views=True))
     layers, width = 1 + len(hidden), config.width
     rows, triangle = batch or ROWS, width * (width + 1) // 2
     expected = dict(zip(("bank0", "shop0"), schedule(layers, 3), strict=True))
@@ -99,7 +99,7 @@ def test_ciphertexts_of_the_sheets_example_are_as_many_as_it_counts() -> None:
 @pytest.mark.parametrize("changes", [{}, {"safeguard": True, "margin": -1.0}, {"reveal": "rows"}])
 def test_no_number_crosses_unencrypted_and_unmasked(changes: dict[str, Any]) -> None:
     with integers_for_ciphertexts():
-        run = run_of(frames(), settings(**changes), keep_views=True)
+        run = run_of(frames(), settings(**changes), launch=cn.Launch(keep_views=True))
     for party in run.plan.parties:
         for _, one in view(run, party):
             for field in dataclasses.fields(one):
@@ -122,7 +122,7 @@ def test_what_is_opened_for_the_other_is_uniform() -> None:
             run = run_of(
                 found,
                 settings(width=16, iterations=90, tolerance=0.0, loss_every=0, reconstruction=0.0),
-                keep_views=True,
+                launch=cn.Launch(keep_views=True),
             )
         for party, other in (("bank0", "shop0"), ("shop0", "bank0")):
             modulus = modulus_of(run, other)
@@ -153,7 +153,11 @@ def test_whatever_goes_back_to_the_owner_of_a_key_was_masked_and_so_re_randomise
 
     monkeypatch.setattr(CipherArray, "mask", masked)
     monkeypatch.setattr(CipherArray, "rerandomise", rerandomised)
-    run = run_of(frames(), settings(safeguard=True, labelled_rows=8, iterations=2, hidden=(2,)), keep_views=True)
+    run = run_of(
+        frames(),
+        settings(safeguard=True, labelled_rows=8, iterations=2, hidden=(2,)),
+        launch=cn.Launch(keep_views=True),
+    )
     seen = 0
     for party in run.plan.parties:
         own = PublicKey(modulus_of(run, party)).fingerprint
@@ -217,7 +221,7 @@ def test_the_owner_cannot_read_factors_from_the_randomness_it_knows(
 
 def test_identical_steps_give_different_ciphertexts_of_the_same_content(key: PrivateKey) -> None:
     """Steps 1 to 4 of two attempts that begin alike: nothing repeats on the wire, but the models are equal."""
-    runs = [run_of(frames(), settings(iterations=1), keep_views=True) for _ in range(2)]
+    runs = [run_of(frames(), settings(iterations=1), launch=cn.Launch(keep_views=True)) for _ in range(2)]
     for party, name in (("shop0", "SourceSignals"), ("bank0", "TargetSignals"), ("shop0", "MaskedEncoderGradient")):
         one, two = (received(run, party, name)[0] for run in runs)
         for field in dataclasses.fields(one):

@@ -132,7 +132,7 @@ def test_a_holder_without_people_of_its_own(b_only: int, a_only: int) -> None:
 
 def test_every_party_gets_only_what_its_role_needs() -> None:
     world = graph_world()
-    run = graph_run(world, settings(mechanism="cell_ldp"), keep_views=True)
+    run = graph_run(world, settings(mechanism="cell_ldp"), launch=cn.Launch(keep_views=True))
     got = {party: {(sender, name_of(one)) for sender, one in view(run, party)} for party in ("a", "b", "c")}
     keys = {"MaskKey", "PublicModulus", "ReleasedTable", "SealedFeatures", "HiddenSums"}
     assert {name for sender, name in got["a"] if sender == "b"} == keys | {"GraphSchedule", "FirstWeights", "Classes"}
@@ -190,7 +190,7 @@ def test_both_holders_are_told_the_same_likely_links_and_they_are_likelier_than_
 
 
 def test_nobody_is_told_of_likely_links_unless_they_are_asked_for() -> None:
-    run = graph_run(graph_world(), settings(epochs=1), keep_views=True)
+    run = graph_run(graph_world(), settings(epochs=1), launch=cn.Launch(keep_views=True))
     assert "LikelyLinks" not in {name_of(one) for party in "ab" for _, one in view(run, party)}
     assert "suggested/rows" not in run.parts["a"].tensors
 

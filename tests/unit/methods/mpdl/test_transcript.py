@@ -83,11 +83,11 @@ def played(stage: str) -> tuple[Heard, cn.Run]:
     found = frames()
     if stage in ("train", "dual"):
         with overheard() as heard:
-            run = run_of(found, default(), stage=stage, keep_views=True)
+            run = run_of(found, default(), stage=stage, launch=cn.Launch(keep_views=True))
     elif stage == "central":
-        earlier = run_of(found, default(), stage="dual", name="first")
+        earlier = run_of(found, default(), stage="dual", launch=cn.Launch(name="first"))
         with overheard() as heard:
-            run = run_of(found, default(), stage="central", after=earlier, keep_views=True)
+            run = run_of(found, default(), stage="central", after=earlier, launch=cn.Launch(keep_views=True))
     else:
         run = played("train")[1]
         with overheard() as heard:
@@ -263,7 +263,7 @@ def raw_cells(party: str, table: Any) -> np.ndarray:
 def test_traffic_of_a_release_gives_the_released_copy_and_nothing_nearer(receiver: str) -> None:
     sender = {"bank": "shop", "shop": "bank"}[receiver]
     with watched() as facts:
-        run = run_of(frames(), settings(epsilon=2.0, folds=3), keep_views=True)
+        run = run_of(frames(), settings(epsilon=2.0, folds=3), launch=cn.Launch(keep_views=True))
     (message,) = received(run, receiver, "ReleasedTable", sender)
     raw = raw_cells(sender, facts.tables[sender])
     assert np.array_equal(message.values, facts.tables[sender].released.numpy())
@@ -354,7 +354,7 @@ def test_the_collaborator_can_work_out_how_alike_rows_are() -> None:
     """
     config = settings(epochs=8, hidden=12)
     with watched() as facts:
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     assert not received(run, "helper", "RowOrder")
     # The first training is that with shared rows alone. The gradients are the collaborator's own.
     orders = facts.trainings["bank", "joint"].orders
@@ -417,7 +417,7 @@ def test_with_noise_on_everything_two_stages_never_draw_for_the_same_cells() -> 
     """Either refused, or the same noise: two draws for one cell would halve what hides it."""
     found, config = frames(), default(dp_scope="all")
     with watched() as first:
-        earlier = run_of(found, config, stage="dual", name="first")
+        earlier = run_of(found, config, stage="dual", launch=cn.Launch(name="first"))
     try:
         with watched() as second:
             run_of(found, config, stage="central", after=earlier, evaluate=COMPARED)

@@ -34,7 +34,7 @@ def run(key: PrivateKey) -> cn.Run:
     """Return an encrypted run with frozen groups, whose key the test knows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(school, "make_key", lambda session, size: key)
-        return run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+        return run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True))
 
 
 def names(run: cn.Run, party: str, sender: str) -> list[str]:
@@ -137,7 +137,7 @@ def arrays_of(message: Any) -> list[CipherArray]:
 
 def test_the_same_run_twice_has_no_ciphertext_and_no_masked_value_twice(run: cn.Run) -> None:
     """Check 6: identical inputs give different replies."""
-    again = run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+    again = run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True))
     seen: Counter[bytes] = Counter()
     for one in (run, again):
         for party in (HOLDER, "bank0", "sister0"):
@@ -182,7 +182,9 @@ def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_cl
     declared = {declaration_of(cls).name for cls in METHOD.messages_in(plan) if declaration_of(cls).sender == "target"}
     assert not declared & GRADIENTS
     assert not set(names(run, HOLDER, "bank0")) & GRADIENTS
-    other = run_of(flipped(frames()), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+    other = run_of(
+        flipped(frames()), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True)
+    )
 
     def without_masked(one: cn.Run) -> list[Any]:
         found = [(sender, name, about) for sender, name, about in shape_of_view(one) if sender == "bank0"]

@@ -19,8 +19,8 @@ from colonnade.data import TableEncoder
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
 from colonnade.exchanges.secure_linear import LinearPartner
 from colonnade.launch.baselines import agreed_split
-from colonnade.launch.party import Seat, Taken
 from colonnade.launch.settings import config_to_json
+from colonnade.launch.take_part import Seat, Taken
 from colonnade.launch.threads import play_in_threads
 from colonnade.messages import declaration_of
 from colonnade.methods.secure_lr import METHOD, train

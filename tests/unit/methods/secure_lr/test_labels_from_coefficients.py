@@ -84,7 +84,12 @@ def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient
     found = frames(400)
     with integers_for_ciphertexts():
         runs = [
-            cn.simulate(cn.SecureLR(**QUICK, coefficient_noise=noise, epochs=2), tables(found), seed=7, keep_views=True)
+            cn.simulate(
+                cn.SecureLR(**QUICK, coefficient_noise=noise, epochs=2),
+                tables(found),
+                seed=7,
+                launch=cn.Launch(keep_views=True),
+            )
             for noise in (0.0, 4.0, 4.0)
         ]
     plain, once, again = (np.array(list(run.coefficients["shop"].values()))[:, 0] for run in runs)

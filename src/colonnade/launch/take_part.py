@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy as np
 
 from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.engine import INLINE, Engine, EngineSettings
+from colonnade.engine import INLINE, Engine, EngineSettings, opened
 from colonnade.errors import UsageError
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
 from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord, overlap_to_json
@@ -26,7 +25,7 @@ from colonnade.session import (
     ModelPart,
     Observer,
     Pair,
-    Party,
+    Participant,
     Policy,
     Result,
     RunPlan,
@@ -97,7 +96,7 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     path = None if seat.folder is None else seat.folder.path
-    party = Party(
+    party = Participant(
         seat.name,
         seat.policy,
         path,
@@ -143,7 +142,7 @@ def take_part(
             seat.folder.keep(record)
         kept.append((record, result.scores, holding))
 
-    with _opened(seat.engine) as engine:
+    with opened(seat.engine) as engine:
         session = Session(
             party, method, plan, links, messages=alignment_messages(method, plan), observer=observer, engine=engine
         )
@@ -168,23 +167,20 @@ def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
 
 def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
     """Return what may cross to find shared rows: nothing where rows are scored that only one party knows."""
-    return () if plan.stage == "predict" and method.scores_alone is not None else alignment.MESSAGES
-
-
-def _opened(engine: Engine | EngineSettings) -> AbstractContextManager[Engine]:
-    return engine.open() if isinstance(engine, EngineSettings) else nullcontext(engine)
+    return () if method.stage(plan.stage).rows == "own" else alignment.MESSAGES
 
 
 def _bring(session: Session, seat: Seat) -> Holding:
     """Find the shared rows that a stage needs, and return what this party brings."""
     table, method = seat.table, session.method
-    if session.stage == "predict" and method.scores_alone is not None:
+    about = method.stage(session.stage)
+    if about.rows == "own":
         # Only one role has rows here, and nobody learns which they are.
-        places = np.arange(table.rows) if session.role == method.scores_alone else _NOTHING
+        places = np.arange(table.rows) if session.role == about.rows_of else _NOTHING
         rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
         return Holding(table, rows, _split(session, 0), part=seat.part, module=seat.module)
     parties = method.parties_with_rows(session.plan)
-    is_paired = method.is_pairwise and seat.name in parties and len(parties) > 2
+    is_paired = about.rows == "pairwise" and seat.name in parties and len(parties) > 2
     if is_paired and session.plan.alignment.protocol != "given":
         found = alignment.align_with_each(session, table)
         pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}

@@ -19,8 +19,8 @@ from colonnade.errors import (
     RunFolderError,
     TrainingFailed,
 )
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.run_folder import RunFolder
 from colonnade.ledger import Ledger, LedgerWriter
 from colonnade.session import RunPlan, write_json
 

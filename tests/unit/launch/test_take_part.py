@@ -15,9 +15,9 @@ from tests.unit.session.trials import Trial, tables
 import colonnade as cn
 from colonnade.engine import Engine, EngineSettings, Work, open_engine
 from colonnade.errors import EngineFailed, PeerFailed, RoleFailed
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.party import Seat, take_part
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.run_folder import RunFolder
+from colonnade.launch.take_part import Seat, take_part
 from colonnade.session import Session
 
 
@@ -67,7 +67,7 @@ def test_a_result_outlives_a_crash_at_the_goodbye_and_the_run_goes_on_to_the_sam
 def test_a_party_that_is_told_of_a_failure_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crash_at_the_goodbye(monkeypatch, "shop")
     ended: list[Any] = []
-    launched = sys.modules["colonnade.launch.party"]
+    launched = sys.modules["colonnade.launch.take_part"]
     real = launched.play
 
     def play(session: Session, *rest: Any) -> Any:
@@ -114,7 +114,7 @@ PROBE = Work("colonnade.engine.probe:echo", "colonnade.engine.probe:prepare", b"
 
 def note_engines(monkeypatch: pytest.MonkeyPatch, error: type[Exception] | None = None) -> list[Engine]:
     """Use every session's engine where its role would be played."""
-    launched = sys.modules["colonnade.launch.party"]
+    launched = sys.modules["colonnade.launch.take_part"]
     real = launched.play
     found: list[Engine] = []
 
@@ -139,7 +139,7 @@ def is_closed(engine: Engine) -> bool:
 
 def test_simulated_parties_share_one_engine_that_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     found = note_engines(monkeypatch)
-    run = Trial(None).run(engine="pool")
+    run = Trial(None).run(launch=cn.Launch(engine="pool"))
     assert len(found) == 2
     assert found[0] is found[1]
     assert found[0].name == "pool"
@@ -153,7 +153,7 @@ def test_an_engine_that_is_lent_stays_open(monkeypatch: pytest.MonkeyPatch) -> N
     with open_engine("pool", 2) as engine:
         found = note_engines(monkeypatch, ZeroDivisionError)
         with pytest.raises(ZeroDivisionError):
-            Trial(None).run(engine=engine)
+            Trial(None).run(launch=cn.Launch(engine=engine))
         assert found
         assert all(one is engine for one in found)
         assert not is_closed(engine)

@@ -17,7 +17,7 @@ from tests.unit.session import toys
 from colonnade.alignment import MESSAGES, align
 from colonnade.data import PartyTable
 from colonnade.messages import HEADER_BYTES, declaration_of, decode_body, open_frame
-from colonnade.session import Alignment, Method, Party, Policy, Role, RunPlan, Session, derive_seed
+from colonnade.session import Alignment, Method, Participant, Policy, Role, RunPlan, Session, derive_seed
 from colonnade.session.handshake import greet
 from colonnade.transport import MemoryHub
 
@@ -37,7 +37,7 @@ def tables_of(*lists: list[Any]) -> dict[str, PartyTable]:
 
 
 @dataclass
-class Meeting:
+class Intersected:
     """How an alignment ended at each party, and all of its messages."""
 
     outcomes: dict[str, Any]
@@ -80,7 +80,7 @@ class Meeting:
         return [row.tobytes() for message in self.crossed(IdMarks, sender, receiver) for row in message.marks]
 
 
-def meet(
+def intersect(
     tables: Mapping[str, PartyTable],
     *,
     rule: Alignment | None = None,
@@ -92,7 +92,7 @@ def meet(
     policies: Mapping[str, Policy] | None = None,
     without_rows: tuple[str, ...] = (),
     seconds: float = 30.0,
-) -> Meeting:
+) -> Intersected:
     """Let the parties greet and take a step; the first of them leads, and those without rows have a role of theirs."""
     tables = {**tables, **{party: PartyTable.nothing(party) for party in without_rows}}
     parties = tuple(tables)
@@ -105,7 +105,9 @@ def meet(
         plan, method = _with_collaborators(plan, method, without_rows)
     sessions = {
         party: Session(
-            Party(party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party),
+            Participant(
+                party, (policies or {}).get(party, Policy()), alignments=None if folder is None else folder / party
+            ),
             method,
             plan,
             {peer: hub.link(party, peer) for peer in parties if peer != party and parties[0] in (party, peer)},
@@ -132,13 +134,15 @@ def meet(
     for thread in threads:
         thread.join(seconds)
     assert not any(thread.is_alive() for thread in threads), "a party hangs"
-    return Meeting(outcomes, sessions, frames)
+    return Intersected(outcomes, sessions, frames)
 
 
 def _with_collaborators(plan: RunPlan, method: Method, parties: tuple[str, ...]) -> tuple[RunPlan, Method]:
     helpers = tuple(party for party in plan.roles["helper"] if party not in parties)
     role = Role("collaborator", "nothing", at_most=None, has_rows=False)
-    stages = {stage: {**functions, role.name: toys.helper} for stage, functions in method.stages.items()}
+    stages = {
+        name: replace(stage, roles={**stage.roles, role.name: toys.helper}) for name, stage in method.stages.items()
+    }
     return (
         replace(plan, roles={"lead": plan.roles["lead"], "helper": helpers, role.name: parties}),
         replace(method, roles=(*method.roles, role), stages=stages),

@@ -61,10 +61,10 @@ def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
 
     from colonnade.launch.alignments import alignment_plan
     from colonnade.launch.earlier import earlier_folder
-    from colonnade.launch.files import read_party_home, read_run_file
-    from colonnade.launch.folder import RunFolder
-    from colonnade.launch.party import Seat
+    from colonnade.launch.home import read_party_home, read_run_file
+    from colonnade.launch.run_folder import RunFolder
     from colonnade.launch.settings import config_from_json
+    from colonnade.launch.take_part import Seat
     from colonnade.methods import method_named
 
     torch.set_num_threads(task["threads"])

@@ -36,13 +36,13 @@ from colonnade.crypto import (
     decrypt,
     encrypt,
 )
+from colonnade.crypto.bench.form import Findings
 from colonnade.crypto.costs import measure_multiplication
 from colonnade.crypto.window_table import table_multiplications
 from colonnade.engine import INLINE, open_engine
-from colonnade.launch.bench.form import Findings
 
 if TYPE_CHECKING:
-    from colonnade.launch.bench.peer import PhePeer
+    from colonnade.crypto.bench.peer import PhePeer
 
 __all__ = ["FULL", "QUICK", "Effort", "measure_crypto"]
 
@@ -192,7 +192,7 @@ class _Task:
 
 
 def _add_peer(sides: Sides, task: _Task, findings: Findings, say: Say) -> None:
-    from colonnade.launch.bench.peer import PhePeer
+    from colonnade.crypto.bench.peer import PhePeer
 
     say("Encrypting with python-paillier what it will compute with …")
     effort = task.effort

@@ -1,4 +1,4 @@
-"""One party's side of private set intersection: whom it meets, what it keeps, and what it may be told."""
+"""One party's side of private set intersection: with whom, what it keeps, and what it may be told."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from colonnade.data import (
 from colonnade.errors import AlignmentError, PolicyRefused, WrongContent
 from colonnade.session import Channel, Session
 
-__all__ = ["Meeting", "Met", "Places", "partners_of"]
+__all__ = ["Intersection", "PartnerRows", "Places", "partners_of"]
 
 Places = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ _MOST_PARTS = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class Met:
+class PartnerRows:
     """What a party knows about one partner's rows after an alignment; None where it is not told."""
 
     rows: int | None
@@ -65,7 +65,7 @@ def partners_of(session: Session) -> tuple[Channel, ...]:
     return tuple(channel for channel in session.all_channels if method.are_aligned(plan, session.party, channel.peer))
 
 
-class Meeting:
+class Intersection:
     """One party's side of finding shared rows."""
 
     def __init__(self, session: Session, table: PartyTable) -> None:
@@ -82,7 +82,7 @@ class Meeting:
         self._history = AlignmentHistory(session.history)
         # Scoring one new row is no run in the sense of minimum_shared_rows.
         self._has_minimum = session.stage != "predict"
-        self.met: dict[str, Met] = {}
+        self.partners: dict[str, PartnerRows] = {}
         self.is_reused = False
 
     def shared_by_all(self) -> Places:
@@ -106,7 +106,7 @@ class Meeting:
 
     def _share(self, peer: Channel, offer: AlignmentOffer) -> Places:
         """Return the lead's rows that one partner has too, and tell it if it may know."""
-        rows, tokens = self._meet(peer, offer)
+        rows, tokens = self._intersect(peer, offer)
         if self._rule.mode == "both_learn":
             return self._announce({peer: (rows, tokens)}, rows)
         self._unfinished(peer).discard()
@@ -151,35 +151,35 @@ class Meeting:
                 peer.send(AlignmentOpening(len(self._rows(peer)), b"", result, 0))
             return found
         self._check_budgets(offers)
-        met = {peer: self._meet(peer, offer) for peer, offer in offers.items()}
+        by_peer = {peer: self._intersect(peer, offer) for peer, offer in offers.items()}
         shared = np.arange(self._table.rows)
-        for rows, _ in met.values():
+        for rows, _ in by_peer.values():
             shared = np.intersect1d(shared, rows, assume_unique=True)
         if not len(shared) and not self._may_be_none:
             for peer in self._peers:
                 self._unfinished(peer).discard()
-            strangers = [peer for peer, (rows, _) in met.items() if not len(rows)] or self._peers
+            strangers = [peer for peer, (rows, _) in by_peer.items() if not len(rows)] or self._peers
             formats = {self._session.party: IdFormat.of(self._table.ids_for(strangers[0].peer))}
             formats |= {peer.peer: _format_of(offers[peer].format, peer) for peer in strangers}
             raise AlignmentError(explain_nothing_shared(formats, self._rule))
-        return self._announce(met, shared)
+        return self._announce(by_peer, shared)
 
     @property
     def _may_be_none(self) -> bool:
         """Tell whether parties need not share a row: where others are scored too."""
-        return self._session.stage == "predict" and self._session.method.scores_rest
+        return self._session.method.stage(self._session.stage).rows == "shared and rest"
 
-    def _announce(self, met: Mapping[Channel, tuple[Places, Tokens]], shared: Places) -> Places:
+    def _announce(self, by_peer: Mapping[Channel, tuple[Places, Tokens]], shared: Places) -> Places:
         """Put shared rows into the agreed order, and tell every partner by the tokens that it knows."""
         if self._has_minimum and len(shared) < self._session.policy.minimum_shared_rows:
-            for peer in met:
+            for peer in by_peer:
                 self._unfinished(peer).discard()
         self._check_minimum(len(shared))
         ordered = self._in_order(shared)
         result = secrets.token_bytes(_RESULT)
         # Kept before anyone is told: a partner that has it must find it here.
         self._keep(result, ordered)
-        for peer, (rows, tokens) in met.items():
+        for peer, (rows, tokens) in by_peer.items():
             place_of = np.empty(self._table.rows, np.int64)
             place_of[rows] = np.arange(len(rows))
             peer.send(SharedRows(tokens[place_of[ordered]], result))
@@ -189,7 +189,7 @@ class Meeting:
     def _in_order(self, shared: Places) -> Places:
         return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment")))]
 
-    def _meet(self, peer: Channel, offer: AlignmentOffer) -> tuple[Places, Tokens]:
+    def _intersect(self, peer: Channel, offer: AlignmentOffer) -> tuple[Places, Tokens]:
         """Return the lead's rows that one partner has too, and the tokens by which the partner knows them."""
         self._open(peer, offer)
         rows, tokens = ask_partner(self._side(peer))
@@ -245,7 +245,7 @@ class Meeting:
         opening = lead.receive(AlignmentOpening)
         if not 0 <= opening.count <= MOST_IDS:
             raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
-        self.met[lead.peer] = Met(opening.count, None)
+        self.partners[lead.peer] = PartnerRows(opening.count, None)
         if opening.reuse is not None:
             if opening.reuse not in held:
                 raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
@@ -286,7 +286,7 @@ class Meeting:
             "aligned", peer=peer.peer, own=own, theirs=theirs, shared=shared, sizes_only=sizes_only
         )
         self._history.note("found", peer.peer, shared=shared)
-        self.met[peer.peer] = Met(theirs, shared)
+        self.partners[peer.peer] = PartnerRows(theirs, shared)
 
     def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
         offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
@@ -340,7 +340,7 @@ class Meeting:
         self._check_minimum(shared)
         self.is_reused = True
         for peer, count in theirs.items():
-            self.met[peer.peer] = Met(count, None)
+            self.partners[peer.peer] = PartnerRows(count, None)
             own = len(self._rows(peer))
             self._session.ledger.mark("aligned", peer=peer.peer, own=own, theirs=count, shared=shared, reused=True)
 
