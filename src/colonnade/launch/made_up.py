@@ -124,7 +124,7 @@ class World:
             if absent and tables:
                 assumed.append(f"the table of {', '.join(absent)} has no more rows than are shared")
             rows = {party: tables[party].rows if party in tables else shared for party in parties}
-            groups = _groups_said(lead, rows, shared, is_apart=method.is_pairwise)
+            groups = _groups_said(lead, rows, shared, is_apart=method.stage(plan.stage).rows == "pairwise")
             places = {group: {party: np.arange(tables[party].rows) for party in group if party in tables} for group in groups}
         named, described, labels = set(_texts(plan.config)), {}, {}
         for party, table in tables.items():
@@ -147,6 +147,12 @@ class World:
     def parties(self) -> tuple[str, ...]:
         """Return who has a table."""
         return tuple(self.columns)
+
+    @property
+    def least_rows(self) -> int:
+        """Return how many rows a group needs so that what an encoder tells apart comes up in it."""
+        every = [*self.labels.values(), *(one for columns in self.columns.values() for one in columns)]
+        return self.least * max(min(_MANY, len(one.values)) + 1 for one in every)
 
     def scaled(self, ratio: float) -> World:
         """Return the same with a part of the rows."""
