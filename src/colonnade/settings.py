@@ -6,12 +6,13 @@ import ast
 import dataclasses
 import inspect
 import json
+import math
 import textwrap
 from itertools import pairwise
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Setting", "described", "settings_of"]
+__all__ = ["Setting", "batch", "described", "passes", "rehearsed", "settings_of"]
 
 T = TypeVar("T")
 
@@ -28,6 +29,21 @@ class Setting:
     default: str
     """The default as JSON, or "none", or "required" where one must be given."""
     meaning: str
+
+
+def passes(default: int) -> Any:
+    """Return a setting that counts passes: a rehearsal plays a few, and multiplies."""
+    return dataclasses.field(default=default, metadata={"passes": True})
+
+
+def batch(default: int) -> Any:
+    """Return a setting that counts the rows of a step: a rehearsal may play smaller ones."""
+    return dataclasses.field(default=default, metadata={"batch": True})
+
+
+def rehearsed(default: Any, *, at_least: float = -math.inf, at_most: float = math.inf) -> Any:
+    """Return a setting that a rehearsal keeps within bounds, so that it does not stop early."""
+    return dataclasses.field(default=default, metadata={"rehearsed": (at_least, at_most)})
 
 
 def described(kind: type[T]) -> type[T]:

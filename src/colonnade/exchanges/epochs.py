@@ -137,6 +137,7 @@ class Epochs:
         self.loss_so_far = 0.0
         self.is_over = verdict.is_last
         self._keep(session, trainee)
+        session.end_pass("epochs", self.epoch)
 
     def keep_between_epochs(self, session: Session, trainee: Trainee) -> None:
         """Make a checkpoint where the settings ask for one within an epoch."""

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,8 @@ class Progress:
     latest: Mapping[str, Any]
     bytes_sent: int = 0
     bytes_received: int = 0
+    passed: tuple[str, int] | None = None
+    """The setting that counts passes of which one has just ended, and that pass's number."""
 
 
 Observer = Callable[[Progress], None]
@@ -169,6 +171,19 @@ class Session:
         if self._observer is not None and time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._tell()
 
+    def passes(self, setting: str, count: int, first: int = 0) -> Iterator[int]:
+        """Go through the passes that a setting counts, and say where each is over."""
+        for number in range(first, count):
+            try:
+                yield number
+            finally:
+                self.end_pass(setting, number + 1)
+
+    def end_pass(self, setting: str, number: int) -> None:
+        """Say that one of the passes that a setting counts is over: a rehearsal plays few of them, and multiplies."""
+        if self._observer is not None:
+            self._observer(self._progress(self.stage, self.step, self._total, self._latest, (setting, number)))
+
     def show(self, what: str, done: int, total: int) -> None:
         """Show progress of something that is not a step of the method, such as alignment."""
         if self._observer is not None and (done == total or time.monotonic() - self._told > _PROGRESS_SECONDS):
@@ -221,7 +236,14 @@ class Session:
         if self._observer is not None:
             self._observer(self._progress(self.stage, self.step, self._total, self._latest))
 
-    def _progress(self, stage: str, step: int, total: int | None, latest: Mapping[str, Any]) -> Progress:
+    def _progress(
+        self,
+        stage: str,
+        step: int,
+        total: int | None,
+        latest: Mapping[str, Any],
+        passed: tuple[str, int] | None = None,
+    ) -> Progress:
         sent = sum(channel.bytes_sent for channel in self.all_channels)
         received = sum(channel.bytes_received for channel in self.all_channels)
-        return Progress(self.party, self.role, stage, step, total, latest, sent, received)
+        return Progress(self.party, self.role, stage, step, total, latest, sent, received, passed)

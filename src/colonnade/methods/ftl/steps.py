@@ -140,7 +140,7 @@ class SourceTrainer:
     def train(self, rule: StopRule, begin: int, after: Callable[[int, bool], None]) -> None:
         """Go on from an iteration until the rule says stop; ``after`` is told every iteration that is over."""
         config = self._config
-        for iteration in range(begin, config.iterations):
+        for iteration in self._session.passes("iterations", config.iterations, begin):
             self._session.next_step()
             is_last = iteration + 1 >= config.iterations
             loss = self._step(iteration, looks_at_loss(config, iteration))

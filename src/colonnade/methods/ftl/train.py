@@ -108,7 +108,7 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
         begin = session.resumed.document["iteration"]
         for side in sides:
             side.load_state(session.resumed.tensors, session.resumed.document["sides"][side.peer.peer])
-    for iteration in range(begin, config.iterations):
+    for iteration in session.passes("iterations", config.iterations, begin):
         going_on = [side for side in sides if not side.is_over]
         if not going_on:
             break

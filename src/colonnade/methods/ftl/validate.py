@@ -146,7 +146,7 @@ def _source_fold(
     swapped = objective_for(config, task, len(shared), len(kept))
     apprentice = apprentice.anew(config)
     side = LossSide(config, apprentice, peer, link, swapped, columns, targets[: len(kept)], len(kept), shared)
-    for _ in range(config.iterations):
+    for _ in session.passes("iterations", config.iterations):
         session.next_step()
         side.step()
     fold = place[np.flatnonzero(left_out[: rows.used])]
@@ -171,7 +171,7 @@ def _target_fold(
     apprentice.pretrain()
     objective = objective_for(config, "", len(shared), int(labelled.sum()))
     trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective, fold=number)
-    for iteration in range(config.iterations):
+    for iteration in session.passes("iterations", config.iterations):
         session.next_step()
         verdict = trainer.step(iteration)
         apply_verdict(apprentice.learner, verdict)
@@ -189,7 +189,7 @@ def _target_fold(
     swapped = objective_for(config, task, len(shared), fold.count)
     apprentice = apprentice.anew(config)
     side = TranslatorSide(config, apprentice, peer, link, swapped, own, targets, fold.count, shared)
-    for _ in range(config.iterations):
+    for _ in session.passes("iterations", config.iterations):
         session.next_step()
         side.step()
     translator = side.translator()

@@ -134,7 +134,7 @@ class DualLearning:
         step = _Released(self, generator) if self._keys is None else _Interactive(self, generator, *self._keys)
         per_epoch = math.ceil(len(rows) / config.batch_size)
         done, total = 0, per_epoch * config.generator_epochs
-        for epoch in range(config.generator_epochs):
+        for epoch in self._session.passes("generator_epochs", config.generator_epochs):
             seed = self._session.seed(f"{name}/generator batches", epoch)
             for batch in batches(len(rows), config.batch_size, seed):
                 with self._peers[0].openings.at(f"{name}, generator batch {done}"):

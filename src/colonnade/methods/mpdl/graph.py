@@ -387,7 +387,7 @@ def _judge(session: Session, config: MPDL, labels: OwnLabels, targets: torch.Ten
 def _steps(session: Session, config: MPDL, nodes: GraphSchedule) -> Iterator[torch.Tensor]:
     """Return all batches of all epochs, in the order that all parties derive from the seed."""
     session.expect_steps(math.ceil(nodes.trained / config.batch_size) * config.epochs)
-    for epoch in range(config.epochs):
+    for epoch in session.passes("epochs", config.epochs):
         for batch in batches(nodes.trained, config.batch_size, session.seed("graph/batches", epoch)):
             session.next_step()
             yield torch.from_numpy(batch)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described
+from colonnade.settings import batch, described, passes, rehearsed
 
 __all__ = ["Defence", "PrADA", "Tune", "cautions"]
 
@@ -85,11 +85,11 @@ class PrADA:
     """Whether the banks' numeric columns also enter as steps at their quantiles, or as they are only."""
     l2: float = 0.05
     """Weight decay of the scoring layer in pre-training, on the source's own columns."""
-    epochs: int = 3
+    epochs: int = passes(3)
     """Most passes over a source's training rows."""
-    batch_size: int = 256
+    batch_size: int = batch(256)
     """Rows per step of pre-training. A small last batch joins the one before it."""
-    patience: int = 0
+    patience: int = rehearsed(0, at_most=0)
     """Epochs without a better validation before pre-training stops; 0 trains all. With one source only."""
     weight_average: float = 0.99
     """How much of the running average of the networks' weights each step keeps; the average is what is used. 0 takes
@@ -106,11 +106,11 @@ class PrADA:
     """Where the weights of groups start in fine-tuning; by default at `start`."""
     fine_l2: float = 0.0125
     """Weight decay of the scoring layer in fine-tuning, on the target's own columns."""
-    fine_epochs: int = 15
+    fine_epochs: int = passes(15)
     """Most passes over a target's labelled training rows."""
-    fine_batch_size: int = 256
+    fine_batch_size: int = batch(256)
     """Rows per step of fine-tuning."""
-    fine_patience: int = 0
+    fine_patience: int = rehearsed(0, at_most=0)
     """As `patience`, for fine-tuning."""
 
     defence: Defence = "marvell"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described
+from colonnade.settings import batch, described, passes, rehearsed
 
 __all__ = ["WIDEST", "PartyEncoder", "SplitNN", "cautions", "check_weights"]
 
@@ -66,11 +66,11 @@ class SplitNN:
     """The optimiser's learning rate, above 0."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class, such as `weight_decay`."""
-    epochs: int = 50
+    epochs: int = passes(50)
     """Most passes over the training rows."""
-    batch_size: int = 256
+    batch_size: int = batch(256)
     """Rows per step."""
-    patience: int = 8
+    patience: int = rehearsed(8, at_most=0)
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     precision: Literal["float32", "float64"] = "float32"
     """The arithmetic of all networks, and the type of what crosses."""
