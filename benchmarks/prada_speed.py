@@ -74,9 +74,9 @@ def make_homes(folder: Path, rows: int, batches: int, key: str) -> dict[str, Pat
     return files
 
 
-def seconds_per_batch(file: Path, left_out: int) -> list[float]:
+def seconds_per_batch(file: Path, launch: str, left_out: int) -> list[float]:
     """Carry out a run and return the times between batches but some, as the source's ledger has them."""
-    command = [sys.executable, "-m", "colonnade", "run", str(file), "--local", "--no-compare", "--quiet", "--json"]
+    command = [sys.executable, "-m", "colonnade", "run", str(file), launch, "--no-compare", "--quiet", "--json"]
     done = subprocess.run(
         [*command, "--stage", "pretrain", "--overwrite"], stdout=subprocess.PIPE, timeout=1800, check=True
     )
@@ -92,6 +92,8 @@ def seconds_per_batch(file: Path, left_out: int) -> list[float]:
 def measure(arguments: argparse.Namespace) -> Findings:
     key, bits, rows = ('"insecure_test"', QUICK_BITS, QUICK_ROWS) if arguments.quick else (str(BITS), BITS, ROWS)
     rounds, batches, left_out = (1, 12, 1) if arguments.quick else (arguments.rounds, 30, 5)
+    # So many processes take seconds to begin.
+    launch = "--simulate" if arguments.quick else "--local"
     seconds: dict[str, list[float]] = {"paillier": [], "none": [], "paper": []}
     paper = Paper(bits)
     inputs, labels = made_up(rows)
@@ -100,7 +102,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
         for number in range(rounds):
             for protection, file in files.items():
                 say(f"Round {number + 1} of {rounds}: protection = {protection} …")
-                seconds[protection] += seconds_per_batch(file, left_out)
+                seconds[protection] += seconds_per_batch(file, launch, left_out)
             say(f"Round {number + 1} of {rounds}: the paper's schedule …")
             seconds["paper"].append(paper.batch(inputs, labels)[0])
     medians = {name: statistics.median(values) for name, values in seconds.items()}

@@ -138,7 +138,7 @@ def trained(
 # --- columns
 
 
-def attacked(tables: dict[str, cn.PartyTable], **settings: Any) -> tuple[int, int, cn.Run]:
+def attacked(tables: dict[str, cn.PartyTable], starts: int, **settings: Any) -> tuple[int, int, cn.Run]:
     """Train, and return how many of the shop's two-valued columns the bank finds, of how many."""
     with seen_contributions() as seen:
         run = trained(tables, SEED, HALF_HELD_OUT, **settings)
@@ -152,10 +152,10 @@ def attacked(tables: dict[str, cn.PartyTable], **settings: Any) -> tuple[int, in
     opened = [one for one in seen if len(one) == len(validation)]
     opened.append(columns @ part.tensors["coefficients"].numpy())
     two_valued = sum(len(np.unique(column)) == 2 for column in columns.T)
-    return columns_found(np.hstack(opened), columns, STARTS), two_valued, run
+    return columns_found(np.hstack(opened), columns, starts), two_valued, run
 
 
-def measure_columns(findings: Findings, name: str, frames: Frames, tables: int) -> None:
+def measure_columns(findings: Findings, name: str, frames: Frames, tables: int, starts: int) -> None:
     """Count the columns found, over so many tables, all but the first of columns drawn at random."""
     counts: dict[str, list[tuple[int, int]]] = {}
     ranks, refused = [], 0
@@ -167,7 +167,7 @@ def measure_columns(findings: Findings, name: str, frames: Frames, tables: int) 
         kept = names[:most] if draw == 0 else list(generator.permutation(names)[: generator.integers(2, most)])
         brought = tables_of(drawn((frames[0], frames[1][kept]), 2000, draw))
         try:
-            found, two_valued, run = attacked(brought)
+            found, two_valued, run = attacked(brought, starts)
         except LeakRefused:
             refused += 1
             continue
@@ -177,7 +177,7 @@ def measure_columns(findings: Findings, name: str, frames: Frames, tables: int) 
         # A run of so many epochs opens one number more, the scoring.
         for what, epochs in (("half the rank", rank // 2 - 1), ("one above half", rank // 2), ("epochs = rank", rank)):
             if epochs:
-                found, two_valued, _ = attacked(brought, epochs=epochs, allow_leak=what != "half the rank")
+                found, two_valued, _ = attacked(brought, starts, epochs=epochs, allow_leak=what != "half the rank")
                 counts.setdefault(what, []).append((found, two_valued))
     findings.figures[f"{name}: tables, refused by default"] = f"{tables}, {refused}"
     findings.figures[f"{name}: ranks"] = " ".join(map(str, sorted(ranks)))
@@ -279,10 +279,10 @@ def measure(arguments: argparse.Namespace) -> Findings:
 def _measure(quick: bool) -> Findings:
     findings = Findings(figures={"load_average": os.getloadavg()[0]})
     for name, frames in loaded(findings, OF_COLUMNS, quick).items():
-        measure_columns(findings, name, frames, tables=1 if quick else 6)
+        measure_columns(findings, name, frames, *((1, 30) if quick else (6, STARTS)))
     if not quick:
         own, other = cut_patients()
-        found, two_valued, _ = attacked(tables_of((own, other)), epochs=other.shape[1], allow_leak=True)
+        found, two_valued, _ = attacked(tables_of((own, other)), STARTS, epochs=other.shape[1], allow_leak=True)
         findings.figures["breast_cancer cut: all columns, epochs = columns"] = f"{found} of {two_valued}"
     for name, frames in loaded(findings, OF_LABELS, quick).items():
         measure_labels(findings, name, frames, draws=1 if quick else 5, values=(1,) if quick else (1, 4, 16))

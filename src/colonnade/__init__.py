@@ -17,20 +17,29 @@ _HOMES = {
     "Evaluate": "colonnade.session",
     "FairVFL": "colonnade.methods.fairvfl",
     "FedCVT": "colonnade.methods.fedcvt",
+    "Holding": "colonnade.session",
     "Launch": "colonnade.launch.simulation",
     "Ledger": "colonnade.ledger",
+    "Method": "colonnade.session",
+    "ModelPart": "colonnade.session",
     "Party": "colonnade.session",
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
     "PrADA": "colonnade.methods.prada",
+    "Result": "colonnade.session",
+    "Role": "colonnade.session",
     "Run": "colonnade.launch.run",
+    "Scores": "colonnade.session",
     "SecureLR": "colonnade.methods.secure_lr",
+    "Session": "colonnade.session",
     "SplitNN": "colonnade.methods.splitnn",
+    "Stage": "colonnade.session",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
     "join": "colonnade.launch.join",
     "load_run": "colonnade.launch.run_folder",
+    "message": "colonnade.messages",
     "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
 }
@@ -43,6 +52,7 @@ if TYPE_CHECKING:
     from colonnade.launch.run_folder import load_run
     from colonnade.launch.simulation import Launch, simulate
     from colonnade.ledger import Ledger
+    from colonnade.messages import message
     from colonnade.methods.fairvfl import FairVFL
     from colonnade.methods.fedcvt import FedCVT
     from colonnade.methods.ftl import FTL
@@ -50,7 +60,20 @@ if TYPE_CHECKING:
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
-    from colonnade.session import Alignment, Evaluate, Party, Policy
+    from colonnade.session import (
+        Alignment,
+        Evaluate,
+        Holding,
+        Method,
+        ModelPart,
+        Party,
+        Policy,
+        Result,
+        Role,
+        Scores,
+        Session,
+        Stage,
+    )
 
 __all__ = [
     "FTL",
@@ -59,21 +82,30 @@ __all__ = [
     "Evaluate",
     "FairVFL",
     "FedCVT",
+    "Holding",
     "Launch",
     "Ledger",
+    "Method",
+    "ModelPart",
     "Party",
     "PartyEncoder",
     "PartyTable",
     "Policy",
     "PrADA",
+    "Result",
+    "Role",
     "Run",
+    "Scores",
     "SecureLR",
+    "Session",
     "SplitNN",
+    "Stage",
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
     "join",
     "load_run",
+    "message",
     "propose_groups",
     "simulate",
 ]

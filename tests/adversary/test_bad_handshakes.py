@@ -692,7 +692,6 @@ GREETINGS: dict[str, tuple[dict[str, Any], str]] = {
     "another role": ({"role": "lead"}, "expected helper 'shop' but was greeted by lead 'shop'"),
     "no fields": ({"fields": ()}, "disagree on"),
     "other fields": ({"fields": (AgreedField("run.other", b"x" * 16),)}, r"disagree on.*run\.other"),
-    "a short nonce": ({"nonce": b"short"}, "with an invalid nonce"),
 }
 
 

@@ -143,14 +143,11 @@ def test_what_is_no_ciphertext_is_refused(case: str, party: str, name: str, fiel
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["MirroredLossSignals", "MirroredTranslatorSignals"])
-def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(name: str) -> None:
-    party, fields = (
-        ("bank0", "codes moment sums") if name == "MirroredLossSignals" else ("shop0", "rows moment translator")
-    )
-    for field in fields.split():
+@pytest.mark.parametrize("party", ["bank0", "shop0"])
+def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(party: str) -> None:
+    for field in ("codes", "moment", "sums"):
         for change in (LAYOUTS["another key"], SHAPES["one row more"]):
-            lie = Lie(party, name, with_field(**{field: change}))
+            lie = Lie(party, "MirroredSignals", with_field(**{field: change}))
             refused(lie, (CiphertextRefused, WrongContent), stage="validate", iterations=1)
 
 

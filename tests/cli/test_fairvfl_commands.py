@@ -65,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("how", ["--simulate", "--local"])
+@pytest.mark.parametrize("how", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_model_that_an_audit_refused_does_not_score_until_it_is_trained_anew(
     folder: Path, colonnade: Callable[..., Any], how: str
 ) -> None:

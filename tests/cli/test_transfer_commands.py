@@ -124,7 +124,7 @@ def test_findings_are_shown_told_and_reported(market: Market, colonnade: Any) ->
 # --- stages -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("launch", ["--simulate", "--local"])
+@pytest.mark.parametrize("launch", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_validation_has_a_folder_of_its_own_and_no_model(market: Market, colonnade: Any, launch: str) -> None:
     outcome = colonnade("run", launch, "run.toml", "--stage", "validate", "--quiet")
     assert outcome.code == 0, outcome.err
@@ -359,7 +359,7 @@ def test_an_operator_is_asked_for_the_stage_by_name(paired: Market, colonnade: A
     outcome = colonnade("run", "../run.toml", "--stage", "validate")
     assert outcome.code == POLICY
     assert "The stage validate of the run 'credit' (ftl) will send from 'shop'" in outcome.err
-    assert "MirroredTranslatorSignals" in outcome.err
+    assert "MirroredSignals" in outcome.err
 
 
 def test_parties_that_name_different_stages_are_told(paired: Market, colonnade: Any) -> None:

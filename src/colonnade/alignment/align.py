@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from colonnade.alignment.intersection import Intersection, PartnerRows, Places, partners_of
-from colonnade.alignment.messages import MOST_IDS, GivenRows
+from colonnade.alignment.messages import GivenRows
 from colonnade.data import AlignedRows, PartyTable, id_marks, matched_rows, normalised_ids, rows_of_marks
-from colonnade.errors import AlignmentError, ConfigError, WrongContent
+from colonnade.errors import AlignmentError, ConfigError
 from colonnade.session import Alignment, Session
 
 __all__ = ["Overlap", "align", "align_in_one_place", "align_with_each", "count_shared", "find_overlap"]
@@ -155,8 +155,6 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for peer in partners_of(session):
         peer.send(own)
         theirs = peer.receive(GivenRows)
-        if not 0 <= theirs.count <= MOST_IDS or len(theirs.digest) != len(own.digest):
-            raise WrongContent(f"'{peer.peer}' describes its matched rows in a way no version of colonnade does.")
         if (theirs.count, theirs.digest) != (own.count, own.digest):
             raise AlignmentError(
                 f"The rows given as matched differ between '{session.party}' ({own.count}) and '{peer.peer}' "

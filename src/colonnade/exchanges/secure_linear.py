@@ -264,7 +264,7 @@ class TrainedGradients:
     """The gradient of the shared weights, masked, and the gradient at the receiver's inputs.
 
     Reveals: the gradient at the inputs, whose rows are multiples of the weights: from it the receiver can read the
-    weights and, without noise added by the sender, the label of every row of the batch.
+    weights and the label of every row of the batch. Codes of classes (coae) hide little of it by themselves.
     Reveals when NOISED: the weights about, and of the label of each row no more than the sender's label budget allows
     in one release. Every epoch is a further release, and their budgets add up.
     """

@@ -139,7 +139,7 @@ class Joining:
         """Return what this party's operator must know first: what others can make of it, and what is taken on trust."""
         sent = ((declaration, self.home.name, peer) for declaration, peer in self.sends())
         trusted = self.taken_on_trust()
-        return [*self._method.cautions(self.plan), *warnings_of(sent), *([trusted] if trusted else [])]
+        return [*self._method.warnings(self.plan), *warnings_of(sent), *([trusted] if trusted else [])]
 
     def taken_on_trust(self) -> str | None:
         """Return what this party must believe the lead about shared rows, where it is not the only other with rows."""

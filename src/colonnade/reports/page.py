@@ -168,7 +168,7 @@ def _trained(record: RunRecord) -> Iterable[Html]:
         ("Made on", record.started),
         ("Took", duration_text(record.seconds)),
         ("Seed", str(record.plan.seed)),
-        ("Version", ", ".join([f"colonnade {__version__}", *others])),
+        ("Version", ", ".join([f"colonnade {method.version}", *others])),
     ]
     yield _terms((title, value) for title, value in facts if value)
 

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade import __version__
 from colonnade.data import TableEncoder
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger, MessageTotal, compare
@@ -245,7 +244,7 @@ class RunRecord:
         """Return the versions of partners' packages that differ from this one, as ledgers noted them."""
         entries = chain.from_iterable(ledger.entries for ledger in self.ledgers.values())
         noted = [entry.content for entry in entries if entry.kind == "version"]
-        return {one["peer"]: one["version"] for one in noted if one["version"] != __version__}
+        return {one["peer"]: one["version"] for one in noted if one["version"] != self.method.version}
 
     @property
     def label_holders(self) -> list[str]:
@@ -276,7 +275,8 @@ class RunRecord:
             about["encoded_width"] = None if encoder is None else TableEncoder.from_json(encoder).width
         return about
 
-    @cached_property
+    # Not kept: a later audit may refuse the model.
+    @property
     def marks(self) -> tuple[str, ...]:
         """Return what readers must know first: what was weakened, what parties could read, and what this run is not."""
         marks = []
@@ -297,7 +297,7 @@ class RunRecord:
         marks += [f"Refused: {reason}" for said in self.refusals.values() for reason in said.values()]
         with suppress(KeyError) if self.format != FORMAT else nullcontext():
             # Another version may have had other settings.
-            marks += self.method.cautions(self.plan)
+            marks += self.method.warnings(self.plan)
         marks += warnings_of((one, sender, to) for sender, to, _, about in self._declared_totals() for one in about)
         if self.launch.startswith("simulation"):
             marks.append(
@@ -418,7 +418,7 @@ class RunRecord:
             },
             "created": self.started,
             "launch": self.launch,
-            "version": __version__,
+            "version": method.version,
             "other_versions": self.other_versions,
             "seed": self.plan.seed,
             "digest": self.plan.digest(),

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
 from colonnade.messages import ANYONE
 from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
@@ -35,7 +34,7 @@ def taking_part(session: Session) -> Iterator[None]:
             digest=session.plan.digest(),
             method=method.name,
             stage=stage,
-            version=__version__,
+            version=method.version,
         )
         if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")

@@ -19,15 +19,13 @@ few are right; the best of FedCVT, a split network and the label holder's own mo
 than two parties, numbers as labels, and levels 1 and 2 are added.
 """
 
-from collections.abc import Iterator
-
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import PublicModulus
 from colonnade.exchanges.split_linear import split_linear
 from colonnade.messages import Template, between, template_of
 from colonnade.methods.fedcvt import messages, predict, train
-from colonnade.methods.fedcvt.config import LOCAL, FedCVT
-from colonnade.session import Method, Role, RunPlan, Stage
+from colonnade.methods.fedcvt.config import FedCVT, cautions
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FedCVT"]
 
@@ -38,29 +36,6 @@ def _layer(*, trains: bool) -> tuple[Template, ...]:
     """Return the messages of the encrypted layer, and the keys for it."""
     layer = (between(PublicModulus, _ROLES, _ROLES), *split_linear(*_ROLES, trains=trains))
     return tuple(one.where(lambda plan: plan.config["level"] == 2) for one in layer)
-
-
-def _cautions(plan: RunPlan) -> Iterator[str]:
-    """Say what a run gives away beside what its messages say of themselves."""
-    config, trains = plan.config, plan.stage == "train"
-    if not plan.roles.get("feature_holder") or set(config["candidates"]) <= {LOCAL}:
-        return
-    released = "What the releases of one row add up to is in each feature holder's own report."
-    if trains and not config["secret_start"]:
-        yield (
-            "Known start: first weights follow from the run's seed, which all parties know (secret_start = false). The "
-            "label holder can solve the first codes for the feature holders' columns. For research only."
-        )
-    if trains and config["level"] == 1:
-        yield f"Level 1: codes cross clipped and with noise. {released}"
-    if config["level"] == 2:
-        yield (
-            "Level 2: codes cross encrypted only. The label holder gets what they add to scores, batch by batch, by "
-            "weights that change: the more of these, the more they tell about the codes. Fewer epochs give fewer. "
-            "Encryption does not hide labels: noise on gradients (defence = 'marvell') is for levels 0 and 1."
-        )
-    if trains and config["level"] == 2 and config["sealed_pull"] != "off":
-        yield f"Codes with noise: shared codes also cross clipped and with noise (sealed_pull). {released}"
 
 
 METHOD = Method(
@@ -112,5 +87,5 @@ METHOD = Method(
             rows="shared and rest",
         ),
     },
-    cautions=_cautions,
+    cautions=cautions,
 )

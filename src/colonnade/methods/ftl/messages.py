@@ -37,8 +37,7 @@ __all__ = [
     "MaskedEncoderGradient",
     "MaskedFit",
     "MaskedScores",
-    "MirroredLossSignals",
-    "MirroredTranslatorSignals",
+    "MirroredSignals",
     "OpenedEncoderGradient",
     "OpenedFit",
     "OpenedScores",
@@ -58,6 +57,7 @@ _MOST_LAYERS, _MOST_INPUTS, _MOST_ROWS, _MOST_SOURCES = 63, 2**16, 2**40, 1024
 # What is encrypted unless the settings say otherwise, and what crosses only where it is.
 _SEALED = by("protection", paillier=ENCRYPTED, none=PLAIN)
 _OWN_KEY = by("protection", paillier=Sealed(PLAIN), none=PLAIN)
+_PARTS = by("protection", paillier=MASKED, none=PLAIN)
 _MASKED, _OPENED = by("protection", paillier=MASKED), by("protection", paillier=PLAIN)
 
 Array = np.ndarray[Any, Any]
@@ -78,10 +78,7 @@ class LayerInputs:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="set-up", carries=Carries.ROWS | Carries.SIZE)
 class LabelledRows:
-    """Which shared training rows lend their label to the loss, and how many scores a row has.
-
-    Reveals: for which shared rows the sender uses a label, and the number of classes; no label.
-    """
+    """Which shared rows lend their label to the loss, and how many scores a row has. Reveals: these; no label."""
 
     rows: RowMask
     scores: Annotated[int, Between(1, "most_scores"), Binds("scores")]
@@ -181,22 +178,14 @@ class OpenedScores:
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 2, step 4", carries=Carries.ROW_SCORE)
 class PredictedLabels:
-    """The predicted label of every row that was asked for.
-
-    Reveals: one label per row; by very many of them the direction of the sender's translator.
-    """
+    """Predicted labels of rows that were asked for. Reveals: these; by very many, the translator's direction."""
 
     values: Annotated[Array, Dims("rows", kind="if")]
     labels: LabelText
 
 
 @message(
-    sender="target",
-    receiver="source",
-    protection=PLAIN,
-    step="Algorithm 2",
-    carries=Carries.SIZE | Carries.NAME,
-    asks_for="count",
+    sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", carries=Carries.SIZE, asks_for="count"
 )
 class RowsToScore:
     """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
@@ -207,28 +196,16 @@ class RowsToScore:
     is_summed: bool
 
 
-@message(
-    sender="source",
-    receiver="source",
-    protection=by("protection", paillier=MASKED, none=PLAIN),
-    step="several sources",
-    carries=Carries.ROW_SCORE,
-)
+@message(sender="source", receiver="source", protection=_PARTS, step="several sources", carries=Carries.ROW_SCORE)
 class ScoreParts:
-    """The masks of the sender's weighted scores, or these scores, for the source that adds up those of all sources.
-
-    Reveals: nothing by itself. Reveals when PLAIN: these scores.
-    """
+    """Masks of the sender's scores, for the source that adds up. Reveals: nothing. Reveals when PLAIN: these scores."""
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
 
 @message(sender="target", receiver="source", protection=PLAIN, step="several sources", carries=Carries.ROW_SCORE)
 class AnswerParts:
-    """The sum of all sources' weighted scores, behind all their masks; in the clear what the sender's own fits add.
-
-    Reveals: to the source that knows all masks, the weighted sum of the scores of every row.
-    """
+    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, by row."""
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
@@ -263,10 +240,7 @@ class MaskedFit:
 
 @message(sender="source", receiver="target", protection=_OPENED, step="self-learning", carries=Carries.WEIGHTS)
 class OpenedFit:
-    """The fit's coefficients behind the receiver's own mask, where transfer does harm and the fit takes its place.
-
-    Reveals: coefficients of the receiver's own columns: as many linear equations about the labels of labelled rows.
-    """
+    """The fit's coefficients behind the receiver's mask. Reveals: these: as many linear equations about used labels."""
 
     values: Opened
 
@@ -287,10 +261,7 @@ class Choice:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3", carries=Carries.ROWS | Carries.SIZE)
 class FoldRows:
-    """Which shared rows lend their label in this fold, and how many of the sender's rows do after roles are swapped.
-
-    Reveals: these rows and that number; no label.
-    """
+    """Which shared rows lend their label in a fold, and how many do with roles swapped. Reveals: these; no label."""
 
     rows: RowMask
     count: Count
@@ -304,38 +275,19 @@ class RowCount:
 
 
 @message(
-    sender="source",
-    receiver="target",
+    sender=_BOTH,
+    receiver=_BOTH,
     protection=_SEALED,
     step="Algorithm 3, roles swapped",
-    carries=Carries.ROW_CODE | Carries.SUM,
+    carries=Carries.ROW_CODE | Carries.SUM | Carries.WEIGHTS,
     warns=Warns.COLUMNS,
 )
-class MirroredLossSignals:
-    """The source's codes of shared rows, and sums over its labelled rows: what the target's gradient needs.
+class MirroredSignals:
+    """The sender's codes of shared rows, and sums over the source's labelled rows or the target's translator.
 
-    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows.
+    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the rest of it.
     """
 
     codes: Codes
     moment: Moment
     sums: Annotated[CipherArray | Array, Dims("sums")]
-
-
-@message(
-    sender="target",
-    receiver="source",
-    protection=_SEALED,
-    step="Algorithm 3, roles swapped",
-    carries=Carries.ROW_CODE | Carries.WEIGHTS,
-    warns=Warns.COLUMNS,
-)
-class MirroredTranslatorSignals:
-    """The target's codes of shared rows, and its translator: what the source's gradient needs.
-
-    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the translator.
-    """
-
-    rows: Codes
-    moment: Moment
-    translator: Annotated[CipherArray | Array, Dims("translator")]

@@ -15,7 +15,7 @@ from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice, Layers
 from colonnade.methods.ftl.link import Link
 from colonnade.methods.ftl.maths import LossSums, Objective, Translator
-from colonnade.methods.ftl.messages import MirroredLossSignals, MirroredTranslatorSignals
+from colonnade.methods.ftl.messages import MirroredSignals
 from colonnade.methods.ftl.steps import add_answers
 from colonnade.session import Channel
 
@@ -60,13 +60,13 @@ class LossSide(_Side):
         sums = LossSums.of(objective, every.codes[: self._count], self._targets, every.codes[self._shared])
         link, width, scores = self._link, self._config.width, self._targets.shape[1]
         self._peer.send(
-            MirroredLossSignals(
+            MirroredSignals(
                 link.seal(sums.shared, sealed.CODES),
                 link.seal(maths.upper(sums.moment), sealed.moment_format(self._count)),
                 link.seal(sums.flat, sums_format(self._count)),
             )
         )
-        signals = self._peer.receive(MirroredTranslatorSignals, rows=len(self._shared), translator=(scores + 1) * width)
+        signals = self._peer.receive(MirroredSignals, rows=len(self._shared), sums=(scores + 1) * width)
         if self._config.is_sealed:
             self._sealed(signals, every)
         else:
@@ -75,21 +75,21 @@ class LossSide(_Side):
         encoder.add_decay(self._config.decay)
         learner.step()
 
-    def _clear(self, signals: MirroredTranslatorSignals, every: Layers) -> Numbers:
+    def _clear(self, signals: MirroredSignals, every: Layers) -> Numbers:
         width, scores = self._config.width, self._targets.shape[1]
-        moment, translator = maths.square(np.asarray(signals.moment), width), np.asarray(signals.translator)
+        moment, translator = maths.square(np.asarray(signals.moment), width), np.asarray(signals.sums)
         phi, offset = translator[: scores * width].reshape(scores, width), translator[scores * width :]
         gradients = np.zeros_like(every.codes)
         slopes = self._objective.a1(self._targets)
         gradients[: self._count] = slopes @ phi + every.codes[: self._count] @ moment - offset
-        gradients[self._shared] += self._objective.gamma * self._objective.kappa * np.asarray(signals.rows)
+        gradients[self._shared] += self._objective.gamma * self._objective.kappa * np.asarray(signals.codes)
         return gradients
 
-    def _sealed(self, signals: MirroredTranslatorSignals, every: Layers) -> None:
+    def _sealed(self, signals: MirroredSignals, every: Layers) -> None:
         link, width, scores, shared = self._link, self._config.width, self._targets.shape[1], self._shared
-        codes = link.take(signals.rows, sealed.CODES)
+        codes = link.take(signals.codes, sealed.CODES)
         moment = link.take(signals.moment, sealed.ROWS)
-        translator = link.take(signals.translator, sealed.ROWS)
+        translator = link.take(signals.sums, sealed.ROWS)
         objective, encoder = self._objective, self._apprentice.encoder
         labelled = np.arange(self._count)
         factors = maths.mirrored_loss_factors(objective, every, self._targets, labelled, shared)
@@ -138,16 +138,14 @@ class TranslatorSide(_Side):
         encoder.add_decay(self._config.decay)
         learner.step()
 
-    def _exchange(self, translator: Translator, shared: Numbers) -> MirroredLossSignals:
+    def _exchange(self, translator: Translator, shared: Numbers) -> MirroredSignals:
         seal, moment = self._link.seal, maths.upper(translator.moment(self._objective))
         flat = np.concatenate([translator.phi.reshape(-1), self._objective.a2 * translator.beta @ translator.phi])
-        self._peer.send(
-            MirroredTranslatorSignals(seal(shared, sealed.CODES), seal(moment, sealed.ROWS), seal(flat, sealed.ROWS))
-        )
+        self._peer.send(MirroredSignals(seal(shared, sealed.CODES), seal(moment, sealed.ROWS), seal(flat, sealed.ROWS)))
         width, scores = self._config.width, self._targets.shape[1]
-        return self._peer.receive(MirroredLossSignals, rows=len(shared), sums=width + scores * width + scores)
+        return self._peer.receive(MirroredSignals, rows=len(shared), sums=width + scores * width + scores)
 
-    def _clear(self, signals: MirroredLossSignals, translator: Translator) -> Numbers:
+    def _clear(self, signals: MirroredSignals, translator: Translator) -> Numbers:
         width, scores = self._config.width, self._targets.shape[1]
         codes, weighted, slopes = np.split(np.asarray(signals.sums), [width, width + scores * width])
         moment = maths.square(np.asarray(signals.moment), width)
@@ -155,7 +153,7 @@ class TranslatorSide(_Side):
         sums = LossSums(self._count, shared, moment, codes, weighted.reshape(scores, width), slopes)
         return maths.mirrored_row_gradients(self._objective, translator, sums, self._shared, len(self._rows))
 
-    def _sealed(self, signals: MirroredLossSignals, translator: Translator, every: Layers) -> None:
+    def _sealed(self, signals: MirroredSignals, translator: Translator, every: Layers) -> None:
         link, width, scores, shared = self._link, self._config.width, self._targets.shape[1], self._shared
         codes = link.take(signals.codes, sealed.CODES)
         theirs = link.take(signals.moment, sealed.moment_format(self._count))

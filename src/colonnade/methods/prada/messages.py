@@ -117,7 +117,10 @@ class InitialWeights:
     warns=Warns.COLUMNS,
 )
 class GroupNumbers:
-    """What the groups give for every row, in the clear, for research. Reveals: these numbers."""
+    """What the groups give for every row, in the clear, for research.
+
+    Reveals: a learned summary of the sender's columns for every row, group by group.
+    """
 
     values: Numbers
 
@@ -133,19 +136,14 @@ class GroupNumbers:
 class GroupGradients:
     """The gradient at the groups' numbers, in the clear, for research.
 
-    Reveals: the label of every row. Reveals when NOISED: what TrainedGradients with noise do.
+    Reveals: the label of every row; codes of classes (coae) hide little of it by themselves. Reveals when NOISED: of
+    the label of each row no more than label_budget allows in one release; those of all epochs add up.
     """
 
     values: Numbers
 
 
-@message(
-    sender="target",
-    receiver=HOLDER,
-    protection=PLAIN,
-    step="end of training",
-    carries=Carries.VERDICT,
-)
+@message(sender="target", receiver=HOLDER, protection=PLAIN, step="end of training", carries=Carries.VERDICT)
 class Chosen:
     """Which model the sender will use, and a digest of its part. Reveals: whether transfer held its own."""
 
@@ -193,6 +191,9 @@ class OpenedContributions:
     warns=Warns.COLUMNS,
 )
 class GroupLevels:
-    """In which fifth of all explained rows each row lies, group by group, to colour a figure. Reveals: these levels."""
+    """In which fifth of all explained rows each row lies, group by group, to colour a figure.
+
+    Reveals: a coarse summary of the sender's columns for every explained row.
+    """
 
     levels: Annotated[np.ndarray[Any, Any], Dims("rows", "groups", kind="iu"), Between(0, LEVELS - 1)]

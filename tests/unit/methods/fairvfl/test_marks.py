@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 
-LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the aggregator", "Known start"
+LABELS, VALUES, KNOWN = "the label of every row of the batch", "Sensitive values at the aggregator", "Known start"
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,7 @@ from colonnade.methods.ftl.messages import MaskedEncoderGradient, TargetSignals
 from colonnade.session import RunPlan
 
 ROWS = 50
-READABLE = {"SourceSignals", "TargetSignals", "CodesToScore", "LabelsToFit", "ScoreParts"} | {
-    "MirroredLossSignals",
-    "MirroredTranslatorSignals",
-}
+READABLE = {"SourceSignals", "TargetSignals", "CodesToScore", "LabelsToFit", "ScoreParts", "MirroredSignals"}
 """What only a run without encryption shows to its receivers."""
 
 

@@ -26,16 +26,23 @@ def warned(warning: Warns, stage: str = "train", **changes: Any) -> set[str]:
     return {one.name for one in METHOD.declarations_in(plan_of(stage, **changes)) if warning in one.warns}
 
 
+def test_nobody_is_warned_that_the_label_holder_can_read_its_own_labels() -> None:
+    every = METHOD.declarations
+    assert not any(Warns.LABELS in one.warns for one in every if one.receiver == "label_holder")
+    assert any(one.name == "FirstGradient" and one.receiver == "label_holder" for one in every)
+
+
 @pytest.mark.parametrize(
     ("changes", "names"),
     [
         ({}, set()),
         ({"mechanism": "none"}, {"ReleasedTable"}),
         (INTERACTIVE, {"GeneratedColumns"}),
+        ({**INTERACTIVE, "mechanism": "none"}, {"GeneratedColumns", "ColumnGradient"}),
         ({"completion": "ship"}, {"ShippedRows"}),
         ({"completion": "secure_block", "block_consent": True}, {"BlockGradient"}),
     ],
-    ids=["with noise", "without", "interactive", "shipped", "under encryption"],
+    ids=["with noise", "without", "interactive", "interactive without", "shipped", "under encryption"],
 )
 def test_what_lets_columns_be_read_says_so(changes: dict[str, Any], names: set[str]) -> None:
     alone = {"AloneInputs"} if "completion" not in changes else set()

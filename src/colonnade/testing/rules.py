@@ -1,6 +1,6 @@
 """What every rule of a party's policy must do in every method: refuse where it must, and not a row or run sooner.
 
-A rule that is added to `Policy` needs a check here, or `test_rules` fails.
+A rule that is added to `Policy` needs a check here, or one of colonnade's own tests fails.
 """
 
 from __future__ import annotations
@@ -9,36 +9,34 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from unittest.mock import patch
 
-import pandas as pd
-import pytest
-
-import colonnade as cn
 from colonnade import alignment
+from colonnade.data import PartyTable
 from colonnade.errors import PolicyRefused
 from colonnade.launch.home import read_party_home
 from colonnade.launch.identity import make_home
 from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.messages import Protection, declaration_of
+from colonnade.messages import Declaration, Protection, declaration_of
 from colonnade.session import Policy, RunPlan
-from tests.conformance.cases import Case, parties_of, toy_tables, train
-from tests.conformance.checks import once
-from tests.parties import with_policies
+from colonnade.testing.cases import Case, new_tables, once, predict, toy_tables, train
+from colonnade.testing.expect import raising, require
+
+__all__ = ["RULES", "check_rules_that_are_just_met_refuse_nothing"]
 
 Scored = dict[str, dict[str, int]]
 """How many rows a party helps to score, by the party that gets the scores."""
 
 
-def check_methods(case: Case) -> None:
+def _check_methods(case: Case) -> None:
     for party in _parties(case):
         _refused(case, party, Policy(methods=("another",)))
         _refused_in_prediction(case, party, Policy(methods=()))
 
 
-def check_partners(case: Case) -> None:
-    run = once(case, "memory")
+def _check_partners(case: Case) -> None:
+    run = once(case)
     for party in _parties(case):
         for peer in (peer for peer in _parties(case) if peer != party):
             if run.method.are_connected(run.plan, party, peer):
@@ -47,7 +45,7 @@ def check_partners(case: Case) -> None:
         _refused_in_prediction(case, party, Policy(partners=()))
 
 
-def check_never_send(case: Case) -> None:
+def _check_never_send(case: Case) -> None:
     """By its protection and by its name, what a party declares to send is refused before a run and a prediction."""
     for stage, refuse in (("train", _refused), ("predict", _refused_in_prediction)):
         plan = _plan(case, stage)
@@ -59,7 +57,7 @@ def check_never_send(case: Case) -> None:
                 refuse(case, party, Policy(never_send=(sent[-1].name,)))
 
 
-def check_minimum_shared_rows(case: Case) -> None:
+def _check_minimum_shared_rows(case: Case) -> None:
     """Who brings no rows is not told how many are shared, so it cannot keep this rule and refuses every training."""
     for party, least in _shared(case).items():
         _refused(case, party, Policy(minimum_shared_rows=least + 1))
@@ -67,46 +65,48 @@ def check_minimum_shared_rows(case: Case) -> None:
         _refused(case, party, Policy(minimum_shared_rows=1))
 
 
-def check_maximum_runs(case: Case) -> None:
+def _check_maximum_runs(case: Case) -> None:
     for party in _parties(case):
         _refused(case, party, Policy(maximum_runs=0))
 
 
-def check_maximum_alignments(case: Case) -> None:
+def _check_maximum_alignments(case: Case) -> None:
     for party in _shared(case):
         _refused(case, party, Policy(maximum_alignments=0))
         if case.method.predicting.rows != "own" and party in _plan(case, "predict").parties:
             _refused_in_prediction(case, party, Policy(maximum_alignments=0))
 
 
-def check_predictions_per_day(case: Case) -> None:
+def _check_predictions_per_day(case: Case) -> None:
     """Who helps to score another's rows counts them; one row fewer than that is refused, and none is counted twice."""
     scored = _scored(case)
-    assert scored, "somebody helps to score the rows of somebody else"
+    require(scored, "Somebody should help to score the rows of somebody else.")
     for party, counts in scored.items():
         _refused_in_prediction(case, party, Policy(predictions_per_day=max(counts.values()) - 1))
     for party in set(_without_rows(case)) & set(_plan(case, "predict").parties):
         _refused_in_prediction(case, party, Policy(predictions_per_day=10**6))
-    _predict(case, {party: Policy(predictions_per_day=max(counts.values())) for party, counts in scored.items()})
+    predict(case, {party: Policy(predictions_per_day=max(counts.values())) for party, counts in scored.items()})
 
 
-def check_consent(case: Case) -> None:
+def _check_consent(case: Case) -> None:
     """What a party in its own building would send needs the word of its operator, or a policy that gives it."""
-    plan = once(case, "memory").plan
+    plan = once(case).plan
     for party in plan.parties:
-        with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        with (
+            TemporaryDirectory() as folder,
+            patch("colonnade.launch.join.load_partners", lambda home, names: {}),
+            patch.object(Joining, "table", property(_reach)),
+        ):
             make_home(Path(folder), party, "127.0.0.1:1", has_table=False)
-            patch.setattr("colonnade.launch.join.load_partners", lambda home, names: {})
-            patch.setattr(Joining, "table", property(_reach))
             for policy, error in (
-                (Policy(), pytest.raises(PolicyRefused, match=_rule(party, "consent"))),
-                (Policy(consent="policy"), pytest.raises(_ReachedError)),
+                (Policy(), raising(PolicyRefused, _rule(party, "consent"))),
+                (Policy(consent="policy"), raising(_ReachedError)),
             ):
                 home = replace(read_party_home(Path(folder), party), policy=policy)
                 joining = Joining(plan, home, RunFolder(Path(folder) / "run"))
                 with error:
                     joining.run()
-            with pytest.raises(PolicyRefused, match=_rule(party, "consent")):
+            with raising(PolicyRefused, _rule(party, "consent")):
                 Joining(plan, read_party_home(Path(folder), party), RunFolder(Path(folder) / "run")).predict(None)
 
 
@@ -119,18 +119,19 @@ def _reach(joining: Joining) -> None:
 
 
 RULES: Mapping[str, Callable[[Case], None]] = {
-    "methods": check_methods,
-    "partners": check_partners,
-    "never_send": check_never_send,
-    "minimum_shared_rows": check_minimum_shared_rows,
-    "maximum_runs": check_maximum_runs,
-    "maximum_alignments": check_maximum_alignments,
-    "predictions_per_day": check_predictions_per_day,
-    "consent": check_consent,
+    "methods": _check_methods,
+    "partners": _check_partners,
+    "never_send": _check_never_send,
+    "minimum_shared_rows": _check_minimum_shared_rows,
+    "maximum_runs": _check_maximum_runs,
+    "maximum_alignments": _check_maximum_alignments,
+    "predictions_per_day": _check_predictions_per_day,
+    "consent": _check_consent,
 }
 
 
 def check_rules_that_are_just_met_refuse_nothing(case: Case) -> None:
+    """A policy with every rule that allows just this run does not stop it."""
     shared = _shared(case)
     plan, policies = _plan(case, "train"), {}
     for party in plan.parties:
@@ -149,14 +150,14 @@ def check_rules_that_are_just_met_refuse_nothing(case: Case) -> None:
 
 
 def _refused(case: Case, party: str, policy: Policy) -> None:
-    with pytest.raises(PolicyRefused, match=_rule_of(policy, party)):
+    with raising(PolicyRefused, _rule_of(policy, party)):
         train(case, policies={party: policy})
 
 
 def _refused_in_prediction(case: Case, party: str, policy: Policy) -> None:
     if party in _plan(case, "predict").parties:
-        with pytest.raises(PolicyRefused, match=_rule_of(policy, party)):
-            _predict(case, {party: policy})
+        with raising(PolicyRefused, _rule_of(policy, party)):
+            predict(case, {party: policy})
 
 
 def _rule_of(policy: Policy, party: str) -> str:
@@ -168,29 +169,20 @@ def _rule(party: str, rule: str) -> str:
     return rf"'{party}' refuses this run by its rule policy\.{rule} "
 
 
-def _predict(case: Case, policies: Mapping[str, Policy]) -> pd.DataFrame:
-    return once(case, "memory").predict(with_policies(_new_tables(case), policies))
-
-
 def _plan(case: Case, stage: str) -> RunPlan:
-    return case.method.in_stage(once(case, "memory").plan, stage)
+    return case.method.in_stage(once(case).plan, stage)
 
 
 def _parties(case: Case) -> list[str]:
-    return [party for parties in parties_of(case).values() for party in parties]
+    return [party for parties in case.parties.values() for party in parties]
 
 
 def _without_rows(case: Case) -> list[str]:
     without = {role.name for role in case.method.roles if not role.has_rows}
-    return [party for role, parties in parties_of(case).items() if role in without for party in parties]
+    return [party for role, parties in case.parties.items() if role in without for party in parties]
 
 
-def _new_tables(case: Case) -> dict[str, cn.PartyTable]:
-    bringing = case.method.parties_with_rows(_plan(case, "predict"))
-    return {party: table for party, table in toy_tables(case, with_label=False).items() if party in bringing}
-
-
-def _sent(case: Case, plan: RunPlan, party: str) -> list[Any]:
+def _sent(case: Case, plan: RunPlan, party: str) -> list[Declaration]:
     """Return what a party may send: by its role, and to find shared rows."""
     own = list(case.method.declarations_in(plan))
     own = [one for one in own if one.sender == plan.role_of(party) and plan.roles.get(one.receiver)]
@@ -203,18 +195,18 @@ def _shared(case: Case) -> dict[str, int]:
     return _shared_in(case, toy_tables(case), _plan(case, "train"))
 
 
-def _shared_in(case: Case, tables: Mapping[str, cn.PartyTable], plan: RunPlan) -> dict[str, int]:
+def _shared_in(case: Case, tables: Mapping[str, PartyTable], plan: RunPlan) -> dict[str, int]:
     ids = {party: set(table.ids) for party, table in tables.items()}
     lead = case.method.leader_of(plan)
     pairs = {party: len(ids[lead] & ids[party]) for party in ids if party != lead}
-    if case.method.predicting.rows == "pairwise":
+    if case.method.stage(plan.stage).rows == "pairwise":
         return {**pairs, lead: min(pairs.values())}
     return dict.fromkeys(ids, len(set.intersection(*ids.values())))
 
 
 def _scored(case: Case) -> Scored:
     """Return how many rows each party helps to score, for whom."""
-    plan, tables = _plan(case, "predict"), _new_tables(case)
+    plan, tables = _plan(case, "predict"), new_tables(case)
     if case.method.predicting.rows_of is not None:
         asking = {party: tables[party].rows for party in plan.roles[case.method.predicting.rows_of]}
         helping = [party for party in plan.parties if party not in asking]
@@ -228,13 +220,13 @@ def _scored(case: Case) -> Scored:
         if party not in getting
     }
     if case.method.predicting.rows == "shared and rest":
-        known = _predict(case, {})["known to"]
+        known = predict(case)["known to"]
         (lead,) = getting
         scored[lead] = {}
         for party in tables:
             rest = int(known.str.match(rf"{party}( only|,)").sum())
-            for helping in scored if case.asks_all else [lead]:
-                if helping != party:
-                    scored[helping][party] = scored[helping].get(party, 0) + rest
-        assert max(scored[lead].values()) > 0
+            for asked in scored if case.asks_all else [lead]:
+                if asked != party:
+                    scored[asked][party] = scored[asked].get(party, 0) + rest
+        require(max(scored[lead].values()) > 0, "Rows that the lead lacks should be scored too.")
     return scored
