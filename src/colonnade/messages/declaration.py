@@ -51,6 +51,7 @@ __all__ = [
     "PLAIN",
     "By",
     "Declaration",
+    "Plan",
     "Protection",
     "Sealed",
     "Template",
