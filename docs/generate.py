@@ -393,7 +393,7 @@ def _signature(name: str, value: Any) -> list[str]:
             lines.append("    *,")
             star = True
         plain = re.sub(r": (['\"])(.*)\1", r": \2", str(one).split(" = ")[0])
-        given = "" if one.default is one.empty else " = " + repr(one.default).replace("<factory>", "…")
+        given = "" if one.default is one.empty else " = " + re.sub(r"<.*>", "…", repr(one.default))
         lines.append(f"    {plain}{given},")
     return [*lines, ")"] if parameters else [f"{name}()"]
 

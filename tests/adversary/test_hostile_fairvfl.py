@@ -161,7 +161,7 @@ TENSORS: list[tuple[str, str, str]] = [
     ("state", "AdversarialGradient", "paper"),
     ("state", "DiscriminatorGradient", "merged"),
     ("server", "TaskScores", "scores"),
-    ("bank", "TaskScoreGradient", "scores"),
+    ("bank", "TaskGradient", "scores"),
 ]
 
 

@@ -18,9 +18,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in
 
 from colonnade.errors import AlignmentError, HandshakeRefused, PeerFailed, PolicyRefused, UsageError
-from colonnade.launch.alignments import alignment_plan, held_alignment
 from colonnade.launch.home import read_party_home
 from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.ledger import Ledger, compare
 from colonnade.reports import PartyRun
 
@@ -52,7 +52,7 @@ def shop_aligns(group: Group, mode: str | None = None, party: str = "shop") -> P
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"") as folder:
         joining = agreed(Joining(alignment_plan(group.plan(), mode), home, folder))
-        return joining.align()
+        return joining.take_part()
 
 
 def history(group: Group, party: str) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,16 @@ class Overlap:
     is_reused: bool
     aligned: AlignedRows
     """The shared rows, where this party may know them; otherwise all of them are rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the party learnt, as JSON values; None where it is not told."""
+        return {
+            "rows": self.rows,
+            "partners": {partner: dataclasses.asdict(one) for partner, one in self.partners.items()},
+            "shared": self.shared,
+            "rest": None if self.shared is None else self.rows - self.shared,
+            "reused": self.is_reused,
+        }
 
 
 def find_overlap(session: Session, table: PartyTable) -> Overlap:

@@ -26,8 +26,8 @@ from colonnade.cli.output import (
 )
 from colonnade.cli.run import YES, find_home, find_homes, lead_of, note_unused_matches, silent
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.alignments import alignment_plan, held_alignment
 from colonnade.launch.home import PartyHome, read_run_file
+from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.reports import PartyRun
 from colonnade.session import RunPlan
 
@@ -99,7 +99,7 @@ def align(
 
 def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple[dict[str, PartyRun], Path]:
     """Align with all parties on this machine."""
-    from colonnade.launch.local import align_locally
+    from colonnade.launch.local import play_locally
 
     homes = find_homes(plan.parties, file.parent, home)
     note_unused_matches(plan, *homes.values())
@@ -108,7 +108,7 @@ def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple
         _resumable(),
         shown_progress(lead_of(plan), quiet) as observer,
     ):
-        ends = align_locally(plan, file, homes, folder, observer=observer, say=silent if quiet else say)
+        ends = play_locally(plan, file, homes, folder, observer=observer, say=silent if quiet else say)
     return ends, folder.path
 
 
@@ -131,7 +131,7 @@ def _align_one(plan: RunPlan, file: Path, where: PartyHome, yes: bool, quiet: bo
         joining = Joining(plan, where, folder, Waiting(where, quiet))
         joining.agree(YES if yes else ask_consent)
         with shown_progress(where.name, quiet) as observer:
-            end = joining.align(observer=observer)
+            end = joining.take_part(observer=observer)
     return {where.name: end}, folder.path
 
 

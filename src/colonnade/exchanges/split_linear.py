@@ -40,7 +40,15 @@ from colonnade.messages import (
 )
 from colonnade.session import Channel
 
-__all__ = ["SplitOwner", "SplitPartner", "fit_sums", "split_formats", "split_linear"]
+__all__ = [
+    "SealedArray",
+    "SealedByKind",
+    "SplitOwner",
+    "SplitPartner",
+    "fit_sums",
+    "split_formats",
+    "split_linear",
+]
 
 Numbers = npt.NDArray[np.float64]
 Array = np.ndarray[Any, Any]

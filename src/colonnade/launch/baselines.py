@@ -12,6 +12,8 @@ import pandas as pd
 from colonnade.alignment import align_in_one_place
 from colonnade.data import AlignedRows, PartyTable, Split, split_rows
 from colonnade.errors import TrainingFailed, UsageError
+from colonnade.launch.settings import config_from_json
+from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
 from colonnade.session import (
@@ -37,12 +39,12 @@ def judge_alone(session: Session, config: Any, holding: Holding, observer: Obser
     return _play_alone(session.method, session.plan, config, holding, observer)
 
 
-def ceiling(
-    method: Method, plan: RunPlan, config: Any, tables: Mapping[str, PartyTable], observer: Observer | None
-) -> dict[str, Evaluation]:
+def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer | None) -> dict[str, Evaluation]:
     """Judge the same model trained with all columns in one place: only where all tables are on one machine."""
+    method = method_named(plan.method)
     if len(method.parties_with_rows(plan)) < 2 or not _can_be_alone(method, plan):
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
+    config = config_from_json(method, plan.config)
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     return {} if found is None else {"central": found}
 

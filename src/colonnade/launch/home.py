@@ -128,11 +128,6 @@ class PartyHome:
         return self.folder / "alignments"
 
     @property
-    def history(self) -> Path:
-        """Return the file that says which alignments were begun."""
-        return self.alignments / "history.jsonl"
-
-    @property
     def queries(self) -> Path:
         """Return the file that says how many rows this party scored for whom, in all its runs."""
         return self.folder / "queries.jsonl"
@@ -378,8 +373,11 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
         raise ConfigError(
             f"The home of '{expected}' is not at {folder}. {hint}Say where it is with --home {expected}=FOLDER."
         )
-    if folder.is_dir() and not path.exists():
-        raise ConfigError(f"{folder} has no party.toml. Write one; 'colonnade demo' makes two to learn from.")
+    if not path.exists():
+        raise ConfigError(
+            f"{folder.resolve()} is no party's home: it has no party.toml. Go to the home or name it with --home "
+            "FOLDER; 'colonnade init NAME' makes one, and 'colonnade demo' two to learn from."
+        )
     document = _read_toml(path, ("party", "partners", "table", "policy", "engine"))
     with _named(path):
         return _home(document, path, expected)

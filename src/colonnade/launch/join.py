@@ -182,22 +182,17 @@ class Joining:
 
     def run(self, *, observer: Observer | None = None, compare: bool = False) -> Run:
         """Take part until the run is complete, then write the report."""
-        return self._completed(self._take_part(observer, compare))
+        return self.complete(self.take_part(observer=observer, compare=compare))
 
-    def align(self, *, observer: Observer | None = None) -> PartyRun:
-        """Take part in an alignment only, of a plan of the stage ``align``."""
-        return self._take_part(observer, False)
-
-    def complete(self) -> Run:
-        """Write the report of a run that ended before it could."""
-        return self._completed(self._folder.load())
-
-    def _completed(self, own: PartyRun) -> Run:
-        run = make_run(self.plan, {own.party: own}, launch=LAUNCHED_APART, folder=self._folder.path)
-        self._run_folder.finish_alone(run)
+    def complete(self, own: PartyRun | None = None) -> Run:
+        """Write the report; also of a run that ended before it could."""
+        parties = {self.home.name: self._folder.load() if own is None else own}
+        run = make_run(self.plan, parties, launch=LAUNCHED_APART, folder=self._folder.path)
+        self._run_folder.finish(run)
         return run
 
-    def _take_part(self, observer: Observer | None, compare: bool) -> PartyRun:
+    def take_part(self, *, observer: Observer | None = None, compare: bool = False) -> PartyRun:
+        """Take part until all parties are through, also in an alignment only."""
         self.home.policy.check_consent(self.home.name, self._consent is not None)
         self._folder.begin(self.plan, self.table)
         runs = self._run_folder.path.parent

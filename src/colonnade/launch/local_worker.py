@@ -55,11 +55,10 @@ def _work(task: dict[str, Any]) -> None:
 def _take_part(task: dict[str, Any], endpoint: Any) -> None:
     import torch
 
-    from colonnade.launch.alignments import alignment_plan
     from colonnade.launch.home import read_party_home, read_run_file, shape_in_words
     from colonnade.launch.join import take_part_remotely
     from colonnade.launch.party_folder import earlier_folder
-    from colonnade.launch.run_folder import RunFolder
+    from colonnade.launch.run_folder import RunFolder, alignment_plan
     from colonnade.launch.status import Watcher
     from colonnade.methods import method_named
     from colonnade.session import Participant

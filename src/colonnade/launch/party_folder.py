@@ -23,12 +23,11 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.data import Kind, PartyTable, linked_rows, matched_rows
+from colonnade.data import Kind, PartyTable, digest_with_lists
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
@@ -170,7 +169,7 @@ class PartyFolder:
 
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
-        about = {"digest": _digest(table), **table.describe()}
+        about = {"digest": digest_with_lists(table), **table.describe()}
         is_new = not self.holds_run
         if not is_new:
             check_format(self.format, str(self.path))
@@ -284,21 +283,6 @@ class PartyFolder:
                 f"The table of '{self.path.name}' has changed since the run in {self.path} was interrupted. "
                 f"Restore it to resume. {_ELSEWHERE}"
             )
-
-
-def _digest(table: PartyTable) -> str:
-    """Return what stands for a table and, where it has them, for its lists of matched rows and of links."""
-    if table.matches is None and table.links is None:
-        return table.digest()
-    digest = hashlib.sha256(table.digest().encode())
-    if table.matches is not None:
-        matched = matched_rows(table, table.matches)
-        digest.update(matched.positions.astype("<i8").tobytes())
-        for key in matched.keys:
-            digest.update(len(key).to_bytes(4, "little") + key)
-    if table.links is not None:
-        digest.update(b"links" + linked_rows(table, table.links).astype("<i8").tobytes())
-    return digest.hexdigest()
 
 
 def next_prediction(run: Path) -> Path:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,10 +32,11 @@ from colonnade.launch.lock import LOCK_FILE, alone_in
 from colonnade.launch.party_folder import PARTY_FILES, PartyFolder
 from colonnade.launch.run import Run, make_run
 from colonnade.ledger import Ledger
+from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
-from colonnade.session import read_json, write_json, write_whole
+from colonnade.session import ALIGN, RunPlan, read_json, write_json, write_whole
 
-__all__ = ["LAUNCHED_APART", "RunFolder", "load_run"]
+__all__ = ["LAUNCHED_APART", "RunFolder", "alignment_plan", "held_alignment", "load_run"]
 
 _SHARED_FILES = ("run.toml", "simulation.json", "report.html", "predictions")
 LAUNCHED_APART = "one process for each party, over mutual TLS"
@@ -83,10 +85,12 @@ class RunFolder:
                 self._bring_back()
 
     def finish(self, run: Run) -> None:
-        """Write the report and the facts of a run whose parties are all here. What says "finished" comes last."""
+        """Write the report, and the facts of a run whose parties are all here. What says "finished" comes last."""
         if self._agreed is not None:
             write_whole(self.path / "run.toml", self._agreed)
         run.report()
+        if PartyFolder(self.path).holds_run:
+            return
         about = {
             "launch": run.launch,
             "started": run.started,
@@ -98,12 +102,6 @@ class RunFolder:
             "evaluations": {name: one.to_json() for name, one in run.central.items()},
         }
         write_json(self.path / "simulation.json", about)
-
-    def finish_alone(self, run: Run) -> None:
-        """Complete the folder of one party in its own building."""
-        if self._agreed is not None:
-            write_whole(self.path / "run.toml", self._agreed)
-        run.report()
 
     def earlier_runs(self, party: str | None = None) -> int:
         """Count the other runs in the same place, for the policy's limit; of one party where several lie together."""
@@ -269,3 +267,38 @@ def _is_barely_begun(path: Path) -> bool:
 def load_run(folder: str | Path) -> Run:
     """Return the run a folder holds; raise RunFolderError if it holds no finished one."""
     return RunFolder(Path(folder)).load()
+
+
+# An alignment on its own: to see what parties share before there is a run, or to have it ready for one
+
+
+def alignment_plan(plan: RunPlan, mode: str | None = None) -> RunPlan:
+    """Return the plan of aligning only, in the run's own mode or another one, between the parties with rows."""
+    with_rows = method_named(plan.method).parties_with_rows(plan)
+    roles = {role: parties for role, parties in plan.roles.items() if set(parties) <= set(with_rows)}
+    rule = plan.alignment if mode is None else replace(plan.alignment, mode=mode)  # type: ignore[arg-type]
+    return replace(plan, stage=ALIGN, alignment=rule, roles=roles)
+
+
+@contextmanager
+def held_alignment(base: Path, name: str, agreed: bytes) -> Iterator[RunFolder]:
+    """Hold a fresh folder for one alignment; if it ends before a ledger was begun, it leaves no trace."""
+    runs = base / "alignments" / "runs"
+    folder = RunFolder(_fresh(runs, name), agreed)
+    with alone_in(folder.path) as folder.lock:
+        try:
+            write_whole(folder.path / "run.toml", agreed)
+            yield folder
+        finally:
+            if not any(folder.path.rglob("ledger.jsonl")):
+                for child in folder.path.iterdir():
+                    if child.name != ".lock":
+                        shutil.rmtree(child) if child.is_dir() else child.unlink()
+
+
+def _fresh(runs: Path, name: str) -> Path:
+    # The alignments folder holds secrets, so it is for its owner only.
+    runs.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    runs.mkdir(mode=0o700, exist_ok=True)
+    taken = [path.name.removeprefix(f"{name}-") for path in runs.glob(f"{name}-*")]
+    return runs / f"{name}-{max((int(one) for one in taken if one.isdigit()), default=0) + 1:04d}"

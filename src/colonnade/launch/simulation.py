@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from colonnade.data import PartyTable
 from colonnade.engine import INLINE, Engine, opened
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError, did_you_mean
@@ -18,7 +20,7 @@ from colonnade.launch.baselines import ceiling
 from colonnade.launch.party_folder import PartyFolder, check_earlier, earlier_folders, next_prediction
 from colonnade.launch.run import Run, make_run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.settings import check_message_names, config_from_json, config_to_json
+from colonnade.launch.settings import check_message_names, config_to_json
 from colonnade.launch.take_part import peers_of, take_part
 from colonnade.methods import method_for, method_named
 from colonnade.reports import PartyRun, check_format
@@ -159,14 +161,13 @@ def simulate_plan(
         )
     views: dict[str, View] | None = {party: [] for party in plan.parties} if keep_views else None
     runs = play_in_threads(plan, participants, observer=observer, compare=compare, views=views, transport=transport)
-    config = config_from_json(method, plan.config)
     run = make_run(
         plan,
         runs,
         launch="simulation: all parties in one process",
         started=started,
         seconds=time.monotonic() - clock,
-        central=ceiling(method, plan, config, tables, observer) if compare else {},
+        central=ceiling(plan, tables, observer) if compare else {},
         folder=None if folder is None else folder.path,
         views=views or {},
     )
@@ -305,7 +306,8 @@ def play_in_threads(
 
     def run_party(name: str) -> None:
         try:
-            use_cores(share)
+            # OpenMP keeps the number by thread, and a new thread would use all cores.
+            torch.set_num_threads(share)
             runs[name] = take_part(participants[name], plan, links[name], observer=observer, compare=compare)
         except BaseException as error:
             errors.append(error)
@@ -316,7 +318,7 @@ def play_in_threads(
     threads = [
         threading.Thread(target=run_party, args=(name,), name=f"party {name}", daemon=True) for name in participants
     ]
-    with fair_share_of_cores(len(threads)) as share:
+    with _fair_share_of_cores(len(threads)) as share:
         for thread in threads:
             thread.start()
         try:
@@ -350,24 +352,15 @@ def _network(transport: str, parties: tuple[str, ...], tap: Tap | None) -> Netwo
 
 
 @contextmanager
-def fair_share_of_cores(parties: int) -> Iterator[int]:
+def _fair_share_of_cores(parties: int) -> Iterator[int]:
     """Let each party's arithmetic use its share of the cores; give the share, which every party's thread must ask for.
 
     torch would give every thread a pool as large as the machine, and the pools would then wait for one another.
     """
-    import torch
-
     before = torch.get_num_threads()
     share = max(1, before // parties)
-    use_cores(share)
+    torch.set_num_threads(share)
     try:
         yield share
     finally:
-        use_cores(before)
-
-
-def use_cores(count: int) -> None:
-    """Let this thread's arithmetic use so many cores: OpenMP keeps that number by thread, and a new one has all."""
-    import torch
-
-    torch.set_num_threads(count)
+        torch.set_num_threads(before)

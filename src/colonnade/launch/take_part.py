@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ def take_part(
                 history=session.metrics.lines,
                 evaluations={name: found for name, found in evaluations.items() if found is not None},
                 part=result.part,
-                overlap=None if overlap is None else _overlap_to_json(overlap),
+                overlap=None if overlap is None else overlap.to_json(),
                 findings=result.findings,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
                 predictions=_scored(holding, result.scores) if plan.stage == "predict" else None,
@@ -185,14 +185,3 @@ def _scored(holding: Holding, scores: Scores | None) -> pd.DataFrame | None:
         columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
     # In one go: pandas warns of frames that grew by a hundred columns one by one.
     return pd.DataFrame(columns)
-
-
-def _overlap_to_json(overlap: alignment.Overlap) -> dict[str, Any]:
-    """Return what a party learnt, as JSON values; None where it is not told."""
-    return {
-        "rows": overlap.rows,
-        "partners": {partner: asdict(one) for partner, one in overlap.partners.items()},
-        "shared": overlap.shared,
-        "rest": None if overlap.shared is None else overlap.rows - overlap.shared,
-        "reused": overlap.is_reused,
-    }

@@ -19,7 +19,9 @@ def warnings_of(crossings: Iterable[Crossing]) -> list[str]:
     for crossing in crossings:
         for warned in crossing[0].warns:
             found.setdefault((warned, crossing[2]), []).append(crossing)
-    return [_sentence(warned, receiver, own) for (warned, receiver), own in found.items()]
+    # Who is whose customer comes last: parties that look for shared rows want to know it.
+    ordered = sorted(found.items(), key=lambda one: one[0][0] is Warns.MEMBERSHIP)
+    return [_sentence(warned, receiver, own) for (warned, receiver), own in ordered]
 
 
 def _sentence(warned: Warns, receiver: str, crossings: list[Crossing]) -> str:

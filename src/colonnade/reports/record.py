@@ -275,7 +275,8 @@ class RunRecord:
             about["encoded_width"] = None if encoder is None else TableEncoder.from_json(encoder).width
         return about
 
-    @cached_property
+    # Not kept: a later audit may refuse the model.
+    @property
     def marks(self) -> tuple[str, ...]:
         """Return what readers must know first: what was weakened, what parties could read, and what this run is not."""
         marks = []

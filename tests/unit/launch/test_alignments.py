@@ -23,10 +23,9 @@ from colonnade.alignment.store import AlignmentStore
 from colonnade.crypto.blinding import POINT_BYTES, blind, draw_secret, join_ids, prepare_blinder
 from colonnade.engine import INLINE
 from colonnade.errors import ConfigError, PolicyRefused, WrongContent
-from colonnade.launch.alignments import alignment_plan, held_alignment
 from colonnade.launch.home import read_party_home
 from colonnade.launch.join import Joining
-from colonnade.launch.run_folder import RunFolder
+from colonnade.launch.run_folder import RunFolder, alignment_plan, held_alignment
 from colonnade.session import Policy
 
 pytestmark = pytest.mark.timeout(180)
@@ -186,7 +185,7 @@ def align(group: Group, party: str) -> dict[str, Any]:
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"agreed") as folder:
         joining = agreed(Joining(alignment_plan(group.plan()), home, folder))
-        end = joining.align()
+        end = joining.take_part()
     assert end.overlap is not None
     return end.overlap
 

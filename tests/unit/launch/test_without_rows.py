@@ -18,15 +18,14 @@ from tests.unit.launch.test_joining import together
 from colonnade import Launch
 from colonnade.alignment import MESSAGES
 from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
-from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
 from colonnade.launch.join import Joining
-from colonnade.launch.local import align_locally, run_locally
+from colonnade.launch.local import play_locally, run_locally
 from colonnade.launch.run import Run
-from colonnade.launch.run_folder import RunFolder, load_run
+from colonnade.launch.run_folder import RunFolder, alignment_plan, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
 from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
@@ -344,7 +343,7 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     plan = alignment_plan(read_run_file(file))
     assert plan.parties == ("bank", "shop")
     with RunFolder(tmp_path / "aligned", file.read_bytes()).held() as held:
-        ends = align_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
+        ends = play_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
     assert ends["shop"].overlap == {
         "rows": 130,
         "partners": {"bank": {"rows": 120, "shared": 100}},

@@ -30,7 +30,7 @@ from colonnade.session import Method, Role, Stage
 __all__ = ["METHOD", "FairVFL"]
 
 _SCORE = (messages.Amounts, messages.Offer, messages.LocalCode, messages.UnifiedCode, messages.TaskScores)
-_LEARN = (messages.TaskGradient, messages.TaskScoreGradient, messages.LocalGradient, messages.Mark)
+_LEARN = (messages.TaskGradient, messages.LocalGradient, messages.Mark)
 _REMOVE = (
     *(template_of(one).where(removes) for one in (messages.ProtectedCode, messages.DiscriminatorGradient)),
     *(

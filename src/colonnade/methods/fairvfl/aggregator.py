@@ -20,7 +20,6 @@ from colonnade.methods.fairvfl.messages import (
     ProtectedCode,
     ProtectedCodeAgain,
     TaskGradient,
-    TaskScoreGradient,
     TaskScores,
     UnifiedCode,
 )
@@ -280,10 +279,10 @@ class AggregatorSide:
 
     def _task_gradient(self, leaf: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
         rows, width = (leaf if scores is None else scores).shape
+        gradient = self._label_holder.receive(TaskGradient, rows=rows, width=width).values.to(leaf.dtype)
         if scores is None:
-            return self._label_holder.receive(TaskGradient, rows=rows, width=width).values.to(leaf.dtype)
-        gradient = self._label_holder.receive(TaskScoreGradient, rows=rows, width=width).values
-        backpropagate(scores, gradient.to(scores.dtype))
+            return gradient
+        backpropagate(scores, gradient)
         return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone()
 
 

@@ -36,7 +36,6 @@ __all__ = [
     "ProtectedCode",
     "ProtectedCodeAgain",
     "TaskGradient",
-    "TaskScoreGradient",
     "TaskScores",
     "UnifiedCode",
     "VariantCodes",
@@ -125,20 +124,6 @@ class UnifiedCode:
 
 
 @message(
-    sender="label_holder",
-    receiver=AGGREGATOR,
-    protection=by("task_cut", label_holder=PLAIN),
-    step="backward (task_grad)",
-    carries=Carries.ROW_GRADIENT,
-    warns=Warns.LABELS,
-)
-class TaskGradient:
-    """The task's gradient at the code. Reveals: in most cases the label of every row of the batch."""
-
-    values: Values
-
-
-@message(
     sender=AGGREGATOR,
     receiver="label_holder",
     protection=by("task_cut", server=PLAIN),
@@ -154,13 +139,13 @@ class TaskScores:
 @message(
     sender="label_holder",
     receiver=AGGREGATOR,
-    protection=by("task_cut", server=PLAIN),
-    step="backward, task_cut = server",
+    protection=PLAIN,
+    step="backward (task_grad)",
     carries=Carries.ROW_GRADIENT,
     warns=Warns.LABELS,
 )
-class TaskScoreGradient:
-    """The task's gradient at the scores. Reveals: the label of every row of the batch."""
+class TaskGradient:
+    """The task's gradient at the code, or at the scores. Reveals: in most cases the label of every row of the batch."""
 
     values: Values
 
@@ -178,8 +163,7 @@ class ProtectedCode:
 
     Reveals: evidence of that attribute, which the receiver has, and of other columns as far as so many numbers carry
     it: the paper's contrastive step has not been seen to prevent that. The audit measures it.
-    Reveals when NOISED: evidence of that attribute, which the receiver has, and what little else so few numbers carry
-    of all parties' columns; the audit measures it.
+    Reveals when NOISED: evidence of that attribute, and what little else so few numbers carry; the audit measures it.
     """
 
     values: Values
@@ -250,18 +234,12 @@ class LocalGradient:
 
 
 @message(
-    sender=AGGREGATOR,
-    receiver=HOLDERS,
-    protection=PLAIN,
-    step="audit",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
+    sender=AGGREGATOR, receiver=HOLDERS, protection=PLAIN, step="audit", carries=Carries.ROW_CODE, warns=Warns.COLUMNS
 )
 class AttackCodes:
     """The code as the label holder sees it, and protected codes, of rows that are kept or held out.
 
-    Reveals: to a party that did not have it, the whole of what the label holder can read of these rows. That is the
-    purpose: the receiver tries what can be inferred.
+    Reveals: to a party that did not have it, the whole of what the label holder can read of these rows.
     """
 
     unified: Values

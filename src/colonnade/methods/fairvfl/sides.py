@@ -24,7 +24,6 @@ from colonnade.methods.fairvfl.messages import (
     ProtectedCode,
     ProtectedCodeAgain,
     TaskGradient,
-    TaskScoreGradient,
     TaskScores,
     UnifiedCode,
 )
@@ -386,7 +385,6 @@ class TaskSide:
         self._channel = session.channel(AGGREGATOR)
         self._is_elsewhere = config.task_cut == "server"
         self._code: type[Any] = TaskScores if self._is_elsewhere else code_message(session, config)
-        self._gradient = TaskScoreGradient if self._is_elsewhere else TaskGradient
         self._width = task.outputs if self._is_elsewhere else config.unified_width
         self.loss_so_far = 0.0
         self._bad_steps = 0
@@ -404,7 +402,7 @@ class TaskSide:
         self._watch(value)
         loss.backward()  # type: ignore[no-untyped-call]
         # The gradient is that of the model before its own step.
-        self._channel.send(self._gradient(torch.zeros_like(code) if code.grad is None else code.grad))
+        self._channel.send(TaskGradient(torch.zeros_like(code) if code.grad is None else code.grad))
         for learner in self.task.learners():
             learn(learner, self._config)
         self.loss_so_far += value * len(batch)

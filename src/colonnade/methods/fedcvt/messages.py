@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 
-from colonnade.crypto import CipherArray
 from colonnade.exchanges.answers import LabelText
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Between, Carries, Dims, Hex, Length, OneOf, Warns, by, message
+from colonnade.exchanges.split_linear import SealedArray, SealedByKind
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Between, Carries, Dims, Hex, OneOf, Warns, by, message
 
 __all__ = [
     "MOST_ROWS",
@@ -33,26 +33,23 @@ __all__ = [
 
 MOST_ROWS = 2**31
 
-_FEATURES, _LABELS = "feature_holder", "label_holder"
+_HOLDER, _LABELS = "feature_holder", "label_holder"
 _OPEN = by("level", {0: PLAIN, 1: NOISED})
 # At level 2: under the sender's key, or under the receiver's.
 _SEALED, _OPENED = by("level", {2: ENCRYPTED}), by("level", {2: PLAIN})
 
 Values = Annotated[torch.Tensor, Dims("rows", "width")]
-# Of each array the layout is agreed, and compared before it is used.
-SealedArray = Annotated[CipherArray, Dims(None, None)]
-SealedByKind = Annotated[tuple[SealedArray, ...], Length("kinds", "kinds")]
 Mark = Annotated[str, Hex(8)]
 
 
-@message(sender=_FEATURES, receiver=_LABELS, protection=PLAIN, step="set-up", carries=Carries.SIZE)
+@message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class OwnRows:
     """How many rows the sender has beside the shared ones. Reveals: that number."""
 
     count: Annotated[int, Between(0, MOST_ROWS)]
 
 
-@message(sender=_LABELS, receiver=_FEATURES, protection=PLAIN, step="set-up", carries=Carries.SIZE)
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class Schedule:
     """How many steps an epoch has, and how many scores a row.
 
@@ -65,7 +62,7 @@ class Schedule:
 
 
 @message(
-    sender=_FEATURES,
+    sender=_HOLDER,
     receiver=_LABELS,
     protection=_OPEN,
     step="levels 0 and 1 (repr_fwd)",
@@ -85,7 +82,7 @@ class Codes:
 
 @message(
     sender=_LABELS,
-    receiver=_FEATURES,
+    receiver=_HOLDER,
     protection=by("defence", none=PLAIN, marvell=NOISED),
     step="levels 0 and 1 (repr_grad)",
     carries=Carries.ROW_GRADIENT,
@@ -104,7 +101,7 @@ class CodeGradient:
 
 
 @message(
-    sender=_FEATURES,
+    sender=_HOLDER,
     receiver=_LABELS,
     protection=_OPEN,
     step="evaluation, levels 0 and 1 (eval_fwd)",
@@ -123,7 +120,7 @@ class HeldOutCodes:
 
 
 @message(
-    sender=_LABELS, receiver=_FEATURES, protection=_SEALED, step="level 2, 4 (he_al_logit)", carries=Carries.ROW_SCORE
+    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 4 (he_al_logit)", carries=Carries.ROW_SCORE
 )
 class AlignedLogits:
     """What the other parties' codes of shared rows add to scores, under the sender's key.
@@ -135,11 +132,7 @@ class AlignedLogits:
 
 
 @message(
-    sender=_FEATURES,
-    receiver=_LABELS,
-    protection=_OPENED,
-    step="level 2, 5 (he_est_logit)",
-    carries=Carries.ROW_SCORE,
+    sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 5 (he_est_logit)", carries=Carries.ROW_SCORE
 )
 class EstimatedLogits:
     """What the other parties' estimated codes add to the scores of rows, under the receiver's key.
@@ -152,11 +145,7 @@ class EstimatedLogits:
 
 
 @message(
-    sender=_LABELS,
-    receiver=_FEATURES,
-    protection=_SEALED,
-    step="level 2, 6 (he_est_grad)",
-    carries=Carries.ROW_GRADIENT,
+    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 6 (he_est_grad)", carries=Carries.ROW_GRADIENT
 )
 class EstimateGradient:
     """The loss's gradient at estimated scores, under the sender's key. Reveals: nothing but the number of rows."""
@@ -164,7 +153,7 @@ class EstimateGradient:
     values: SealedArray
 
 
-@message(sender=_FEATURES, receiver=_LABELS, protection=_OPENED, step="level 2, 7 (he_al_grad)", carries=Carries.SUM)
+@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 7 (he_al_grad)", carries=Carries.SUM)
 class AlignedGradient:
     """The same gradient carried back to the shared rows, under the receiver's key.
 
@@ -175,27 +164,27 @@ class AlignedGradient:
     values: SealedArray
 
 
-@message(sender=_LABELS, receiver=_FEATURES, protection=_SEALED, step="level 2, fit term", carries=Carries.ROW_CODE)
+@message(sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, fit term", carries=Carries.ROW_CODE)
 class FitCodes:
     """The sender's codes of shared rows, under its own key. Reveals: nothing but the number of rows."""
 
     values: SealedByKind
 
 
-@message(sender=_FEATURES, receiver=_LABELS, protection=_OPENED, step="level 2, fit term", carries=Carries.SUM)
+@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, fit term", carries=Carries.SUM)
 class FitGradient:
     """How estimates of the receiver's codes of shared rows miss them, carried back, under the receiver's key.
 
-    Reveals: products of the receiver's codes with a matrix of the sender's attention among shared rows: much of how
-    alike the sender finds shared rows. It is only sent where a batch has more than twice as many shared rows as a code
-    has numbers, so that the matrix does not follow from it alone.
+    Reveals: products of the receiver's codes with the sender's attention among shared rows: much of how alike it finds
+    them. It is sent only where shared rows are more than twice as many as a code's numbers, so that attention does not
+    follow from it alone.
     """
 
     values: SealedByKind
 
 
 @message(
-    sender=_FEATURES,
+    sender=_HOLDER,
     receiver=_LABELS,
     protection=by("sealed_pull", one_sided=NOISED),
     step="level 2 (shared_code)",
@@ -210,7 +199,7 @@ class SharedCodes:
     values: Values
 
 
-@message(sender=_LABELS, receiver=_FEATURES, protection=PLAIN, step="after training", carries=Carries.VERDICT)
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="after training", carries=Carries.VERDICT)
 class Choice:
     """Which model serves rows known to all, which serves rows that only the receiver knows, and a mark of the training.
 
@@ -222,16 +211,14 @@ class Choice:
     mark: Mark
 
 
-@message(sender=_LABELS, receiver=_FEATURES, protection=PLAIN, step="prediction")
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="prediction")
 class ModelMark:
     """A mark of the training that made the model. Reveals: nothing else."""
 
     mark: Mark
 
 
-@message(
-    sender=_FEATURES, receiver=_LABELS, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="count"
-)
+@message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="count")
 class RowsAlone:
     """How many rows only the sender knows that shall be scored. Reveals: that number."""
 
@@ -239,7 +226,7 @@ class RowsAlone:
 
 
 @message(
-    sender=_LABELS, receiver=_FEATURES, protection=PLAIN, step="prediction", carries=Carries.ROW_SCORE | Carries.NAME
+    sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="prediction", carries=Carries.ROW_SCORE | Carries.NAME
 )
 class AnswersAlone:
     """Predictions for rows that only the receiver knows, without how sure they are.

@@ -178,10 +178,7 @@ class OpenedScores:
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 2, step 4", carries=Carries.ROW_SCORE)
 class PredictedLabels:
-    """The predicted label of every row that was asked for.
-
-    Reveals: one label per row; by very many of them the direction of the sender's translator.
-    """
+    """Predicted labels of rows that were asked for. Reveals: these; by very many, the translator's direction."""
 
     values: Annotated[Array, Dims("rows", kind="if")]
     labels: LabelText
@@ -208,10 +205,7 @@ class ScoreParts:
 
 @message(sender="target", receiver="source", protection=PLAIN, step="several sources", carries=Carries.ROW_SCORE)
 class AnswerParts:
-    """The sum of all sources' weighted scores, behind all their masks; in the clear what the sender's own fits add.
-
-    Reveals: to the source that knows all masks, the weighted sum of the scores of every row.
-    """
+    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, by row."""
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
@@ -246,10 +240,7 @@ class MaskedFit:
 
 @message(sender="source", receiver="target", protection=_OPENED, step="self-learning", carries=Carries.WEIGHTS)
 class OpenedFit:
-    """The fit's coefficients behind the receiver's own mask, where transfer does harm and the fit takes its place.
-
-    Reveals: coefficients of the receiver's own columns: as many linear equations about the labels of labelled rows.
-    """
+    """The fit's coefficients behind the receiver's mask. Reveals: these: as many linear equations about used labels."""
 
     values: Opened
 

@@ -17,7 +17,7 @@ from colonnade.exchanges.sealed_query import EncryptedQuery, QueryAnswer
 from colonnade.exchanges.shared_sums import HiddenSums, SealedFeatures
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Sealed, Template, Warns, between, by, message, when
 from colonnade.messages.rules import Between, Dims, Hex, Length, OneOf
-from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, LEMMA, MPDL
+from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, LEMMA
 
 __all__ = [
     "CENTRAL",
@@ -58,7 +58,8 @@ __all__ = [
 
 MOST_ROWS = 10**8
 _WIDEST = 2**16
-_NOISES = ("cell_ldp", "row_gaussian", *LEMMA)
+_OPEN = {"none": PLAIN, **dict.fromkeys(("cell_ldp", "row_gaussian", *LEMMA), NOISED)}
+_SEALED = {mechanism: Sealed(protection) for mechanism, protection in _OPEN.items()}
 
 Count = Annotated[int, Between(0, MOST_ROWS)]
 Width = Annotated[int, Between(1, _WIDEST)]
@@ -104,12 +105,6 @@ class Schedule:
     hidden: Width
     outputs: Width
 
-    def rows(self, model: str, learned: int, config: MPDL, feature_holders: int) -> int:
-        """Return how many rows a classifier learns from, of whatever kind."""
-        if model == JOINT:
-            return learned
-        return learned * (1 + (feature_holders if config.augment else 0)) + self.own
-
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up (fold_seed)")
 class RowOrder:
@@ -120,7 +115,7 @@ class RowOrder:
 
 @message(
     **_ALL_HOLDERS,
-    protection=by("exchange", release=by("mechanism", {"none": PLAIN, **dict.fromkeys(_NOISES, NOISED)})),
+    protection=by("exchange", release=by("mechanism", _OPEN)),
     step="dual learning (release_table)",
     carries=Carries.ROW_COLUMN,
     warns=Warns.COLUMNS,
@@ -174,20 +169,14 @@ class DualScalars:
     warns=Warns.COLUMNS,
 )
 class GeneratedColumns:
-    """The receiver's columns of a batch as the sender's generator gives them.
-
-    Reveals: a function of the sender's columns for every shared row of the batch.
-    """
+    """The receiver's columns of a batch, generated. Reveals: a function of the sender's columns for every such row."""
 
     values: Numbers
 
 
 @message(
     **_TWO_HOLDERS,
-    protection=by(
-        "exchange",
-        interactive=by("mechanism", {"none": Sealed(PLAIN), **dict.fromkeys(_NOISES, Sealed(NOISED))}),
-    ),
+    protection=by("exchange", interactive=by("mechanism", _SEALED)),
     step="dual learning (enc_grad)",
     carries=Carries.ROW_COLUMN,
     warns=Warns.COLUMNS,
@@ -230,16 +219,13 @@ class ShippedRows:
 class BlockGradient:
     """The gradient of the receiver's weights from the sender's completed rows of a batch.
 
-    Reveals: sums over these rows; with as many hidden units and steps as rows they can be solved for the generated
-    columns.
+    Reveals: sums over these rows; as many hidden units and steps as rows let it solve them for the generated columns.
     """
 
     values: Annotated[torch.Tensor, Dims("columns", "hidden")]
 
 
-@message(
-    sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="training (logits)", carries=Carries.ROW_SCORE
-)
+@message(sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="logits", carries=Carries.ROW_SCORE)
 class Logits:
     """The model's scores of a batch. Reveals: these scores."""
 
@@ -303,10 +289,7 @@ class FoldVerdict:
 
 @message(**_TO_ALL, protection=PLAIN, step="negative-transfer rule", carries=Carries.VERDICT)
 class Choice:
-    """Which model scores rows that all holders know, and the mark of this training.
-
-    Reveals: whether completed rows helped.
-    """
+    """Which model scores rows that all know, and the mark of this training. Reveals: whether completed rows helped."""
 
     model: Model
     mark: Mark
@@ -355,10 +338,7 @@ class AloneScores:
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction", carries=Carries.NAME)
 class Classes:
-    """What the labels are, for a receiver that gets scores.
-
-    Reveals: the task and the names of its classes; of labels that are numbers, their mean and spread.
-    """
+    """What the labels are. Reveals: the task and the names of its classes; of numbers, their mean and spread."""
 
     labels: LabelText
 
@@ -384,24 +364,16 @@ class GraphSchedule:
         return self.learned + self.own
 
 
-@message(
-    sender="label_holder", receiver="feature_holder", protection=PLAIN, step="graph: weights", carries=Carries.WEIGHTS
-)
+@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="graph", carries=Carries.WEIGHTS)
 class FirstWeights:
-    """The first layer's weights, drawn at random, the same at both holders and never trained.
-
-    Reveals: nothing about any table. The collaborator must not get them.
-    """
+    """First weights, random and never trained, which the collaborator must not get. Reveals: nothing of any table."""
 
     values: Annotated[np.ndarray[Any, Any], Dims("columns", "hidden", kind="f"), Between(-1, 1)]
 
 
 @message(**_TWO_HOLDERS, protection=by("links", edge_ldp=NOISED), step="graph: noised links", carries=Carries.LINK)
 class NoisyLinks:
-    """For each pair of a person whom only the sender knows and a shared one, whether they are linked, or a lie.
-
-    Reveals: each of these links as far as link_epsilon says.
-    """
+    """Whether its own people and shared ones are linked, or a lie. Reveals: each link as far as link_epsilon says."""
 
     values: Annotated[np.ndarray[Any, Any], Dims("rows", "bytes", kind="u"), Between(0, 255)]
 
@@ -411,27 +383,19 @@ _CONFUSION: Any = {**_TWO_HOLDERS, "protection": by("links", confusion=PLAIN), "
 
 @message(**_CONFUSION, carries=Carries.ROW_COLUMN, warns=Warns.COLUMNS)
 class ConfusedFeatures:
-    """The sender's columns of shared people, multiplied with a secret matrix.
-
-    Reveals: the space that the columns span, which rows are equal and which are empty.
-    """
+    """Columns of shared people times a secret matrix. Reveals: the space they span, and which are equal or empty."""
 
     values: Numbers
 
 
 @message(**_CONFUSION, carries=Carries.LINK, warns=Warns.LINKS)
 class ConfusedSums:
-    """The receiver's columns, added up along the sender's links, behind the receiver's matrix.
-
-    Reveals: in effect the sender's links to shared people, which a linear programme finds.
-    """
+    """The receiver's columns, added up along links. Reveals: in effect these links, which a linear programme finds."""
 
     values: Numbers
 
 
-@message(
-    **_TO_HOLDERS, protection=when("suggested_links", PLAIN), step="graph: likely links", carries=Carries.ROW_SCORE
-)
+@message(**_TO_HOLDERS, protection=when("suggested_links", PLAIN), step="graph: links", carries=Carries.ROW_SCORE)
 class LikelyLinks:
     """Pairs of people whose neighbours are most alike, the likeliest first, by their places in messages.
 

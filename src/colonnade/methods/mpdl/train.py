@@ -126,7 +126,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
 
     def learn(name: str, model: str, learned: int) -> CollaboratorSide:
         side = CollaboratorSide(session, config, amounts.hidden, amounts.outputs, collector, seeds(f"{name}/upper"))
-        train_central(session, course, name, side, amounts.rows(model, learned, config, holders), config)
+        train_central(session, course, name, side, _rows_for(model, amounts, learned, config, holders), config)
         return side
 
     for place, part in enumerate(parts):
@@ -270,7 +270,9 @@ class _Holder:
         side = self._side(name, model, self.completion.inputs(model, rows), learned)
         if self._asking is not None and model == COMPLETED:
             side.seal(AskedSegments(self._asking, self.completion.owned(model, rows)))
-        total = self._amounts.rows(model, len(learned), self._config, len(self._session.plan.roles["feature_holder"]))
+        total = _rows_for(
+            model, self._amounts, len(learned), self._config, len(self._session.plan.roles["feature_holder"])
+        )
         train_central(self._session, self.course, name, side, total, self._config, self._order)
         return side
 
@@ -425,8 +427,15 @@ def _expect_steps(session: Session, config: MPDL, amounts: Schedule, parts: list
     total = 0
     for learned in [*(amounts.shared - len(part) for part in parts), amounts.shared]:
         for model in MODELS:
-            total += -(-amounts.rows(model, learned, config, holders) // config.batch_size) * config.epochs
+            total += -(-_rows_for(model, amounts, learned, config, holders) // config.batch_size) * config.epochs
     session.expect_steps(total)
+
+
+def _rows_for(model: str, amounts: Schedule, learned: int, config: MPDL, feature_holders: int) -> int:
+    """Return how many rows a classifier learns from, of whatever kind."""
+    if model == JOINT:
+        return learned
+    return learned * (1 + (feature_holders if config.augment else 0)) + amounts.own
 
 
 def _fold(place: int) -> str:
