@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.recorder.observe import observe
+from tests.recorder.variants import VARIANTS
 
 from colonnade.messages import ANYONE
 from colonnade.methods import METHODS
 from colonnade.session import Method
 from colonnade.testing.checks import check_lie_ends_a_run
 from colonnade.testing.hostile import faults_of, is_refused, overheard
-from tests.recorder.observe import observe
-from tests.recorder.variants import VARIANTS
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
