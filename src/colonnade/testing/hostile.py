@@ -75,8 +75,9 @@ def lying(heard: Heard) -> Iterator[list[str]]:
     send, told = Channel.send, list[str]()
 
     def lie(channel: Channel, message: Any) -> None:
-        is_liar = (channel.party, channel.peer) == (heard.sender, heard.receiver)
-        if is_liar and not told and type(message) is heard.declaration.cls:
+        about = heard.declaration
+        is_liar = (channel.party, channel.peer, type(message)) == (heard.sender, heard.receiver, about.cls)
+        if is_liar and not told and channel.declaration(about.cls).protection is about.protection:
             rule, message = next(faults_of(replace(heard, content=message)))
             told.append(rule)
         send(channel, message)
