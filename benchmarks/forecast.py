@@ -316,8 +316,7 @@ def _off(one: float, other: float) -> float:
 def _command(*words: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "colonnade", *words, "--json"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=900,
         check=False,

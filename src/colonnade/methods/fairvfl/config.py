@@ -11,7 +11,7 @@ from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.messages.declaration import Plan
 from colonnade.session import RunPlan
-from colonnade.settings import batch, described, passes
+from colonnade.settings import described, marked
 
 __all__ = ["AGGREGATOR", "FairVFL", "cautions", "hides_attributes", "removes", "trains_plain_model"]
 
@@ -136,9 +136,9 @@ class FairVFL:
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     dropout: float = 0.2
     """The share of values set to zero while training, from 0 up to, but not including, 1."""
-    batch_size: int = batch(128)
+    batch_size: int = marked(128, batch=True)
     """Rows per step."""
-    epochs: int = passes(8)
+    epochs: int = marked(8, passes=True)
     """Passes over the training rows. All are trained, and the last weights are kept."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
