@@ -341,7 +341,7 @@ def test_an_error_shows_somebodys_words_and_does_not_obey_them(
     def fail(folder: Path) -> Any:
         raise ConfigError(f"'{OBEYED[case]}' is no name.")
 
-    monkeypatch.setattr("colonnade.launch.identity.read_party_home", fail)
+    monkeypatch.setattr("colonnade.cli.pair.read_party_home", fail)
     (tmp_path / "party.toml").write_text("")
     outcome = colonnade("pair", "--list", "--home", tmp_path)
     assert outcome.code == 2
