@@ -190,7 +190,7 @@ def test_consent_is_remembered_after_an_interrupt_but_not_for_another_run(
 
     with monkeypatch.context() as patched:
         patched.setattr(join, "take_part_remotely", interrupted)
-        patched.setattr(join.Joining, "sends", lambda _: pytest.fail("asked again"))
+        patched.setattr("colonnade.cli.run.ask_consent", lambda _: pytest.fail("asked again"))
         outcome = colonnade("run", "../run.toml")
     assert "Consent: given by --yes, before this run was interrupted." in outcome.err
 

@@ -179,9 +179,7 @@ def record_of(content: dict[str, Any]) -> Any:
     made["plan"] = SimpleNamespace(
         name=made.pop("name"), stage=made.pop("stage"), seed=made.pop("seed"), digest=lambda: content["digest"]
     )
-    made["method"] = SimpleNamespace(
-        name=about["name"], title=about["title"], citation=about["citation"], roles=roles, version="0.1.0"
-    )
+    made["method"] = SimpleNamespace(**{**about, "roles": roles, "version": "0.1.0"})
     made["crossed"] = tuple(Crossed(**one) for one in made["crossed"])
     made["checked_ledgers"] = tuple(CheckedLedger(**one) for one in made.pop("ledgers"))
     return SimpleNamespace(**made)

@@ -234,5 +234,6 @@ def test_importing_reports_does_not_import_matplotlib():
 
 
 def test_every_exported_name_exists():
-    assert colonnade.reports.__all__ == sorted(colonnade.reports.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
-    assert all(hasattr(colonnade.reports, name) for name in colonnade.reports.__all__)
+    names = colonnade.reports.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert all(hasattr(colonnade.reports, name) for name in names)
