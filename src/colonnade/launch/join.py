@@ -224,8 +224,8 @@ class Joining:
         ``source`` is None where this party brings no rows.
         """
         self.home.policy.check_consent(self.home.name, self._consent is not None)
-        check_format(self._folder.format, str(self._folder.path))
         trained = self._folder.load()
+        check_format(self._folder.format, str(self._folder.path))
         if trained.part is None and self.home.name in self._method.parties_with_rows(self._folder.plan()):
             raise RunFolderError(f"{self._folder.path} holds no model. Train first.")
         table = None
