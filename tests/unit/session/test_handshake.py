@@ -168,6 +168,11 @@ def test_what_differs_between_versions_says_that_they_do(monkeypatch: pytest.Mon
         assert word in str(error), str(error)
 
 
+def test_methods_of_other_packages_are_told_apart_by_package_and_version() -> None:
+    played = Play(methods={"shop": dataclasses.replace(method(messages=(Ask,)), package="toys 0.3")})
+    refused(played.run(), f"{__version__} with toys 0.3", "Install the same version at both")
+
+
 def test_a_message_of_another_form_is_refused() -> None:
     @message(sender="helper", receiver="lead", protection=PLAIN, step="answer")
     class Answer:
