@@ -6,13 +6,12 @@ import ast
 import dataclasses
 import inspect
 import json
-import math
 import textwrap
 from itertools import pairwise
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Setting", "batch", "described", "passes", "rehearsed", "settings_of"]
+__all__ = ["Setting", "described", "marked", "settings_of"]
 
 T = TypeVar("T")
 
@@ -31,19 +30,14 @@ class Setting:
     meaning: str
 
 
-def passes(default: int) -> Any:
-    """Return a setting that counts passes: a rehearsal plays a few, and multiplies."""
-    return dataclasses.field(default=default, metadata={"passes": True})
+def marked(
+    default: Any, *, passes: bool = False, batch: bool = False, within: tuple[float, float] | None = None
+) -> Any:
+    """Return a setting with marks for a rehearsal, which plays few passes, smaller batches, and does not stop early.
 
-
-def batch(default: int) -> Any:
-    """Return a setting that counts the rows of a step: a rehearsal may play smaller ones."""
-    return dataclasses.field(default=default, metadata={"batch": True})
-
-
-def rehearsed(default: Any, *, at_least: float = -math.inf, at_most: float = math.inf) -> Any:
-    """Return a setting that a rehearsal keeps within bounds, so that it does not stop early."""
-    return dataclasses.field(default=default, metadata={"rehearsed": (at_least, at_most)})
+    It keeps the setting within bounds, the lowest and the highest.
+    """
+    return dataclasses.field(default=default, metadata={"passes": passes, "batch": batch, "within": within})
 
 
 def described(kind: type[T]) -> type[T]:

@@ -7,7 +7,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,8 @@ class Session:
     def end_pass(self, setting: str, number: int) -> None:
         """Say that one of the passes that a setting counts is over: a rehearsal plays few of them, and multiplies."""
         if self._observer is not None:
-            self._observer(self._progress(self.stage, self.step, self._total, self._latest, (setting, number)))
+            progress = self._progress(self.stage, self.step, self._total, self._latest)
+            self._observer(replace(progress, passed=(setting, number)))
 
     def show(self, what: str, done: int, total: int) -> None:
         """Show progress of something that is not a step of the method, such as alignment."""
@@ -255,14 +256,7 @@ class Session:
         if self._observer is not None:
             self._observer(self._progress(self.stage, self.step, self._total, self._latest))
 
-    def _progress(
-        self,
-        stage: str,
-        step: int,
-        total: int | None,
-        latest: Mapping[str, Any],
-        passed: tuple[str, int] | None = None,
-    ) -> Progress:
+    def _progress(self, stage: str, step: int, total: int | None, latest: Mapping[str, Any]) -> Progress:
         sent = sum(channel.bytes_sent for channel in self.all_channels)
         received = sum(channel.bytes_received for channel in self.all_channels)
-        return Progress(self.party, self.role, stage, step, total, latest, sent, received, passed)
+        return Progress(self.party, self.role, stage, step, total, latest, sent, received)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes
+from colonnade.settings import described, marked
 
 __all__ = ["AGGREGATOR", "FairVFL"]
 
@@ -133,9 +133,9 @@ class FairVFL:
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     dropout: float = 0.2
     """The share of values set to zero while training, from 0 up to, but not including, 1."""
-    batch_size: int = batch(128)
+    batch_size: int = marked(128, batch=True)
     """Rows per step."""
-    epochs: int = passes(8)
+    epochs: int = marked(8, passes=True)
     """Passes over the training rows. All are trained, and the last weights are kept."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant"]
 
@@ -82,7 +82,7 @@ class FedCVT:
     """How sure all heads must be of a label they give, from 0 up to, but not including, 1."""
     agreement: float = 0.25
     """With numbers as labels: how far predictions may differ to agree, in standard deviations of the label."""
-    warmup_epochs: int = rehearsed(1, at_most=1)
+    warmup_epochs: int = marked(1, within=(0, 1))
     """Epochs before any feature holder's row gets a label."""
     estimated_weight: float = 1.0
     """What a row with an estimated view counts in the losses of the joint head and of feature holders' heads."""
@@ -114,13 +114,13 @@ class FedCVT:
     """More arguments of that class."""
     gradient_clip: float = 5.0
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
-    epochs: int = passes(30)
+    epochs: int = marked(30, passes=True)
     """Most epochs of each candidate."""
-    batch_size: int = batch(128)
+    batch_size: int = marked(128, batch=True)
     """Shared rows per step."""
-    own_batch_size: int = batch(256)
+    own_batch_size: int = marked(256, batch=True)
     """Rows per step of each party's own."""
-    patience: int = rehearsed(5, at_most=0)
+    patience: int = marked(5, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     anchors: int = 512
     """Most shared training rows by which views are estimated after training."""

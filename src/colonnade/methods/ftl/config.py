@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["FTL"]
 
@@ -47,9 +47,9 @@ class FTL:
     """The penalty: half of it times the squared weights of both encoders, without biases."""
     labelled_rows: int = 0
     """How many shared training rows, chosen at random, bring their label into the loss; 0 means all."""
-    batch_size: int = batch(0)
+    batch_size: int = marked(0, batch=True)
     """Shared rows per step; 0 takes all. The guard looks at one step."""
-    iterations: int = passes(30)
+    iterations: int = marked(30, passes=True)
     """Most steps."""
     optimiser: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
@@ -57,7 +57,7 @@ class FTL:
     """The optimiser's learning rate, above 0."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
-    tolerance: float = rehearsed(1e-5, at_most=0.0)
+    tolerance: float = marked(1e-5, within=(0, 0))
     """Training stops when the loss moves by less than this fraction at three looks; only with `batch_size` at 0."""
     loss_every: int = 1
     """Iterations from one look at the loss to the next; 0 never looks."""

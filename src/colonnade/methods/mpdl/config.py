@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "found_by"]
 
@@ -71,7 +71,7 @@ class MPDL:
     """The ridge penalties per row that are tried on a fifth of the rows."""
     generator_hidden: int | None = None
     """The perceptron's hidden width; by default half of its inputs and outputs together."""
-    generator_epochs: int = passes(10)
+    generator_epochs: int = marked(10, passes=True)
     """Its passes over the shared rows."""
     generator_rate: float = 0.1
     """Its learning rate, above 0."""
@@ -103,7 +103,7 @@ class MPDL:
     none."""
     fold_rounds: int = 2
     """How many of these parts are tried at most."""
-    fold_gain: float = rehearsed(0.15, at_least=1e9)
+    fold_gain: float = marked(0.15, within=(1e9, 1e9))
     """A gain in accuracy, or R², above which no further part is tried."""
     strict_folds: bool = False
     """Give every part generators that never saw it; otherwise, as in the paper, generators go on from part to part."""
@@ -143,9 +143,9 @@ class MPDL:
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     completed_weight: Literal["equal", "residual"] = "equal"
     """Whether a completed row counts as much as a whole one, or less the worse its columns can be generated."""
-    batch_size: int = batch(64)
+    batch_size: int = marked(64, batch=True)
     """Rows per step."""
-    epochs: int = passes(20)
+    epochs: int = marked(20, passes=True)
     """Passes over all rows, of each training."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["Defence", "PrADA", "Tune"]
 
@@ -83,11 +83,11 @@ class PrADA:
     """Whether the banks' numeric columns also enter as steps at their quantiles, or as they are only."""
     l2: float = 0.05
     """Weight decay of the scoring layer in pre-training, on the source's own columns."""
-    epochs: int = passes(3)
+    epochs: int = marked(3, passes=True)
     """Most passes over a source's training rows."""
-    batch_size: int = batch(256)
+    batch_size: int = marked(256, batch=True)
     """Rows per step of pre-training. A small last batch joins the one before it."""
-    patience: int = rehearsed(0, at_most=0)
+    patience: int = marked(0, within=(0, 0))
     """Epochs without a better validation before pre-training stops; 0 trains all. With one source only."""
     weight_average: float = 0.99
     """How much of the running average of the networks' weights each step keeps; the average is what is used. 0 takes
@@ -104,11 +104,11 @@ class PrADA:
     """Where the weights of groups start in fine-tuning; by default at `start`."""
     fine_l2: float = 0.0125
     """Weight decay of the scoring layer in fine-tuning, on the target's own columns."""
-    fine_epochs: int = passes(15)
+    fine_epochs: int = marked(15, passes=True)
     """Most passes over a target's labelled training rows."""
-    fine_batch_size: int = batch(256)
+    fine_batch_size: int = marked(256, batch=True)
     """Rows per step of fine-tuning."""
-    fine_patience: int = rehearsed(0, at_most=0)
+    fine_patience: int = marked(0, within=(0, 0))
     """As `patience`, for fine-tuning."""
 
     defence: Defence = "marvell"

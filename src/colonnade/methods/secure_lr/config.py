@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["MOST_EPOCHS", "SecureLR"]
 
@@ -37,11 +37,11 @@ class SecureLR:
     l2: float = 1e-4
     """The penalty: half of it times the squared coefficients, without the intercept, is added to the mean loss. In
     terms of scikit-learn's C it is 1 / (C times rows)."""
-    epochs: int = passes(0)
+    epochs: int = marked(0, passes=True)
     """Passes over the training rows; 0 takes as many as the guard allows, at most 3."""
-    batch_size: int = batch(0)
+    batch_size: int = marked(0, batch=True)
     """Rows per step; 0 takes 16, or 8 where there is one epoch only."""
-    patience: int = rehearsed(0, at_most=0)
+    patience: int = marked(0, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     minimum_support: int = 10
     """In how many training rows, at least, each encoded column of a feature holder differs from its most frequent

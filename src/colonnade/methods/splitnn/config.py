@@ -10,7 +10,7 @@ from typing import Any, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import batch, described, passes, rehearsed
+from colonnade.settings import described, marked
 
 __all__ = ["WIDEST", "PartyEncoder", "SplitNN", "cautions", "check_weights"]
 
@@ -66,11 +66,11 @@ class SplitNN:
     """The optimiser's learning rate, above 0."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class, such as `weight_decay`."""
-    epochs: int = passes(50)
+    epochs: int = marked(50, passes=True)
     """Most passes over the training rows."""
-    batch_size: int = batch(256)
+    batch_size: int = marked(256, batch=True)
     """Rows per step."""
-    patience: int = rehearsed(8, at_most=0)
+    patience: int = marked(8, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     precision: Literal["float32", "float64"] = "float32"
     """The arithmetic of all networks, and the type of what crosses."""
