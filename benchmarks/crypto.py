@@ -15,9 +15,5 @@ def measure(arguments: argparse.Namespace) -> Findings:
     return measure_crypto(QUICK if arguments.quick else FULL, say)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="a few seconds on a tiny key, to see that it works")
-
-
 if __name__ == "__main__":
-    main((__doc__ or "").splitlines()[0], measure, add_arguments)
+    main((__doc__ or "").splitlines()[0], measure)

@@ -156,7 +156,7 @@ class Central:
 def measure(arguments: argparse.Namespace) -> Findings:
     findings = Findings()
     findings.figures |= {"cores": len(os.sched_getaffinity(0)), "load_average": round(os.getloadavg()[0], 2)}
-    rows, many, rounds = (512, 2, 1) if arguments.quick else (6400, 4, arguments.rounds)
+    rows, many, rounds = (128, 1, 1) if arguments.quick else (6400, 4, arguments.rounds)
     world = Steps(rows, {"width": 32, "heads": 4, "batch_size": 64} if arguments.quick else {})
     steps = -(-rows // world.config(1).batch_size)
     sides = {"ours": world.ours, "central": world.central}
@@ -178,7 +178,6 @@ def measure(arguments: argparse.Namespace) -> Findings:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each is measured")
-    parser.add_argument("--quick", action="store_true", help="small networks and one round, only to see that it works")
 
 
 if __name__ == "__main__":

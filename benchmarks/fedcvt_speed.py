@@ -192,8 +192,8 @@ def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], config: FedCVT) -
 
 
 def measure_open(findings: Findings, rounds: int, *, quick: bool) -> None:
-    world = World(shared=160, own=1024, columns=(634, 1000))
-    few, many = (1, 4) if quick else (4, 24)
+    world = World(shared=60, own=64, columns=(6, 8)) if quick else World(shared=160, own=1024, columns=(634, 1000))
+    few, many = (1, 2) if quick else (4, 24)
     config = FedCVT(candidates=("fedcvt",), patience=0, epochs=many)
     frames = world.frames()
     steps = math.ceil(world.own / config.own_batch_size)
@@ -261,7 +261,6 @@ def measure(arguments: argparse.Namespace) -> Findings:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes and one round, only to see that it works")
 
 
 if __name__ == "__main__":

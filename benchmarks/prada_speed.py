@@ -29,21 +29,21 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.form import Findings, main, say
-from benchmarks.secure_linear import INPUTS, ROWS, Paper
+from benchmarks.secure_linear import BITS, INPUTS, QUICK_BITS, QUICK_ROWS, ROWS, Paper, made_up
 from colonnade.datasets import CENSUS_GROUPS, CENSUS_SHARED, CENSUS_WIDTHS
 from colonnade.ledger import Ledger
 
-CENSUS_BATCHES, LEFT_OUT = 625, 5
+CENSUS_BATCHES = 625
 # How many categories the Census's columns have, about: as many as their embedding's width tells.
 CATEGORIES = {1: 2, 2: 3, 3: 5, 4: 8, 5: 9, 6: 14, 8: 24, 10: 40}
 
 
-def make_homes(folder: Path, batches: int, key: str) -> dict[str, Path]:
+def make_homes(folder: Path, rows: int, batches: int, key: str) -> dict[str, Path]:
     """Write three homes with made-up rows of the Census's shape, and a run.toml with and without encryption."""
     random = np.random.default_rng(0)
-    targets = 400
-    # A fifth and a tenth of the source's rows are held out.
-    sources = int(ROWS * batches / 0.9)
+    targets = 3 * rows + 40
+    # A tenth of the source's rows is held out.
+    sources = int(rows * batches / 0.9)
     count = sources + targets
     company = pd.DataFrame({"id": np.arange(count)})
     for column, width in CENSUS_WIDTHS.items():
@@ -67,49 +67,49 @@ def make_homes(folder: Path, batches: int, key: str) -> dict[str, Path]:
             f'[run]\nname = "{protection}"\nmethod = "prada"\nseed = 7\n'
             'roles = { feature_holder = "company", target = "bank", source = "sister" }\n'
             "[evaluate]\ntest_fraction = 0.05\nvalidation_fraction = 0.05\n"
-            f'[config]\nprotection = "{protection}"\nkey_size = {key}\nbatch_size = {ROWS}\nepochs = 1\n'
+            f'[config]\nprotection = "{protection}"\nkey_size = {key}\nbatch_size = {rows}\nepochs = 1\n'
             f"pictures = false\nshared_tables = {json.dumps(CENSUS_SHARED)}\n"
             f"[config.groups]\n{groups}\n[config.embeddings]\n{widths}\n"
         )
     return files
 
 
-def seconds_per_batch(file: Path) -> list[float]:
-    """Carry out a run and return the times between batches, as the source's ledger has them."""
-    command = [sys.executable, "-m", "colonnade", "run", str(file), "--local", "--no-compare", "--quiet", "--json"]
+def seconds_per_batch(file: Path, launch: str, left_out: int) -> list[float]:
+    """Carry out a run and return the times between batches but some, as the source's ledger has them."""
+    command = [sys.executable, "-m", "colonnade", "run", str(file), launch, "--no-compare", "--quiet", "--json"]
     done = subprocess.run(
         [*command, "--stage", "pretrain", "--overwrite"], stdout=subprocess.PIPE, timeout=1800, check=True
     )
     ledger = Ledger.read(Path(json.loads(done.stdout)["folder"]) / "sister" / "ledger.jsonl")
     first: dict[int, datetime] = {}
     for entry in ledger.messages():
-        if entry.kind == "received" and entry.content["message"] in ("TrainedInputs", "ClearInputs"):
+        if entry.kind == "received" and entry.content["message"] in ("TrainedInputs", "GroupNumbers"):
             first.setdefault(entry.content["step"], datetime.fromisoformat(entry.time))
     times = [first[step] for step in sorted(first) if step]
-    return [(after - before).total_seconds() for before, after in pairwise(times)][LEFT_OUT:]
+    return [(after - before).total_seconds() for before, after in pairwise(times)][left_out:]
 
 
 def measure(arguments: argparse.Namespace) -> Findings:
-    key = '"insecure_test"' if arguments.quick else "2048"
-    rounds, batches = (1, 9) if arguments.quick else (arguments.rounds, 30)
+    key, bits, rows = ('"insecure_test"', QUICK_BITS, QUICK_ROWS) if arguments.quick else (str(BITS), BITS, ROWS)
+    rounds, batches, left_out = (1, 12, 1) if arguments.quick else (arguments.rounds, 30, 5)
+    # So many processes take seconds to begin.
+    launch = "--simulate" if arguments.quick else "--local"
     seconds: dict[str, list[float]] = {"paillier": [], "none": [], "paper": []}
-    paper = Paper()
-    generator = np.random.default_rng(1)
-    inputs = generator.normal(size=(ROWS, INPUTS)).clip(-16, 16)
-    labels = generator.integers(0, 2, size=(ROWS, 1)).astype(float)
+    paper = Paper(bits)
+    inputs, labels = made_up(rows)
     with tempfile.TemporaryDirectory() as folder:
-        files = make_homes(Path(folder), batches, key)
+        files = make_homes(Path(folder), rows, batches, key)
         for number in range(rounds):
             for protection, file in files.items():
                 say(f"Round {number + 1} of {rounds}: protection = {protection} …")
-                seconds[protection] += seconds_per_batch(file)
+                seconds[protection] += seconds_per_batch(file, launch, left_out)
             say(f"Round {number + 1} of {rounds}: the paper's schedule …")
             seconds["paper"].append(paper.batch(inputs, labels)[0])
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     findings = Findings()
     findings.figures |= {
         "key_bits": key.strip('"'),
-        "rows": ROWS,
+        "rows": rows,
         "groups": INPUTS,
         "cores": len(os.sched_getaffinity(0)),
         "encrypted_batch_seconds": medians["paillier"],
@@ -126,7 +126,6 @@ def measure(arguments: argparse.Namespace) -> Findings:
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--quick", action="store_true", help="tiny keys and one round, only to see that it works")
 
 
 if __name__ == "__main__":

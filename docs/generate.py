@@ -18,6 +18,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from colonnade.session.control import ResumeFrom
 from colonnade.settings import settings_of
 
 ROOT = Path(__file__).resolve().parent.parent
-REGION = re.compile(r"(<!-- generated: ([a-z0-9_ -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+REGION = re.compile(r"(<!-- generated: ([\w ./-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 KEY_TABLES: dict[str, type] = {
     "run": home._RunTable,
@@ -45,6 +46,19 @@ KEY_TABLES: dict[str, type] = {
     "table": home._PartyTableTable,
     "policy": PolicyRules,
     "engine": EngineSettings,
+}
+# What a method's author needs beside the names at the top.
+AUTHORS = {
+    "messages": (
+        *("Protection", "Sealed", "by", "when", "between", "record", "Carries", "Warns"),
+        *("Dims", "Between", "Binds", "Length", "Is", "OneOf", "Distinct", "Hex", "Longest"),
+    ),
+    "session": ("Channel", "RunPlan", "Pair", "Finding", "Figure"),
+    "settings": ("described",),
+    "data": ("LabelEncoder", "TableEncoder", "batches"),
+    "exchanges.holdings": ("encoded_columns", "encoded_labels", "own_part", "scores_in_terms_of", "without_columns"),
+    "privacy": ("SecretNoise",),
+    "testing": ("Case", "check_method", "toy_tables", "train"),
 }
 LAYOUTS = {
     1: "one byte, 0 or 1",
@@ -311,12 +325,14 @@ def rooms() -> str:
 
 
 def benchmarks() -> str:
-    """List the benchmarks by the first line of their text."""
-    files = [path for path in sorted(ROOT.glob("benchmarks/*.py")) if path.stem not in ("__init__", "form")]
-    return table(
-        ["benchmark", "what it measures"],
-        ([f"`python -m benchmarks.{path.stem}`", _first_line(path)] for path in files),
-    )
+    """List the benchmarks by the first line of their text; none of them is imported, some take long to load."""
+    rows = []
+    for path in sorted(ROOT.glob("benchmarks/**/*.py")):
+        text = path.read_text(encoding="utf-8")
+        if '__name__ == "__main__"' in text:
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            rows.append([f"`python -m {name}`", (ast.get_docstring(ast.parse(text)) or "").splitlines()[0]])
+    return table(["benchmark", "what it measures"], rows)
 
 
 def _first_line(path: Path) -> str:
@@ -328,6 +344,36 @@ def _first_line(path: Path) -> str:
 def names() -> str:
     """Describe every public name: how it is called, and its docstring's first paragraph."""
     return "\n\n".join(_entry(name) for name in colonnade.__all__ if not name.startswith("_"))
+
+
+def authors() -> str:
+    """List what a method's author needs from other modules."""
+    homes = ((home, import_module(f"colonnade.{home}"), names) for home, names in AUTHORS.items())
+    return table(
+        ["from", "name", "what it is"],
+        (
+            [f"`colonnade.{home}`", f"`{name}`", _first_paragraph(getattr(module, name))]
+            for home, module, names in homes
+            for name in names
+        ),
+    )
+
+
+def code(argument: str) -> str:
+    """Show a file, or what it defines under some names, in the file's own order."""
+    path, *names = argument.split()
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if not names:
+        return f"```{LANGUAGES[Path(path).suffix]}\n{text}```"
+    lines, found = text.splitlines(), []
+    for node in ast.parse(text).body:
+        name = getattr(node, "name", None) or (node.targets[0].id if isinstance(node, ast.Assign) else None)
+        if name in names:
+            begin = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+            found.append((name, "\n".join(lines[begin - 1 : node.end_lineno])))
+    if {name for name, _ in found} != set(names):
+        raise SystemExit(f"{path} does not define all of {', '.join(names)}.")
+    return "```python\n" + "\n\n\n".join(one for _, one in found) + "\n```"
 
 
 def _entry(name: str) -> str:
@@ -347,7 +393,7 @@ def _signature(name: str, value: Any) -> list[str]:
             lines.append("    *,")
             star = True
         plain = re.sub(r": (['\"])(.*)\1", r": \2", str(one).split(" = ")[0])
-        given = "" if one.default is one.empty else " = " + repr(one.default).replace("<factory>", "…")
+        given = "" if one.default is one.empty else " = " + re.sub(r"<.*>", "…", repr(one.default))
         lines.append(f"    {plain}{given},")
     return [*lines, ")"] if parameters else [f"{name}()"]
 
@@ -378,8 +424,11 @@ def _first_paragraph(documented: Any) -> str:
     return " ".join(text.split()).replace("``", "`")
 
 
+LANGUAGES = {".py": "python", ".toml": "toml"}
 REGIONS: dict[str, Callable[..., str]] = {
+    "authors": authors,
     "benchmarks": benchmarks,
+    "code": code,
     "commands": commands,
     "control": control,
     "elements": elements,

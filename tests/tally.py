@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,14 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.messages import PLAIN, message
+from colonnade.messages import PLAIN, Between, message
 from colonnade.methods import METHODS
 from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session, Stage
 from tests.parties import with_policies
 
 ROLES = {"label_holder": "bank", "feature_holder": "shop", "collaborator": "helper"}
 HERE = Path(__file__).parent.parent
+Number = Annotated[float, Between(0, 10_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,21 +34,21 @@ class Tally:
 class LabelNumber:
     """A number of the label holder. Reveals: it."""
 
-    value: float
+    value: Number
 
 
 @message(sender="feature_holder", receiver="collaborator", protection=PLAIN, step="tell")
 class FeatureNumber:
     """A number of the feature holder. Reveals: it."""
 
-    value: float
+    value: Number
 
 
 @message(sender="collaborator", receiver="label_holder", protection=PLAIN, step="answer")
 class Sum:
     """All numbers together. Reveals: the sum of the others."""
 
-    value: float
+    value: Number
 
 
 def label_holder(session: Session, holding: Holding, config: Tally) -> Result:

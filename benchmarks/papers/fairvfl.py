@@ -8,7 +8,7 @@ that an interrupted run goes on.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from benchmarks.papers.fairvfl_world import (
     Assembled,
     World,
     adult_world,
+    made_up_world,
     movie_world,
     played,
     ranking_numbers,
@@ -32,6 +33,7 @@ from benchmarks.papers.jobs import keep_and_run, options, what_is_kept
 from colonnade import FairVFL
 from colonnade.metrics import average_inference, measure_inference
 from colonnade.nn import ATTACKS, attack
+from colonnade.session import Result
 
 MAIN = ("VFL", "FairVFL robust", "robust, task at server")
 """What is held against bars."""
@@ -102,6 +104,10 @@ MOVIES_OWN: dict[str, dict[str, Any]] = {
 }
 
 
+SMALL: dict[str, Any] = {"width": 16, "heads": 2, "embedding": 8, "bins": 10, "batch_size": 50, "epochs": 1}
+WORLDS: Mapping[str, Callable[[int], World]] = {"adult": adult_world, "movies": movie_world, "made up": made_up_world}
+
+
 @dataclass(frozen=True)
 class Sizes:
     """How much is measured."""
@@ -112,11 +118,11 @@ class Sizes:
     sweep_seeds: tuple[int, ...]
     movies: tuple[str, ...]
     movie_seeds: tuple[int, ...]
-    rows: int = 30_000
+    people: str = "adult"
 
 
 FULL = Sizes((1, 2, 3, 4, 5), ("mlp", "tabnet", "autoint"), (1,), ("naml", "lstur", "nrms"), (1, 2, 3))
-QUICK = Sizes((1,), ("mlp",), (), (), (), rows=1_500)
+QUICK = Sizes((1,), ("mlp",), (), (), (), people="made up")
 
 
 def settings(row: str, data: str, local: str) -> FairVFL:
@@ -126,14 +132,15 @@ def settings(row: str, data: str, local: str) -> FairVFL:
         own["removal_weights"] = {"gender": RIVAL_WEIGHTS[row], "age": RIVAL_WEIGHTS[row] / 5}
     if data == "movies":
         own |= MOVIES | MOVIES_OWN.get(row, {})
+    if data == "made up":
+        own |= SMALL
     return FairVFL(attributes=ATTRIBUTES, local=local, secret_start=False, **own)  # type: ignore[arg-type]
 
 
 def judge(job: Job) -> dict[str, Any]:
     """Train one row of a table and return all that is measured of it."""
     row, data, local, seed = job
-    data, _, size = data.partition(" ")
-    world = movie_world(seed) if data == "movies" else adult_world(seed, int(size) if size else 30_000)
+    world = WORLDS[data](seed)
     config = settings(row, data, local)
     if row in RIVALS:
         trained = Rival(row, world, config, seed).train()
@@ -142,21 +149,32 @@ def judge(job: Job) -> dict[str, Any]:
     model = Assembled(world, config, results)
     clear, noised = model.codes()
     logits = model.logits(clear, noised)
+    _check_same(world, logits, results)
     seen = logits if config.task_cut == "server" else noised
     kinds = ATTACKS if row in (*MAIN, "FairVFL paper") else ("strong",)
     found = measured(world, seen, logits, kinds, data=data)
-    if row.startswith("FairVFL") and data == "adult":
+    if row.startswith("FairVFL") and data != "movies":
         found["columns"] = read_columns(world, noised, model.protected(noised))
         if config.noise:
             found["without noise"] = {"gender": read_attribute(world, clear, "gender", ("strong", "whitened"), 2)}
     return found
 
 
+def _check_same(world: World, logits: torch.Tensor, results: Mapping[str, Result]) -> None:
+    """Make sure that the parts put together score as the product does; of candidates it gives the best alone."""
+    scores = results[world.label_holder].scores
+    assert scores is not None
+    if logits.shape[1] == 1:
+        mine = torch.sigmoid(logits[torch.from_numpy(world.split.test), 0].double()).numpy()
+        if (difference := float(np.abs(mine - scores.values).max())) > 1e-4:
+            raise AssertionError(f"The parts put together differ from the product's scores by {difference:.2g}.")
+
+
 def measured(
     world: World, codes: torch.Tensor, logits: torch.Tensor, kinds: tuple[str, ...] = ATTACKS, *, data: str = "adult"
 ) -> dict[str, Any]:
     """Return the task's numbers, and what attackers read."""
-    task = task_numbers(world, logits) if data == "adult" else ranking_numbers(world, logits)
+    task = ranking_numbers(world, logits) if data == "movies" else task_numbers(world, logits)
     return {"task": task, "attack": {name: read_attribute(world, codes, name, kinds) for name in ATTRIBUTES}}
 
 
@@ -209,7 +227,7 @@ def field_classes(values: np.ndarray[Any, Any], train: np.ndarray[Any, Any], mos
 
 def jobs(sizes: Sizes) -> list[Job]:
     """Return all there is to do, what is held against bars first."""
-    adult = "adult" if sizes.rows == 30_000 else f"adult {sizes.rows}"
+    adult = sizes.people
     found: list[Job] = [(row, adult, "mlp", seed) for seed in sizes.seeds for row in MAIN]
     found += [("FairVFL paper", adult, "mlp", seed) for seed in sizes.seeds]
     found += [(row, adult, "mlp", seed) for seed in sizes.seeds for row in RIVALS]
@@ -242,13 +260,12 @@ def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else FULL
     every = [job for job in jobs(sizes) if arguments.only in job[1]]
     if arguments.kept:
-        every = what_is_kept(every, arguments.keep, "fairvfl")
-    found = keep_and_run(every, judge, arguments.workers, arguments.keep, "fairvfl")
+        every = what_is_kept(every, arguments, "fairvfl")
+    found = keep_and_run(every, judge, arguments, "fairvfl")
     findings = Findings()
     if arguments.only:
         return findings
-    adult = "adult" if sizes.rows == 30_000 else f"adult {sizes.rows}"
-    set_bars(findings, found, adult)
+    set_bars(findings, found, sizes.people)
     if not arguments.quick:
         write_page(found, findings, sizes, values_of)
     return findings

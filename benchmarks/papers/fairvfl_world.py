@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 
 from benchmarks.papers.playing import play_parties
@@ -80,16 +81,37 @@ class World:
 
 
 @cache
-def adult_world(seed: int, rows: int = ADULT_TRAIN + ADULT_VALIDATION + ADULT_TEST) -> World:
+def adult_world(seed: int) -> World:
     """Return Adult, drawn and dealt by the seed."""
+    rows = ADULT_TRAIN + ADULT_VALIDATION + ADULT_TEST
     frames = adult_platforms(rows=rows, seed=seed)
-    tables = {}
-    for name, frame in frames.items():
-        tables[name] = PartyTable(frame, id="id", label="income" if name == "task" else None, name=name)
     order = np.random.default_rng(500 + seed).permutation(rows)
-    ends = [round(rows * ADULT_TRAIN / 30_000), round(rows * (ADULT_TRAIN + ADULT_VALIDATION) / 30_000)]
-    platforms = tuple(name for name in frames if name.startswith("platform"))
-    return World(tables, Split(*np.split(order, ends)), _roles(platforms))
+    return _world(frames, np.split(order, [ADULT_TRAIN, ADULT_TRAIN + ADULT_VALIDATION]))
+
+
+def made_up_world(seed: int, rows: int = 200) -> World:
+    """Return two platforms that can tell gender, and a task that it helps with."""
+    random = np.random.default_rng(seed)
+    gender, age = random.integers(0, 2, rows), random.integers(0, 3, rows)
+    columns = random.normal(size=(rows, 4)) + np.outer(gender, (3.0, 0.0, 0.0, 3.0))
+    income = columns[:, 0] - 1.5 + columns[:, 1] + columns[:, 2] + random.normal(size=rows) / 2 > 0
+    frames = {
+        "task": {"income": np.where(income, "high", "low")},
+        "platform_1": {"a": columns[:, 0], "b": columns[:, 1]},
+        "platform_2": {"c": columns[:, 2], "d": columns[:, 3]},
+        "gender": {"gender": np.where(gender == 1, "f", "m")},
+        "age": {"age": np.array(["young", "middle", "old"])[age]},
+    }
+    tables = {name: pd.DataFrame({"id": np.arange(rows), **own}) for name, own in frames.items()}
+    return _world(tables, np.split(random.permutation(rows), [rows // 2, rows * 2 // 3]))
+
+
+def _world(frames: Mapping[str, pd.DataFrame], parts: Sequence[Rows]) -> World:
+    tables = {
+        name: PartyTable(frame, id="id", label="income" if name == "task" else None, name=name)
+        for name, frame in frames.items()
+    }
+    return World(tables, Split(*parts), _roles(tuple(name for name in frames if name.startswith("platform"))))
 
 
 @cache

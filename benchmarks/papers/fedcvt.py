@@ -81,7 +81,8 @@ FULL = Sizes(
     },
     sealed={"mfeat fou / kar": (40, 80), "wikipedia image / text": (40, 80)},
 )
-QUICK = Sizes({"digits": (40,)}, seeds=(0,), cifar=(), sealed={}, parties=())
+BRIEFLY = "digits, briefly"
+QUICK = Sizes({BRIEFLY: (40,)}, seeds=(0,), cifar=(), sealed={}, parties=())
 
 Job = tuple[str, str, int | None, int, str]
 """What, on which data, with how many shared rows, seed, and how unmatched rows are divided."""
@@ -95,6 +96,10 @@ def settings(row: str, data: str, shared: int | None) -> list[FedCVT]:
         own = CIFAR | {"epochs": epochs, "patience": patience, "batch_size": batch}
         name = "fedcvt" if row == "FedCVT" else row
         return [FedCVT(**TABLES | own | {"candidates": (name,)})]
+    if data == BRIEFLY:
+        name = "fedcvt" if row.startswith("FedCVT") else "wide" if row == "all rows shared" else row
+        small = {"shared_width": 8, "unique_width": 8, "learning_rate": 0.01, "epochs": 4}
+        return [FedCVT(**TABLES | small | {"candidates": (name,)})]
     width = {"shared_width": 32, "unique_width": 32, "learning_rate": 0.005} if data == "digits" else {}
     if row == "FedCVT" and data == "digits":
         # Both halves say as much: the sheet's weights and temperature, with the decay and batches of all other rows.
@@ -161,7 +166,7 @@ def mean(found: Mapping[str, Any], row: str, data: str, shared: int | None, seed
 def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else FULL
     every = [job for job in jobs(sizes) if arguments.only in job[1]]
-    found = keep_and_run(every, judge, arguments.workers, arguments.keep, "fedcvt")
+    found = keep_and_run(every, judge, arguments, "fedcvt")
     findings = Findings()
     if arguments.only:
         return findings
@@ -182,10 +187,11 @@ def set_bars(findings: Findings, found: Mapping[str, Any], sizes: Sizes) -> None
     def gain(data: str, count: int, rival: str, seeds: tuple[int, ...]) -> float:
         return mean(found, "FedCVT", data, count, seeds) - mean(found, rival, data, count, seeds)
 
-    for count in sizes.shared.get("digits", ()):
-        if count in (40, 80):
-            findings.bar(f"digits_{count}_above_vanilla", gain("digits", count, "vanilla", sizes.seeds), at_least=0.03)
-        findings.bar(f"digits_{count}_above_local", gain("digits", count, "local", sizes.seeds), at_least=0.0)
+    for data in ("digits", BRIEFLY):
+        for count in sizes.shared.get(data, ()):
+            if count in (40, 80):
+                findings.bar(f"digits_{count}_above_vanilla", gain(data, count, "vanilla", sizes.seeds), at_least=0.03)
+            findings.bar(f"digits_{count}_above_local", gain(data, count, "local", sizes.seeds), at_least=0.0)
     for data in ("mfeat fou / kar", "wikipedia image / text"):
         for count in (40, 80):
             if count in sizes.shared.get(data, ()):

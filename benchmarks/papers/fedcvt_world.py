@@ -49,7 +49,7 @@ class Source:
 @cache
 def source_of(data: str) -> Source:
     """Return a data set; the first table has the label."""
-    if data == "digits":
+    if data.startswith("digits"):
         tables = digits_halves()
         return Source({"a": tables["left"], "b": tables["right"]}, "digit", tests=540)
     if data.startswith("mfeat "):

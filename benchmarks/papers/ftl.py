@@ -2,7 +2,8 @@
 
 Default-Credit with both assignments of its columns, and Wikipedia's images and texts in place of NUS-WIDE, which is not
 to be had. Transfer is the plaintext reference (benchmarks/papers/ftl_reference.py), which one cell holds against the
-product; the time of an iteration is the product's own, encrypted. Needs the data (see colonnade.datasets).
+product; the time of an iteration is the product's own, encrypted. Needs the data (see colonnade.datasets); `--quick`
+makes small tables up.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,7 +44,6 @@ PAGE = ROOT / "docs" / "results-ftl.md"
 CREDIT = Settings(widths=(32,), autoencoder_weight=0.1, learning_rate=0.03, iterations=30)
 WIKIPEDIA = replace(CREDIT, widths=(64,), weight_decay=0.03)
 
-TUNING_ROWS = 7500  # of 30000 clients; no table of results has any of them
 TUNING_SEEDS = tuple(range(9000, 9005))
 SEEDS = (1, 2, 3, 4, 5)
 SIDES = {"profile": "payment", "payment": "profile"}
@@ -84,7 +85,6 @@ class Sizes:
     )
     timed_base: Mapping[str, int] = dataclasses.field(default_factory=lambda: {"width": 8, "columns": 18, "rows": 100})
     key_size: Any = 2048
-    has_bars: bool = True
 
 
 QUICK = Sizes(
@@ -92,15 +92,14 @@ QUICK = Sizes(
     sides=("profile",),
     guarded=(("profile", 100, False),),
     labels={"profile": (100,), "warfare": (100,)},
-    pairs=(500,),
+    pairs=(120,),
     folds=(3,),
-    curve=5,
+    curve=4,
     tuning_seeds=TUNING_SEEDS[:1],
     classes_labels=(100,),
     timed={"width": (2,), "columns": (4,), "rows": (20,)},
     timed_base={"width": 2, "columns": 4, "rows": 20},
     key_size="insecure_test",
-    has_bars=False,
 )
 
 
@@ -132,8 +131,47 @@ class Task:
         return np.where(self.labels[rows][:, None] == np.arange(self.classes), 1.0, -1.0)
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How many clients are drawn for what."""
+
+    apart: int = 7500
+    """To choose settings by; no table of results has any of them."""
+    shared: int = 2000
+    source: int = 6000
+    """With those that are shared."""
+    test: int = 3000
+    tuning: tuple[int, int, int] = (1000, 1200, 1000)
+
+
+_FEW = Draws(apart=300, shared=220, source=400, test=100, tuning=(120, 60, 60))
+_draws = Draws()
+
+
+def begin(draws: Draws) -> None:
+    """Say for this process how many clients are drawn, of whom few are made up, and take one core."""
+    global _draws
+    _draws = draws
+    torch.set_num_threads(1)
+
+
+def _made_up(rows: int, widths: Mapping[str, int], classes: int) -> tuple[dict[str, pd.DataFrame], Array]:
+    """Return tables whose columns follow traits, of which each class has one."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(rows) % classes
+    traits = np.eye(classes)[labels] + 0.5 * generator.normal(size=(rows, classes))
+    tables = {}
+    for name, width in widths.items():
+        values = traits @ generator.normal(size=(classes, width)) + generator.normal(size=(rows, width))
+        tables[name] = pd.DataFrame(values, columns=[f"{name}{place}" for place in range(width)])
+        tables[name].insert(0, "id", np.arange(rows))
+    return tables, labels
+
+
 @cache
 def _credit() -> tuple[dict[str, pd.DataFrame], Array]:
+    if _draws == _FEW:
+        return _made_up(900, {"profile": 3, "payment": 5}, 2)
     tables = default_credit(label_at="payment")
     labels = tables["payment"]["default"].to_numpy()
     return {"profile": tables["profile"], "payment": tables["payment"].drop(columns="default")}, labels
@@ -141,6 +179,8 @@ def _credit() -> tuple[dict[str, pd.DataFrame], Array]:
 
 @cache
 def _wikipedia() -> tuple[dict[str, pd.DataFrame], Array]:
+    if _draws == _FEW:
+        return _made_up(1100, {"image": 8, "text": 6}, len(WIKIPEDIA_CATEGORIES))
     tables = wikipedia_crossmodal(label_at="text")
     labels = tables["text"]["category"].map(WIKIPEDIA_CATEGORIES.index).to_numpy()
     return {"image": tables["image"], "text": tables["text"].drop(columns="category")}, labels
@@ -180,12 +220,13 @@ def balanced(
     return Partition(parts[0], parts[1], parts[2], np.sort(np.concatenate(places)))
 
 
-def credit_partition(labelled: int, seed: int, *, pairs: int = 2000, is_tuning: bool = False) -> Partition:
+def credit_partition(labelled: int, seed: int, *, pairs: int = 0, is_tuning: bool = False) -> Partition:
     """Draw clients: from the tuning rows, or from all the others."""
     _, labels = _credit()
     order = np.random.default_rng(20200).permutation(len(labels))
-    rows = order[:TUNING_ROWS] if is_tuning else order[TUNING_ROWS:]
-    counts = (1000, 1200, 1000) if is_tuning else (pairs, 6000 - pairs, 3000)
+    rows = order[: _draws.apart] if is_tuning else order[_draws.apart :]
+    pairs = pairs or _draws.shared
+    counts = _draws.tuning if is_tuning else (pairs, _draws.source - pairs, _draws.test)
     return balanced(np.random.default_rng(seed), rows, labels, counts, labelled)
 
 
@@ -644,16 +685,13 @@ def carry_out(job: tuple[Any, ...]) -> Any:
     return STUDIES[job[0]](*job[1:])
 
 
-def run_studies(sizes: Sizes, workers: int) -> Found:
-    """Do all jobs in some processes."""
-    listed = jobs(sizes)
+def run_studies(listed: Sequence[tuple[Any, ...]], results: Iterable[Any]) -> Found:
+    """Take the results of all jobs, as they are done."""
     found: Found = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        for number, (job, result) in enumerate(zip(listed, pool.map(carry_out, listed), strict=True), start=1):
-            found[job] = result
-            if number % 25 == 0 or number == len(listed):
-                say(f"{number} of {len(listed)} done …")
+    for number, (job, result) in enumerate(zip(listed, results, strict=True), start=1):
+        found[job] = result
+        if number % 25 == 0 or number == len(listed):
+            say(f"{number} of {len(listed)} done …")
     return found
 
 
@@ -678,21 +716,27 @@ def best_alone(results: Sequence[Numbers], kinds: Sequence[str] = SELF_LEARNERS)
 
 
 def measure(arguments: argparse.Namespace) -> Findings:
-    sizes = QUICK if arguments.quick else Sizes()
+    sizes, draws = (QUICK, _FEW) if arguments.quick else (Sizes(), _draws)
     findings = Findings(figures={"partitions": len(sizes.seeds), "load_average": os.getloadavg()[0]})
+    begin(draws)
     say("Holding the reference against the product …")
     findings.figures["product_difference"] = product_difference(*((100, 100) if arguments.quick else ()))
-    found = run_studies(sizes, arguments.workers)
+    listed = jobs(sizes)
+    if arguments.quick:
+        found = run_studies(listed, map(carry_out, listed))
+    else:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(arguments.workers, context, initializer=begin, initargs=(draws,)) as pool:
+            found = run_studies(listed, pool.map(carry_out, listed))
     times = {}
     for what, values in sizes.timed.items():
         say(f"Timing encrypted iterations against {what} …")
         times[what] = [running_time(**{**sizes.timed_base, what: value}, key_size=sizes.key_size) for value in values]
     findings.figures["load_average_while_timing"] = os.getloadavg()[0]
     findings.figures |= figures_of(found, sizes, times)
-    if sizes.has_bars:
-        hold_bars(findings, found)
-    page = arguments.page or (None if arguments.quick else PAGE)
-    if page is not None:
+    hold_bars(findings, found, sizes)
+    with TemporaryDirectory() as folder:
+        page = arguments.page or (Path(folder) / PAGE.name if arguments.quick else PAGE)
         Page(found, sizes, times, findings).write(page)
     return findings
 
@@ -728,7 +772,7 @@ def _means(results: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([one[key] for one in results])) for key in results[0]}
 
 
-def hold_bars(findings: Findings, found: Found) -> None:
+def hold_bars(findings: Findings, found: Found, sizes: Sizes) -> None:
     """Hold the figures against what the issue asks for."""
     results = over(found, "compare", "profile", 100)
     ours = f1s(results, "FTL")
@@ -737,18 +781,19 @@ def hold_bars(findings: Findings, found: Found) -> None:
     findings.bar("profile_100_above_best_self_learner", float((ours - rival).mean()), at_least=0.015)
     shuffled = f1s(results, "shuffled pairs")
     findings.bar("profile_100_above_shuffled_pairs", float((ours - shuffled).mean()), at_least=0.02)
-    both = [over(found, "compare", name, 100) for name in SIDES]
+    both = [over(found, "compare", name, 100) for name in sizes.sides]
     gaps = [abs(f1s(one, "FTL") - f1s(one, "exact loss")) for one in both]
     findings.bar("taylor_against_exact_loss", float(np.mean(gaps)), at_most=0.005)
     curves = over(found, "iterations", "profile")
-    at = np.mean([one["Taylor, 1 layer"][29][2] for one in curves])
+    at = np.mean([one["Taylor, 1 layer"][min(30, sizes.curve) - 1][2] for one in curves])
     for what, key in (("", "Taylor, 1 layer"), ("_adam_0.01", "Adam 0.01")):
-        late = np.mean([one[key][99][2] for one in curves])
+        late = np.mean([one[key][sizes.curve - 1][2] for one in curves])
         findings.bar(f"profile_auc_30_against_100_iterations{what}", float(abs(late - at)), at_most=0.01)
-    kept = [found["safeguard", "payment", 500, seed, False] for seed in SEEDS]
+    name, count, mixed = sizes.guarded[0]
+    kept = [found["safeguard", name, count, seed, mixed] for seed in sizes.seeds]
     alone_count = sum(1.0 - one["chooses transfer"] for one in kept)
-    findings.bar("payment_500_safeguard_chooses_self_learning", alone_count, at_least=float(len(SEEDS)))
-    findings.bar("product_difference", findings.figures["product_difference"], at_most=1e-9)
+    findings.bar(f"{name}_{count}_safeguard_chooses_self_learning", alone_count, at_least=float(len(kept)))
+    findings.bar("product_difference", findings.figures["product_difference"], at_most=1e-9, at_any_size=True)
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -808,7 +853,7 @@ Wikipedia's featured articles stand in: *image* at the target, *text* at the sou
 Classes are balanced by sampling, as in the paper. Credit: 2000 shared rows, 4000 that only the source knows, 3000 of
 the target's to test. Wikipedia: half of a task's articles shared, a quarter to test.
 
-**Rows that were not used for tuning.** {TUNING_ROWS} clients, a random quarter, were set apart for choosing settings
+**Rows that were not used for tuning.** {_draws.apart} clients, a random quarter, were set apart for choosing settings
 ([below](#choice-of-settings)). The {len(self.sizes.seeds)} partitions (seeds {", ".join(map(str, self.sizes.seeds))})
 of every other table on Default-Credit are drawn from the rest. Not all choices are that clean. The weights of alignment
 ({CREDIT.alignment_weight:g}) and decay ({CREDIT.weight_decay:g}) are those of an earlier prototype, which had seen all
@@ -1223,7 +1268,6 @@ On the tuning rows only: 1000 shared rows, 1200 of the source's only, 1000 to te
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="one partition of everything, held against no bars")
     parser.add_argument("--page", type=Path, help=f"where to write the page ({PAGE.relative_to(ROOT)}; quick: nowhere)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes (one for each core)")
 

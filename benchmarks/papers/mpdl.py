@@ -225,7 +225,7 @@ def values_of(found: Mapping[str, Any], row: str, data: str, gamma: float, where
 def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else FULL
     every = [job for job in jobs(sizes) if arguments.only in job[1]]
-    found = keep_and_run(every, judge, arguments.workers, arguments.keep, "mpdl")
+    found = keep_and_run(every, judge, arguments, "mpdl")
     findings = Findings()
     if arguments.only:
         return findings

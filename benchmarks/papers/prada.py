@@ -8,23 +8,19 @@ labelled rows, source rows and initial weights. `--keep FOLDER` keeps what is do
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
-import warnings
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.form import Findings, main, say
+from benchmarks.form import Findings, main
+from benchmarks.papers.jobs import keep_and_run, name_of, options
 from benchmarks.papers.prada_page import write_page
 from benchmarks.papers.prada_world import (
     CENSUS,
     CREDIT,
+    MADE_UP,
     SOURCE,
     TARGET,
     Rows,
@@ -32,6 +28,7 @@ from benchmarks.papers.prada_world import (
     as_one,
     census_world,
     credit_world,
+    made_up_world,
     parts_of,
     play_stage,
 )
@@ -42,6 +39,7 @@ from colonnade.session import Finding, Result
 WORLDS: Mapping[str, tuple[Callable[[int, int], World], dict[str, Any]]] = {
     "census": (census_world, {**CENSUS, "novelties": 3, "fine_epochs": 12}),
     "credit": (credit_world, {**CREDIT, "fine_epochs": 5}),
+    "made up": (made_up_world, {**MADE_UP, "fine_epochs": 2, "epochs": 1}),
 }
 # The paper's Table 2: widths of the extractors' layers.
 TABLE_2 = {
@@ -83,6 +81,8 @@ EPOCHS = {"A": {"fine_epochs": 40, "fine_patience": 8}, "AB": {"fine_epochs": 6,
 class Sizes:
     """How much is measured."""
 
+    worlds: tuple[str, ...] = ("census", "credit")
+    """The first is held against bars."""
     positives: tuple[int, ...] = (40, 80, 160)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     credit_seeds: tuple[int, ...] = (0, 1, 2)
@@ -93,10 +93,10 @@ class Sizes:
         """Return the seeds of a row of a table; none where it has no such row."""
         if row in FEW or row == "PrADA, default defence":
             return () if world == "credit" else self.few if row in FEW else self.seeds
-        return self.seeds if world == "census" and row != "AB-VFL network" else self.credit_seeds
+        return self.seeds if world == self.worlds[0] and row != "AB-VFL network" else self.credit_seeds
 
 
-QUICK = Sizes(positives=(40,), seeds=(0,), credit_seeds=(0,))
+QUICK = Sizes(worlds=("made up",), positives=(12,), seeds=(0,), credit_seeds=(0,))
 
 
 def settings(world: str, **changes: Any) -> PrADA:
@@ -144,12 +144,12 @@ def adapted(world: str, variant: str, seed: int, positives: tuple[int, ...]) -> 
     return found
 
 
-def network(world: str, banks: str, seed: int, positives: int) -> list[float]:
+def network(world: str, banks: str, seed: int, positives: int) -> dict[str, list[float]]:
     """Judge one network on all of the company's columns that learns from the target's labels, or from both banks'."""
     made = WORLDS[world][0](seed, positives)
     made = as_one(made) if banks == "AB" else World(made.company, {TARGET: made.banks[TARGET]}, made.rows)
     config = settings(world, **NETWORK, **EPOCHS[banks], compare="none")
-    return judged_result(play_stage(made, config, "train", seed=seed, banks=(TARGET,))[TARGET])
+    return {"scores": judged_result(play_stage(made, config, "train", seed=seed, banks=(TARGET,))[TARGET])}
 
 
 def rivals(world: str, seed: int, positives: tuple[int, ...]) -> dict[str, dict[str, list[float]]]:
@@ -177,9 +177,9 @@ def rivals(world: str, seed: int, positives: tuple[int, ...]) -> dict[str, dict[
     return found
 
 
-def equality(seed: int, batches: int = 20) -> dict[str, float]:
-    """Train with and without encryption on a part of the Census, and return the largest difference of a parameter."""
-    world = census_world(seed, 40)
+def equality(name: str, seed: int, positives: int, batches: int = 20) -> dict[str, float]:
+    """Train with and without encryption on a part of the rows, and return the largest difference of a parameter."""
+    world = WORLDS[name][0](seed, positives)
     few = {
         bank: Rows(rows.train[: 64 * batches], rows.validation[:50], rows.test[:50])
         for bank, rows in world.rows.items()
@@ -190,9 +190,8 @@ def equality(seed: int, batches: int = 20) -> dict[str, float]:
     small = World(world.company, world.banks, few)
     found = {}
     for protection in ("none", "paillier"):
-        config = settings(
-            "census", protection=protection, precision="float64", batch_size=64, epochs=1, fine_epochs=2, compare="none"
-        )
+        more = {"precision": "float64", "batch_size": 64, "epochs": 1, "fine_epochs": 2, "compare": "none"}
+        config = settings(name, **more | {"protection": protection})
         found[protection] = play_stage(small, config, "train", seed=seed)
     clear, sealed = (parts_of(found[one]) for one in ("none", "paillier"))
     own = [
@@ -215,12 +214,12 @@ def equality(seed: int, batches: int = 20) -> dict[str, float]:
     return {"networks_and_own_weights": max(own), "shared_weights": max(shared)}
 
 
-def pictures(seed: int) -> dict[str, Any]:
+def pictures(of: str, seed: int, positives: int) -> dict[str, Any]:
     """Return what the figures show: representations with and without adaptation, and an explanation."""
-    world = census_world(seed, 160)
+    world = WORLDS[of][0](seed, positives)
     found: dict[str, Any] = {}
     for name, changes in (("adapted", {}), ("not adapted", {"adaptation": False})):
-        config = settings("census", pictures=True, explanations=True, **changes)
+        config = settings(of, pictures=True, explanations=True, **changes)
         before = play_stage(world, config, "pretrain", seed=seed)
         domains = finding_of(before, "domains")
         found[name] = [{"title": one.title, **one.values} for one in domains.figures]
@@ -243,49 +242,26 @@ STUDIES: dict[str, Callable[..., Any]] = {
 def jobs(sizes: Sizes) -> list[tuple[Any, ...]]:
     """Return all there is to do, the longest first."""
     found: list[tuple[Any, ...]] = []
-    for world in WORLDS:
+    for world in sizes.worlds:
         for variant in ("the paper's settings", *VARIANTS):
             found += [("adapted", world, variant, seed, sizes.positives) for seed in sizes.seeds_of(world, variant)]
-    for world in WORLDS:
+    for world in sizes.worlds:
         found += [("rivals", world, seed, sizes.positives) for seed in sizes.seeds_of(world)]
         for banks in ("AB", "A"):
             seeds = sizes.seeds_of(world, f"{banks}-VFL network")
             found += [("network", world, banks, seed, count) for seed in seeds for count in sizes.positives]
-    return [("equality", 0), ("pictures", 0), *found]
+    return [*once(sizes).values(), *found]
 
 
-def carry_out(job: tuple[Any, ...]) -> Any:
-    """Do one of the jobs, on one core."""
-    import torch
-
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    return STUDIES[job[0]](*job[1:])
+def once(sizes: Sizes) -> dict[str, tuple[Any, ...]]:
+    """Return what is done once, by name: with the fewest positives, and with the most."""
+    few, *_, many = (*sizes.positives, sizes.positives[-1])
+    return {"equality": ("equality", sizes.worlds[0], 0, few), "pictures": ("pictures", sizes.worlds[0], 0, many)}
 
 
-def name_of(job: tuple[Any, ...]) -> str:
-    return "/".join(str(one) for one in job)
-
-
-def run_all(sizes: Sizes, workers: int, keep: Path | None) -> dict[str, Any]:
-    """Do all jobs, or what is left of them."""
-    every = {name_of(job): job for job in jobs(sizes)}
-    path = None if keep is None else keep / "prada.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path is not None and path.exists() else {}
-    found = {name: value for name, value in found.items() if name in every}
-    left = {name: job for name, job in every.items() if name not in found}
-    os.environ["OMP_NUM_THREADS"] = "1"
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        futures = {pool.submit(carry_out, job): name for name, job in left.items()}
-        for number, future in enumerate(as_completed(futures), 1):
-            if future.exception() is not None:
-                pool.shutdown(cancel_futures=True)
-            found[futures[future]] = future.result()
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(found))
-            if number % 5 == 0:
-                say(f"{len(found)} of {len(every)} done …")
+def judge(job: tuple[Any, ...]) -> dict[str, Any]:
+    """Do one of the jobs."""
+    found: dict[str, Any] = STUDIES[job[0]](*job[1:])
     return found
 
 
@@ -297,38 +273,35 @@ def mean_of(found: Mapping[str, Any], world: str, variant: str, count: int, size
 
 def measure(arguments: argparse.Namespace) -> Findings:
     sizes = QUICK if arguments.quick else Sizes()
-    found = run_all(sizes, arguments.workers, arguments.keep)
-    # Through JSON, as what was kept is.
-    found = json.loads(json.dumps(found))
+    every = [job for job in jobs(sizes) if arguments.only in job[1]]
+    found = keep_and_run(every, judge, arguments, "prada")
     findings = Findings()
+    if arguments.only:
+        return findings
+    world, fewest = sizes.worlds[0], sizes.positives[0]
     for count in sizes.positives:
-        auc, ks = mean_of(found, "census", "PrADA", count, sizes)
-        findings.bar(f"census_{count}_auc", float(auc), at_least=82.5)
-        findings.bar(f"census_{count}_ks", float(ks), at_least=49.5)
-        auc, ks = mean_of(found, "census", "PrADA, default defence", count, sizes)
-        findings.figures |= {f"census_{count}_auc_defended": float(auc), f"census_{count}_ks_defended": float(ks)}
-    network_auc = np.mean([found[name_of(("network", "census", "A", seed, 40))][0] for seed in sizes.seeds])
-    gain = mean_of(found, "census", "PrADA", 40, sizes)[0] - network_auc
-    findings.bar("census_40_above_network_without_source", float(gain), at_least=4.0)
-    first = ("adapted", "census", "discriminators only", sizes.few[0], sizes.positives)
+        auc, ks = mean_of(found, world, "PrADA", count, sizes)
+        findings.bar(f"{world}_{count}_auc", float(auc), at_least=82.5)
+        findings.bar(f"{world}_{count}_ks", float(ks), at_least=49.5)
+        auc, ks = mean_of(found, world, "PrADA, default defence", count, sizes)
+        findings.figures |= {f"{world}_{count}_auc_defended": float(auc), f"{world}_{count}_ks_defended": float(ks)}
+    network_auc = np.mean([found[name_of(("network", world, "A", seed, fewest))]["scores"][0] for seed in sizes.seeds])
+    gain = mean_of(found, world, "PrADA", fewest, sizes)[0] - network_auc
+    findings.bar(f"{world}_{fewest}_above_network_without_source", float(gain), at_least=4.0)
+    first = ("adapted", world, "discriminators only", sizes.few[0], sizes.positives)
     findings.bar("discriminator_accuracy_at_lambda_0", found[name_of(first)]["domain_accuracy"][-1], at_least=0.55)
     undefended, defended = (
-        found[name_of(("adapted", "census", variant, sizes.seeds[0], sizes.positives))]["label protection"]
+        found[name_of(("adapted", world, variant, sizes.seeds[0], sizes.positives))]["label protection"]
         for variant in ("PrADA", "PrADA, default defence")
     )
     findings.bar("label_attack_undefended", undefended["without_noise"], at_least=0.99)
     findings.bar("label_attack_with_marvell", defended["of_one_release"], at_most=0.5 + 0.25 - 0.031 + 0.03)
-    for name, value in found["equality/0"].items():
-        findings.bar(f"encrypted_against_clear_{name}", value, at_most=1e-6)
+    equal = found[name_of(once(sizes)["equality"])]
+    for name in ("networks_and_own_weights", "shared_weights"):
+        findings.bar(f"encrypted_against_clear_{name}", equal[name], at_most=1e-6, at_any_size=True)
     if not arguments.quick:
-        write_page(found, findings, sizes, name_of)
+        write_page(found, findings, sizes, name_of, once(sizes))
     return findings
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workers", type=int, default=2, help="processes, of one core each")
-    parser.add_argument("--keep", type=Path, help="a folder for what is done, to go on from after an interruption")
-    parser.add_argument("--quick", action="store_true", help="one seed and one size, and no page: to see that it works")
 
 
 if __name__ == "__main__":

@@ -66,15 +66,18 @@ def paragraph(text: str) -> str:
 class Page:
     """All sections, from what was found."""
 
-    def __init__(self, found: Mapping[str, Any], findings: Findings, sizes: Any, name: Name) -> None:
-        self.found, self.findings, self.sizes, self.name = found, findings, sizes, name
+    def __init__(
+        self, found: Mapping[str, Any], findings: Findings, sizes: Any, name: Name, equality: Mapping[str, float]
+    ) -> None:
+        self.found, self.findings, self.sizes, self.name, self.equality = found, findings, sizes, name, equality
 
     def scores(self, world: str, row: str, count: int) -> np.ndarray:
         """Return AUC and KS of every seed."""
         seeds = self.sizes.seeds_of(world, row)
         if row.endswith("network"):
             banks = "AB" if row.startswith("AB") else "A"
-            return np.array([self.found[self.name(("network", world, banks, seed, count))] for seed in seeds])
+            every = [self.found[self.name(("network", world, banks, seed, count))] for seed in seeds]
+            return np.array([one["scores"] for one in every])
         if row in ADAPTED:
             every = [self.adapted(world, row, seed)["scores"][str(count)] for seed in seeds]
             return np.array(every)
@@ -198,7 +201,7 @@ class Page:
         )
 
     def text(self) -> str:
-        equal = self.found["equality/0"]
+        equal = self.equality
         return f"""# Results: PrADA
 
 *First weights of these runs follow from their seeds (`secret_start = false`), so that they repeat. Since 2026-11-18 the
@@ -292,11 +295,14 @@ paper's columns are about other data and stand there for their order only.
 """
 
 
-def write_page(found: Mapping[str, Any], findings: Findings, sizes: Any, name: Name) -> None:
+def write_page(
+    found: Mapping[str, Any], findings: Findings, sizes: Any, name: Name, once: Mapping[str, tuple[Any, ...]]
+) -> None:
     """Write the page and its figures."""
-    draw_domains(found["pictures/0"], DOCS / "figures" / "prada-domains.svg")
-    draw_explanation(found["pictures/0"]["explanation"], DOCS / "figures" / "prada-explanation.svg")
-    (DOCS / "results-prada.md").write_text(Page(found, findings, sizes, name).text())
+    pictures, equality = (found[name(once[what])] for what in ("pictures", "equality"))
+    draw_domains(pictures, DOCS / "figures" / "prada-domains.svg")
+    draw_explanation(pictures["explanation"], DOCS / "figures" / "prada-explanation.svg")
+    (DOCS / "results-prada.md").write_text(Page(found, findings, sizes, name, equality).text())
 
 
 def pyplot() -> Any:

@@ -27,6 +27,7 @@ CREDIT: dict[str, Any] = {
         "payments": tuple(f"PAY_AMT{month}" for month in range(1, 7)),
     }
 }
+MADE_UP: dict[str, Any] = {"groups": {"one": ("c0", "c1"), "two": ("c2", "c3")}, "key_size": "insecure_test"}
 CENSUS: dict[str, Any] = {"groups": CENSUS_GROUPS, "embeddings": CENSUS_WIDTHS, "shared_tables": CENSUS_SHARED}
 
 
@@ -133,6 +134,29 @@ def credit_world(seed: int, positives: int) -> World:
             SOURCE: PartyTable(profile[~is_low], id="id", label="default", name="source"),
         },
         {SOURCE: Rows(source_train, source_validation, NOBODY), TARGET: Rows(rest, validation, test)},
+    )
+
+
+def made_up_world(seed: int, positives: int) -> World:
+    """Return a few made-up rows: of the target's, so many positives have a label, and as many others."""
+    draw = np.random.default_rng(seed)
+    ids = np.arange(280)
+    latent = draw.normal(size=len(ids))
+    company = pd.DataFrame({"id": ids})
+    for place in range(4):
+        company[f"c{place}"] = np.digitize(latent + draw.normal(size=len(ids)), (-1.0, 0.0, 1.0)).astype(str)
+    banks = pd.DataFrame({"id": ids, "age": draw.normal(size=len(ids)), "label": (latent > 0).astype(float)})
+    target, source = banks[180:].copy(), banks[:180]
+    learned = target[:60]
+    labelled = np.concatenate([learned["id"][learned["label"] == kind][:positives] for kind in (0.0, 1.0)])
+    target.loc[learned.index[~learned["id"].isin(labelled)], "label"] = np.nan
+    return World(
+        PartyTable(company, id="id", name="company"),
+        {
+            TARGET: PartyTable(target, id="id", label="label", unlabelled=True, name="target"),
+            SOURCE: PartyTable(source, id="id", label="label", name="source"),
+        },
+        {SOURCE: Rows(ids[:150], ids[150:180], NOBODY), TARGET: Rows(ids[180:240], ids[240:260], ids[260:])},
     )
 
 

@@ -299,8 +299,8 @@ def test_leaving_before_the_greeting_ends_in_a_loss() -> None:
         ("shop", 3, "\x1b]0;owned\x07\x1b[2J\r\n\x00\u202e\u2028 done"),
         ("\x1b[31m" + "y" * 1_000_000, 3, "fine"),
         ("shop", 2**12000, "fine"),
-        ("shop", -(2**12000), "fine"),
-        ("shop", -1, ""),
+        ("shop", -1, "fine"),
+        ("shop", 3, ""),
         ("bank", 3, "you did it yourself"),
     ],
     ids=["long", "control", "name", "huge step", "negative step", "empty", "blame"],
@@ -313,7 +313,8 @@ def test_hostile_last_words_are_shown_short_and_harmless(party: str, step: int, 
     with any_text():
         error = played.run()["bank"]
     assert isinstance(error, PeerFailed | PeerLost | WrongContent)
-    assert isinstance(error, PeerFailed) is (len(party) < 99 and len(cause) < 99 and cause.isprintable()), "or not read"
+    is_read = len(party) < 99 and len(cause) < 99 and cause.isprintable() and step == 3
+    assert isinstance(error, PeerFailed) is is_read
     assert str(error).isprintable()
     assert len(str(error)) < 2500
     ledger = played.sessions["bank"].ledger.read()
@@ -386,7 +387,7 @@ def test_a_scripted_peer_is_read_in_order_and_then_gone() -> None:
     context = channel._incoming
     answers = [ScriptedLink.frame(Answer(np.full(2, n)), context=context, sequence=n) for n in range(3)]
     link._frames.extend(answers)
-    assert [channel.receive(Answer, values=(2,)).values[0] for _ in range(3)] == [0, 1, 2]
+    assert [channel.receive(Answer).values[0] for _ in range(3)] == [0, 1, 2]
     with pytest.raises(PeerLost):
         channel.receive(Answer)
 
@@ -399,7 +400,7 @@ def test_a_refused_frame_does_not_move_the_channel_on() -> None:
         with pytest.raises(FrameRefused):
             channel.receive(Answer)
     link._frames.append(good)
-    channel.receive(Answer, values=(2,))
+    channel.receive(Answer)
     assert len(list(channel._ledger.read().messages())) == 1
 
 
@@ -460,7 +461,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     from colonnade.data import AlignedRows, split_rows
     from colonnade.launch.settings import config_to_json
-    from colonnade.session import Holding, Participant, play
+    from colonnade.session import Holding, Participant
     from colonnade.transport import MemoryHub
 
     config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
@@ -482,7 +483,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     def play_honestly() -> None:
         try:
-            play(sessions[honest], lambda _: Holding(given[honest], aligned[honest], split), config)
+            toys.play_honestly(sessions[honest], Holding(given[honest], aligned[honest], split), config)
         except BaseException as error:
             ended.append(error)
         finally:

@@ -1,24 +1,17 @@
-"""What the paper's benchmark is made of: models put together in one place, rivals, and what is to be done."""
+"""What the paper's benchmark is made of: rivals, and what is to be done."""
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from benchmarks.form import main
 from benchmarks.papers.fairvfl import FULL, QUICK, field_classes, jobs
 from benchmarks.papers.fairvfl_rivals import RIVALS, Rival
-from benchmarks.papers.fairvfl_world import SERVER, Assembled, World, played, read_attribute
+from benchmarks.papers.fairvfl_world import World, made_up_world, read_attribute
 
-from benchmarks import fairvfl_speed
 from colonnade import FairVFL
-from colonnade.data import PartyTable, Split
-from colonnade.nn.regression import scores_of
 
 SMALL: dict[str, Any] = {
     "attributes": ("gender", "age"),
@@ -32,50 +25,9 @@ SMALL: dict[str, Any] = {
 }
 
 
-def world(rows: int = 600) -> World:
-    """Return platforms that can tell gender, and a task that it helps with."""
+def world() -> World:
     torch.set_num_threads(1)
-    random = np.random.default_rng(8)
-    gender, age = random.integers(0, 2, rows), random.integers(0, 3, rows)
-    columns = random.normal(size=(rows, 4)) + np.outer(gender, (3.0, 0.0, 0.0, 3.0))
-    income = columns[:, 0] - 1.5 + columns[:, 1] + columns[:, 2] + random.normal(size=rows) / 2 > 0
-    frames = {
-        "task": {"income": np.where(income, "high", "low")},
-        "platform_1": {"a": columns[:, 0], "b": columns[:, 1]},
-        "platform_2": {"c": columns[:, 2], "d": columns[:, 3]},
-        "gender": {"gender": np.where(gender == 1, "f", "m")},
-        "age": {"age": np.array(["young", "middle", "old"])[age]},
-    }
-    tables = {
-        name: PartyTable(
-            pd.DataFrame({"id": np.arange(rows), **own}), id="id", label="income" if name == "task" else None, name=name
-        )
-        for name, own in frames.items()
-    }
-    roles = {
-        "label_holder": ("task",),
-        "feature_holder": ("platform_1", "platform_2"),
-        "aggregator": (SERVER,),
-        "attribute_holder": ("gender", "age"),
-    }
-    return World(tables, Split(*np.split(random.permutation(rows), [300, 400])), roles)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"task_cut": "server"}, {"removal": "paper", "removal_weight": 0.0}],
-    ids=["robust", "server", "plain"],
-)
-def test_a_model_put_together_scores_as_its_parties_did(changes: dict[str, Any]) -> None:
-    here, config = world(), FairVFL(**SMALL | {"epochs": 2} | changes)
-    results = played(here, config, 4)
-    model = Assembled(here, config, results)
-    clear, noised = model.codes()
-    assert (clear == noised).all() == (config.noise == 0.0)
-    scores = results["task"].scores
-    assert scores is not None
-    found = scores_of("binary", model.logits(clear, noised)[torch.from_numpy(here.split.test)].double().numpy())
-    assert np.abs(found - scores.values).max() < 1e-4
+    return made_up_world(8, 600)
 
 
 def test_adversaries_of_each_rival_see_what_it_says() -> None:
@@ -145,13 +97,3 @@ def test_fields_become_few_classes() -> None:
     found = field_classes(words, train, most=3)
     assert len(set(found[[0, 2, 4]])) == 3
     assert len(set(found[4:])) == 1
-
-
-@pytest.mark.slow
-def test_the_speed_benchmark_prints_one_json_object(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench", "--json", "--quick"])
-    with pytest.raises(SystemExit):
-        main("x", fairvfl_speed.measure, fairvfl_speed.options)
-    assert set(json.loads(capsys.readouterr().out)["bars"]) == {"step_times_central"}

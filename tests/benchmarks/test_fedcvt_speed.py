@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import numpy as np
 import pytest
 import torch
-from benchmarks.fedcvt_speed import Central, World, crossed_in_step, measure, options, train_central, train_federated
-from benchmarks.form import main
+from benchmarks.fedcvt_speed import Central, World, crossed_in_step, train_central, train_federated
 from tests.fedcvt_reference import Batch, Networks, Settings, objective
 from torch import nn
 
@@ -51,13 +47,3 @@ def test_both_sides_train_on_the_same_tables() -> None:
     messages, size = crossed_in_step(run)
     assert messages == 2
     assert 2 * 44 * 8 * 4 < size < 2 * 44 * 8 * 4 + 200
-
-
-@pytest.mark.slow
-def test_it_prints_one_json_object(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["bench", "--json", "--quick"])
-    with pytest.raises(SystemExit):
-        main("x", measure, options)
-    document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"figures", "bars"}
-    assert set(document["bars"]) == {"level 0: step over a central one"}

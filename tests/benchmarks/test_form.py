@@ -30,6 +30,26 @@ def test_exit_status_is_zero_only_when_every_bar_holds(
     assert document["bars"]["speed"] == {"value": 3.0, "at_least": 2.0, "holds": True}
 
 
+def test_a_quick_run_judges_what_holds_at_any_size_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(off: float) -> int:
+        found = findings(5.0)
+        found.bar("off", off, at_most=0.1, at_any_size=True)
+        with pytest.raises(SystemExit) as ending:
+            main("x", lambda arguments: found if arguments.quick else Findings())
+        return int(ending.value.code or 0)
+
+    monkeypatch.setattr(sys, "argv", ["bench", "--json", "--quick"])
+    assert (measured(0.1), measured(0.2)) == (0, 1)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert {name: bar["holds"] for name, bar in json.loads(last)["bars"].items()} == {
+        "ratio": None,
+        "speed": None,
+        "off": False,
+    }
+
+
 def test_a_bar_needs_exactly_one_limit() -> None:
     with pytest.raises(ValueError, match="one limit"):
         Findings().bar("x", 1.0)
@@ -40,16 +60,3 @@ def test_overhead_trains_the_same_network_on_both_sides() -> None:
 
     frames = make_frames(8000)
     assert train_federated(frames, 8) == pytest.approx(train_plain(frames, 8), abs=0.03)
-
-
-def test_overhead_prints_one_json_object(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.overhead import add_arguments, measure
-
-    words = ["bench", "--json", "--rows", "2000", "--epochs", "1", "--repetitions", "1"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as ending:
-        main("x", measure, add_arguments)
-    document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"figures", "bars"}
-    assert ending.value.code == (0 if all(bar["holds"] for bar in document["bars"].values()) else 1)
-    assert {"time_ratio", "peak_memory_ratio"} == set(document["bars"])

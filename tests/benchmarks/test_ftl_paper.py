@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from benchmarks.papers.ftl import SEEDS, TUNING_SEEDS, balanced, credit_partition, judged, spread
 from benchmarks.papers.ftl_reference import Array, Rows, Settings, train
 
 from colonnade.errors import TableError
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def toy(rows: int, seed: int) -> tuple[Array, Array, Array]:
@@ -67,23 +60,3 @@ def test_rows_for_tuning_are_in_no_result() -> None:
 
 def test_a_spread_of_one_partition_is_nothing() -> None:
     assert spread(np.array([0.5])) == "0.500 ± 0.000"
-
-
-@pytest.mark.slow
-def test_a_quick_run_gives_figures_and_a_page(tmp_path: Path) -> None:
-    try:
-        credit_partition(100, 1)
-    except TableError as missing:
-        pytest.skip(str(missing))
-    page = tmp_path / "results.md"
-    command = [sys.executable, "-m", "benchmarks.papers.ftl", "--quick", "--json", "--page", str(page)]
-    ran = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True)
-    document = json.loads(ran.stdout)
-    assert document["bars"] == {}
-    assert document["figures"]["product_difference"] < 1e-9
-    assert 0.5 < document["figures"]["profile_100_FTL_f1"] < 0.7
-    text = page.read_text(encoding="utf-8")
-    assert "distillation" in text
-    for name in ("losses", "iterations", "pairs", "validation", "time"):
-        assert f"(figures/ftl-{name}.svg)" in text
-        assert (tmp_path / "figures" / f"ftl-{name}.svg").stat().st_size < 200_000

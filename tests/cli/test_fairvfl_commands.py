@@ -16,10 +16,9 @@ from tests.unit.methods.fairvfl.worlds import SMALL, UNFAIR, told_gender
 from colonnade.errors import PeerFailed, UsageError
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 from colonnade.methods.fairvfl import METHOD
 
 pytestmark = pytest.mark.timeout(240)
@@ -66,7 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("how", ["--simulate", "--local"])
+@pytest.mark.parametrize("how", ["--simulate", pytest.param("--local", marks=pytest.mark.slow)])
 def test_a_model_that_an_audit_refused_does_not_score_until_it_is_trained_anew(
     folder: Path, colonnade: Callable[..., Any], how: str
 ) -> None:
@@ -111,15 +110,14 @@ def test_homes_apart_keep_a_refusal_with_the_label_holders_model(folder: Path) -
 
     def take_part(party: str, stage: str) -> Any:
         mine = joining(party, stage)
-        mine.read_table()
-        return mine.run(observer=None, watcher=Watcher(), compare=False)
+        return mine.run()
 
     def score(party: str) -> Any:
         plan = METHOD.in_stage(read_run_file(folder / "run.toml"), "predict")
         run_folder = RunFolder(folder / party / "runs" / "model")
         predicting = agreed(Joining(plan, read_party_home(folder / party), run_folder))
         file = None if party == "server" else str(folder / party / "new.csv")
-        return predicting.predict(file, watcher=Watcher())
+        return predicting.predict(file)
 
     for stage in ("train", "audit"):
         ended = together({party: partial(take_part, party, stage) for party in PARTIES})

@@ -17,9 +17,8 @@ from tests.unit.launch.test_without_rows import homes_in
 
 from colonnade.errors import UsageError
 from colonnade.launch.home import read_party_home, read_run_file
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.watch import Watcher
 
 Command = Callable[..., Outcome]
 
@@ -102,7 +101,7 @@ def test_its_operator_runs_and_predicts_from_its_own_home(
 ) -> None:
     monkeypatch.chdir(project / "helper")
     handler = signal.getsignal(signal.SIGTERM)
-    with partners(project, lambda party, joining: joining.run(observer=None, watcher=Watcher(), compare=False)):
+    with partners(project, lambda party, joining: joining.run()):
         ran = colonnade("run", "../run.toml", "--yes")
     signal.signal(signal.SIGTERM, handler)
     assert ran.code == 0, ran.err
@@ -110,7 +109,7 @@ def test_its_operator_runs_and_predicts_from_its_own_home(
     assert "predict runs/count\n" in ran.out, "with nothing to give"
 
     def score(party: str, joining: Joining) -> None:
-        joining.predict(str(project / party / "t.csv"), watcher=Watcher())
+        joining.predict(str(project / party / "t.csv"))
 
     refused = colonnade("predict", "runs/count", "--table", "t.csv", "--yes")
     assert "brings no rows to be scored: bank and shop do" in refused.err

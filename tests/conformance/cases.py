@@ -2,60 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 
 import colonnade as cn
-from colonnade.methods import method_for
-from colonnade.session import Method
-from tests.parties import with_policies
-
-ROWS = 160
+from colonnade.testing import Case
 
 
-@dataclass(frozen=True)
-class Case:
-    """A method with settings that learn the toy data in seconds, and how many parties play each role."""
-
-    config: Any
-    roles: Mapping[str, int]
-    rows: int = ROWS
-    learns: float = 0.8
-    """The AUC the federated model must reach on the toy data's held-out rows."""
-    repeats_within: float = 0.0
-    """How far two runs of one seed may be apart. Above 0 only where secret shares are rounded, and the page says so."""
-    is_slow: bool = False
-    """Whether only `make test-slow` runs it, because a quicker case is much like it."""
-    may_be_missing: tuple[str, ...] = ()
-    """Messages that a run sends or not, depending on what it finds in the data."""
-    draws_in_secret: bool = False
-    """Whether noise or initial weights come from a secret of their party: then no two runs are alike."""
-    without: tuple[str, ...] = ()
-    """Columns that the tables lack: where categories stand in the settings, everybody knows them."""
-    tells_scores: bool = False
-    """Whether other parties than the lead get scores of rows that only they know, and not predictions alone."""
-    asks_all: bool = False
-    """Whether rows that only one party knows are scored with the help of all others that hold rows."""
-    beats_alone: bool = True
-    """Whether it must be better than the label holder alone; where draws are secret, chance decides on twenty rows."""
-
-    @property
-    def method(self) -> Method:
-        """Return the method that the settings belong to."""
-        return method_for(self.config)
-
-    def __str__(self) -> str:
-        name = type(self.config).__name__
-        kind = "" if getattr(self.config, "protection", "") != "none" else " in the clear"
-        kind += f" level {self.config.level}" if hasattr(self.config, "level") else ""
-        kind += f" {self.config.exchange} {self.config.completion}" if hasattr(self.config, "exchange") else ""
-        kind += " with secret draws" if self.draws_in_secret else ""
-        return "-".join([name + kind, *[f"{count}{role}" for role, count in self.roles.items()]])
+def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
+    """Return the one column of an attribute's holder: two classes, of which some are unknown, or numbers."""
+    if place % 2:
+        return pd.DataFrame({f"s{place}": block[:, 1]})
+    classes = np.where(block[:, 0] > block[:, 0].mean(), "canary-old", "canary-young").astype(object)
+    classes[::9] = None
+    return pd.DataFrame({f"s{place}": classes})
 
 
 _SPLITNN: dict[str, Any] = {
@@ -69,7 +31,7 @@ _SPLITNN: dict[str, Any] = {
 
 _FTL: dict[str, Any] = {
     "width": 3,
-    "iterations": 5,
+    "iterations": 4,
     "learning_rate": 0.3,
     "alignment": "dot",
     "gamma": 0.01,
@@ -118,7 +80,9 @@ _FEDCVT: dict[str, Any] = {
 _SEALED: dict[str, Any] = {
     "level": 2,
     "candidates": ("fedcvt",),
-    "epochs": 6,
+    "shared_width": 2,
+    "unique_width": 2,
+    "epochs": 2,
     "learning_rate": 0.05,
     "head_rate": 0.3,
     "warmup_epochs": 0,
@@ -145,8 +109,9 @@ _PENALISED: dict[str, Any] = {
     "dual_consent": True,
     "batch_size": 48,
 }
+_THREE = {"label_holder": 1, "feature_holder": 1, "collaborator": 1}
+_OF_MPDL: dict[str, Any] = {"draws_in_secret": True, "without": ("kind",), "tells_scores": True}
 
-# The attributes' holders have nothing but these two columns; see `sensitive_column`.
 _FAIRVFL: dict[str, Any] = {
     "attributes": ("s0", "s1"),
     "epochs": 16,
@@ -169,17 +134,30 @@ _FAIRVFL: dict[str, Any] = {
     "secret_start": False,
     "key_size": "insecure_test",
 }
+_SENSITIVE = {"attribute_holder": sensitive_column}
+_SIX = {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2}
+
+_TWO = {"label_holder": 1, "feature_holder": 1}
+_JOINT_THREE = {"label_holder": 1, "feature_holder": 2}
 
 CASES = (
-    Case(cn.SplitNN(**_SPLITNN), {"label_holder": 1, "feature_holder": 1}),
+    Case("in the clear", cn.SplitNN(**_SPLITNN), _TWO),
     Case(
-        cn.SplitNN(**{**_SPLITNN, "secret_start": True}),
-        {"label_holder": 1, "feature_holder": 2},
+        "three parties, secret start",
+        cn.SplitNN(**_SPLITNN | {"secret_start": True}),
+        _JOINT_THREE,
         draws_in_secret=True,
         learns=0.7,
-        beats_alone=False,
     ),
     Case(
+        "marvell and coae",
+        cn.SplitNN(**_SPLITNN | {"defence": "marvell+coae", "epochs": 2}),
+        _TWO,
+        draws_in_secret=True,
+        learns=0.0,
+    ),
+    Case(
+        "every epoch judged",
         cn.SecureLR(
             epochs=4,
             batch_size=32,
@@ -191,209 +169,205 @@ CASES = (
             allow_leak=True,
             key_size="insecure_test",
         ),
-        {"label_holder": 1, "feature_holder": 1},
+        _TWO,
     ),
     Case(
+        "three parties",
         cn.SecureLR(coefficient_noise=0.0, checkpoint_every=3, key_size="insecure_test"),
-        {"label_holder": 1, "feature_holder": 2},
+        _JOINT_THREE,
         repeats_within=1e-6,
     ),
     Case(
+        "noised coefficients",
         cn.SecureLR(checkpoint_every=3, key_size="insecure_test"),
-        {"label_holder": 1, "feature_holder": 1},
+        _TWO,
         repeats_within=1e-6,
         draws_in_secret=True,
-        is_slow=True,
     ),
     Case(
-        cn.FTL(**{**_FTL, "safeguard": True, "labelled_rows": 30, "margin": -1.0}),
+        "paillier, safeguard",
+        cn.FTL(**_FTL | {"safeguard": True, "labelled_rows": 30, "margin": -1.0}),
         {"source": 1, "target": 1},
         rows=80,
         may_be_missing=("MaskedFit", "OpenedFit", "OwnLabels"),
     ),
-    *[
-        Case(cn.FTL(**{**_FTL, "protection": protection}), roles, rows=64, is_slow=protection == "paillier")
-        for roles in ({"source": 1, "target": 2}, {"source": 2, "target": 1})
-        for protection in ("none", "paillier")
-    ],
-    Case(cn.PrADA(**_PRADA), {"feature_holder": 1, "source": 1, "target": 1}, learns=0.7, repeats_within=1e-6),
+    Case("in the clear, two targets", cn.FTL(**_FTL | {"protection": "none"}), {"source": 1, "target": 2}, rows=64),
+    Case("in the clear, two sources", cn.FTL(**_FTL | {"protection": "none"}), {"source": 2, "target": 1}, rows=64),
     Case(
-        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "all", "compare": "none", "fine_epochs": 12}),
+        "paillier, two targets",
+        cn.FTL(**_FTL | {"width": 2, "iterations": 3}),
+        {"source": 1, "target": 2},
+        rows=40,
+        learns=0.0,
+    ),
+    Case(
+        "paillier, two sources, rows revealed",
+        cn.FTL(**_FTL | {"width": 2, "iterations": 3, "reveal": "rows"}),
+        {"source": 2, "target": 1},
+        rows=40,
+        learns=0.0,
+    ),
+    Case(
+        "paillier",
+        cn.PrADA(**_PRADA),
+        {"feature_holder": 1, "source": 1, "target": 1},
+        learns=0.7,
+        repeats_within=1e-6,
+    ),
+    Case(
+        "in the clear, no source, all tuned",
+        cn.PrADA(**_PRADA | {"protection": "none", "tune": "all", "compare": "none", "fine_epochs": 12}),
         {"feature_holder": 1, "target": 1},
         may_be_missing=("Turn", "TurnSeen"),
     ),
     Case(
-        cn.PrADA(**{**_PRADA, "protection": "none", "tune": "unseen", "compare": "vfl"}),
+        "in the clear, two banks each, unseen tuned",
+        cn.PrADA(**_PRADA | {"protection": "none", "tune": "unseen", "compare": "vfl"}),
         {"feature_holder": 1, "source": 2, "target": 2},
         learns=0.6,
-        is_slow=True,
     ),
     Case(
+        "paillier, two targets, all tuned, marvell, secret start",
         # Adam would make much of the last bits of gradients that are almost nothing.
-        cn.PrADA(**{**_PRADA, "tune": "all", "optimiser": "SGD", "learning_rate": 0.1, "tune_rate": 0.05}),
-        {"feature_holder": 1, "source": 2, "target": 2},
+        cn.PrADA(
+            **_PRADA
+            | {
+                "tune": "all",
+                "tune_rate": 0.05,
+                "optimiser": "SGD",
+                "learning_rate": 0.1,
+                "epochs": 1,
+                "fine_epochs": 1,
+            }
+            | {"defence": "marvell", "secret_start": True, "batch_size": 16, "fine_batch_size": 16, "compare": "none"}
+        ),
+        {"feature_holder": 1, "source": 1, "target": 2},
+        rows=60,
+        learns=0.0,
+        repeats_within=1e-6,
+        draws_in_secret=True,
+    ),
+    Case(
+        "in the clear, no source, marvell and coae",
+        cn.PrADA(
+            **_PRADA
+            | {"protection": "none", "defence": "marvell+coae", "tune": "all", "compare": "none", "fine_epochs": 2}
+        ),
+        {"feature_holder": 1, "target": 1},
+        learns=0.0,
+        draws_in_secret=True,
+        may_be_missing=("Turn", "TurnSeen"),
+    ),
+    Case("level 0", cn.FedCVT(**_FEDCVT), _TWO, learns=0.7),
+    Case(
+        "level 0, three parties",
+        cn.FedCVT(**_FEDCVT | {"candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
+        _JOINT_THREE,
+        learns=0.6,
+    ),
+    Case(
+        "level 1, marvell, secret start",
+        cn.FedCVT(**_FEDCVT | {"level": 1, "noise": 0.2, "defence": "marvell", "secret_start": True}),
+        _TWO,
+        learns=0.6,
+        draws_in_secret=True,
+    ),
+    Case(
+        "level 2",
+        cn.FedCVT(**_FEDCVT | _SEALED),
+        _TWO,
         rows=80,
-        learns=0.5,
-        repeats_within=1e-6,
-        is_slow=True,
-    ),
-    Case(
-        cn.PrADA(**{**_PRADA, "tune": "all", "defence": "marvell", "secret_start": True}),
-        {"feature_holder": 1, "source": 1, "target": 1},
-        repeats_within=1e-6,
-        learns=0.6,
-        draws_in_secret=True,
-        is_slow=True,
-    ),
-    Case(cn.FedCVT(**_FEDCVT), {"label_holder": 1, "feature_holder": 1}, learns=0.7),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, "candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
-        {"label_holder": 1, "feature_holder": 2},
-        learns=0.6,
-        is_slow=True,
-    ),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, "level": 1, "noise": 0.2, "defence": "marvell", "secret_start": True}),
-        {"label_holder": 1, "feature_holder": 1},
-        learns=0.6,
-        draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
-    ),
-    Case(
-        cn.FedCVT(**{**_FEDCVT, **_SEALED}),
-        {"label_holder": 1, "feature_holder": 1},
         repeats_within=1e-4,
-        learns=0.6,
+        learns=0.0,
         draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
     ),
+    Case("noise by cell", cn.MPDL(**_MPDL), _THREE, learns=0.6, **_OF_MPDL),
     Case(
-        cn.MPDL(**_MPDL),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
-        learns=0.6,
-        draws_in_secret=True,
-        without=("kind",),
-        tells_scores=True,
-    ),
-    Case(
-        cn.MPDL(**{**_MPDL, "completion": "ship", "epochs": 6}),
+        "noise by row, shipped",
+        cn.MPDL(**_MPDL | {"mechanism": "row_gaussian", "completion": "ship", "epochs": 6}),
         {"label_holder": 1, "feature_holder": 2, "collaborator": 1},
         learns=0.3,
-        draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
         asks_all=True,
-        is_slow=True,
+        **_OF_MPDL,
     ),
     Case(
-        cn.MPDL(**{**_MPDL, **_PENALISED, "exchange": "interactive", "completion": "ship", "folds": 0}),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
+        "the paper's noise shared, on everything",
+        cn.MPDL(**_MPDL | {"mechanism": "lemma_shared", "paper_mode": True, "dp_scope": "all", "augment": False}),
+        _THREE,
+        learns=0.0,
+        **_OF_MPDL,
+    ),
+    Case(
+        "nothing released, step by step, dual penalty, shipped",
+        cn.MPDL(
+            **_MPDL
+            | _PENALISED
+            | {"mechanism": "none", "exchange": "interactive", "completion": "ship", "folds": 0, "epochs": 2}
+        ),
+        _THREE,
         repeats_within=1e-6,
-        rows=80,
+        rows=60,
+        learns=0.0,
+        asks_all=True,
+        **_OF_MPDL,
+    ),
+    Case(
+        "the paper's noise, secure block, dual penalty",
+        cn.MPDL(
+            **_MPDL
+            | _PENALISED
+            | {
+                "mechanism": "lemma",
+                "paper_mode": True,
+                "completion": "secure_block",
+                "block_consent": True,
+                "epochs": 2,
+            }
+        ),
+        _THREE,
+        rows=60,
+        learns=0.0,
+        asks_all=True,
+        **_OF_MPDL,
+    ),
+    Case("robust", cn.FairVFL(**_FAIRVFL), _SIX, rows=320, learns=0.65, columns=_SENSITIVE),
+    Case(
+        "robust, at the server, merged, secret start",
+        cn.FairVFL(**_FAIRVFL | {"secret_start": True, "mapper_step": "merged", "task_cut": "server", "epochs": 4}),
+        _SIX | {"feature_holder": 3},
+        columns=_SENSITIVE,
         learns=0.0,
         draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
-        asks_all=True,
-        is_slow=True,
     ),
     Case(
-        cn.MPDL(**{**_MPDL, **_PENALISED, "completion": "secure_block", "block_consent": True, "epochs": 3}),
-        {"label_holder": 1, "feature_holder": 1, "collaborator": 1},
-        rows=80,
+        "paper, sequential, labels as they are",
+        cn.FairVFL(
+            **_FAIRVFL
+            | {
+                "removal": "paper",
+                "mapper_step": "sequential",
+                "protected_noise": 0.0,
+                "label_epsilon": None,
+                "epochs": 4,
+            }
+        ),
+        _SIX,
+        columns=_SENSITIVE,
         learns=0.0,
-        draws_in_secret=True,
-        beats_alone=False,
-        without=("kind",),
-        tells_scores=True,
-        asks_all=True,
-        is_slow=True,
-    ),
-    Case(
-        cn.FairVFL(**_FAIRVFL),
-        {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2},
-        rows=320,
-        learns=0.65,
-    ),
-    Case(
-        cn.FairVFL(**{**_FAIRVFL, "secret_start": True, "mapper_step": "merged", "task_cut": "server"}),
-        {"label_holder": 1, "feature_holder": 3, "aggregator": 1, "attribute_holder": 2},
-        rows=320,
-        learns=0.6,
-        draws_in_secret=True,
-        beats_alone=False,
-        is_slow=True,
     ),
 )
 
-# Over real TLS the suite takes minutes, so `make test-slow` runs it.
-TRANSPORTS = ("memory", pytest.param("grpc", marks=pytest.mark.slow))
-
-
-def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
-    """Return party names by role."""
-    return {role: tuple(f"{role}-{number}" for number in range(count)) for role, count in case.roles.items()}
-
-
-def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTable]:
-    """Return one table per party whose role brings rows; only all columns together explain the label.
-
-    Where one role's rows are scored without the others' columns, all columns follow the same hidden traits instead, as
-    nothing could be transferred otherwise. Where rows that not all know are learned from, every party has some.
-
-    Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
-    each party is text, one has missing values. Who holds an attribute has a single column, which explains nothing.
-    """
-    generator, rows = np.random.default_rng(3), case.rows
-    without = {role.name for role in case.method.roles if not role.has_rows}
-    with_rows = {role: parties for role, parties in parties_of(case).items() if role not in without}
-    names = [name for parties in with_rows.values() for name in parties]
-    centred = {name: generator.normal(size=(rows, 4)) for name in names}
-    if case.method.predicting.rows == "own":
-        traits = generator.normal(size=(rows, 4))
-        centred = {name: traits @ generator.normal(size=(4, 4)) + 0.3 * block for name, block in centred.items()}
-        signal = traits @ np.array([1.0, -1.0, 0.5, 0.5])
-    else:
-        explaining = [name for name in names if name not in with_rows.get("attribute_holder", ())]
-        signal = sum(centred[name] @ np.array([1.0, -1.0, 0.5, 0.5]) for name in explaining)
-    blocks = {name: block * 7.3 + 101.7 for name, block in centred.items()}
-    tables = {}
-    holding = {role.name for role in case.method.roles if role.has_label}
-    for role, parties in with_rows.items():
-        for name in parties:
-            frame = pd.DataFrame(blocks[name], columns=[f"c{i}" for i in range(4)])
-            frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")
-            frame.loc[::9, "c3"] = np.nan
-            frame = frame.drop(columns=list(case.without))
-            if role == "attribute_holder":
-                frame = sensitive_column(blocks[name], parties.index(name))
-            frame["id"] = [f"row-{number}" for number in range(rows)]
-            labelled = role in holding and with_label
-            if labelled:
-                frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
-            if case.method.predicting.rows == "shared and rest":
-                # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
-                frame = frame[np.arange(rows) % 5 != len(tables)]
-            shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
-            tables[name] = cn.PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
-    return tables
-
-
-def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
-    """Return the one column of an attribute's holder: two classes, of which some are unknown, or numbers."""
-    if place % 2:
-        return pd.DataFrame({f"s{place}": block[:, 1]})
-    classes = np.where(block[:, 0] > block[:, 0].mean(), "canary-old", "canary-young").astype(object)
-    classes[::9] = None
-    return pd.DataFrame({f"s{place}": classes})
-
-
-def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
-    """Carry out a run of the case over a transport."""
-    options = {"seed": 5, "launch": cn.Launch(transport=transport), **options}
-    brought = with_policies(toy_tables(case), options.pop("policies", {}))
-    return cn.simulate(options.pop("config", case.config), brought, roles=parties_of(case), **options)
+PROTECTIVE = (
+    "protection",
+    "defence",
+    "level",
+    "reveal",
+    "mechanism",
+    "dp_scope",
+    "exchange",
+    "completion",
+    "removal",
+    "task_cut",
+    "mapper_step",
+)
+"""Settings that decide what is sent, and how it is protected: every choice of them is in some case."""

@@ -1,31 +1,32 @@
-"""Run every check on every method over every transport."""
+"""Run every check on every method, in every protection that it offers, over every transport."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 from colonnade.methods import METHODS
-from tests.conformance.cases import CASES, TRANSPORTS, Case
-from tests.conformance.checks import CHECKS, check_resume_equals_undisturbed
+from colonnade.session import Method
+from colonnade.testing import CHECKS, OF_POLICIES, Case
+from tests.conformance.cases import CASES, PROTECTIVE
 
-PLAYED = [pytest.param(case, marks=pytest.mark.slow) if case.is_slow else case for case in CASES]
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("case", PLAYED, ids=str)
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_method_conforms(check: Callable[[Case, str], None], case: Case, transport: str) -> None:
-    check(case, transport)
+# Rules of policies are about who takes part in what, and lies about single messages: no need for every case of them.
+ELSEWHERE = {*OF_POLICIES, "lies end a run"}
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("case", PLAYED, ids=str)
-def test_method_resumes_to_the_same_model(case: Case, transport: str, tmp_path: Path) -> None:
-    check_resume_equals_undisturbed(case, transport, tmp_path)
+# Checks change quickest, so that those that look at the same run come one after the other.
+@pytest.mark.parametrize("check", [one for one in CHECKS if one not in ELSEWHERE])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_method_conforms(case: Case, check: str) -> None:
+    CHECKS[check](case)
 
 
-def test_every_method_is_under_conformance() -> None:
-    assert {method.config for method in METHODS} == {type(case.config) for case in CASES}
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_choice_of_protection_is_under_conformance(method: Method) -> None:
+    configs = [case.config for case in CASES if case.method is method]
+    assert configs
+    offered = get_type_hints(method.config)
+    for setting in set(PROTECTIVE) & set(offered):
+        played = {part for config in configs for part in str(getattr(config, setting)).split("+")}
+        assert {part for choice in get_args(offered[setting]) for part in str(choice).split("+")} == played, setting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -17,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger, compare
 
@@ -60,32 +61,41 @@ class Homes:
     epochs: int = 40
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def make(self) -> None:
-        """Give every party a key, a table and its partners' certificates."""
+    def frames(self) -> dict[str, pd.DataFrame]:
+        """Return tables by party, with a column `label` at who has one; who is not there brings none."""
         generator = np.random.default_rng(1)
-        count = 400
-        blocks = {party: generator.normal(size=(count, 3)) for party in self.parties}
+        blocks = {party: generator.normal(size=(400, 3)) for party in self.parties}
+        found = {
+            party: pd.DataFrame(block, columns=[f"{party}_{place}" for place in range(3)]).rename_axis("id")
+            for party, block in blocks.items()
+        }
         signal_of = sum(block.sum(axis=1) for block in blocks.values())
-        ports = free_ports(len(self.parties))
-        for party, port in zip(self.parties, ports, strict=True):
+        found[self.parties[0]]["label"] = np.where(signal_of > 0, "yes", "no")
+        return found
+
+    def run_file(self) -> str:
+        """Return what run.toml says."""
+        lead, *others = self.parties
+        return _RUN.format(name=NAME, lead=lead, others=json.dumps(others), epochs=self.epochs)
+
+    def make(self) -> None:
+        """Give every party a key, its table and its partners' certificates."""
+        frames, ports = self.frames(), dict(zip(self.parties, free_ports(len(self.parties)), strict=True))
+        for party, port in ports.items():
             make_home(self.folder / party, party, f"127.0.0.1:{port}")
-            frame = pd.DataFrame(blocks[party], columns=[f"{party}_{place}" for place in range(3)])
-            frame.insert(0, "id", np.arange(count))
-            label = ""
-            if party == self.parties[0]:
-                frame["label"] = np.where(signal_of > 0, "yes", "no")
-                label = 'label = "label"\n'
-            frame.to_csv(self.folder / party / "table.csv", index=False)
-            settings = f'[party]\nname = "{party}"\nlisten = "127.0.0.1:{port}"\n\n[table]\nsource = "table.csv"\n'
-            (self.folder / party / "party.toml").write_text(settings + f'id = "id"\n{label}\n[policy]\n')
+            text = f'[party]\nname = "{party}"\nlisten = "127.0.0.1:{port}"\n'
+            if party in frames:
+                frames[party].to_csv(self.folder / party / "table.csv")
+                text += '\n[table]\nsource = "table.csv"\nid = "id"\n'
+                labels = frames[party].get("label", pd.Series())
+                text += 'label = "label"\n' * (labels.size > 0) + "unlabelled = true\n" * bool(labels.isna().any())
+            (self.folder / party / "party.toml").write_text(text + "\n[policy]\n")
         for party in self.parties:
-            for peer, port in zip(self.parties, ports, strict=True):
+            for peer, port in ports.items():
                 if peer != party:
                     certificate = (self.folder / peer / "certificate.pem").read_bytes()
                     pin_partner(self.folder / party, certificate, f"127.0.0.1:{port}")
-        lead, *others = self.parties
-        text = _RUN.format(name=NAME, lead=lead, others=str(others).replace("'", '"'), epochs=self.epochs)
-        (self.folder / "run.toml").write_text(text)
+        (self.folder / "run.toml").write_text(self.run_file())
 
     def start(self, party: str, *options: str) -> subprocess.Popen[bytes]:
         """Give a party's command."""
@@ -103,6 +113,15 @@ class Homes:
         enough = _size(ledger) + count * _LINE_BYTES
         while _size(ledger) < enough and self.processes[party].poll() is None and time.monotonic() < limit:
             time.sleep(0.01)
+
+    def wait_for_step(self, party: str, step: int) -> None:
+        """Wait until a party has kept a checkpoint of this step."""
+        kept = self.run_folder(party).path / "checkpoints" / "train"
+        while self.processes[party].poll() is None:
+            if max((int(path.stem.removeprefix("step-")) for path in kept.glob("step-*.json")), default=0) >= step:
+                return
+            time.sleep(0.005)
+        raise AssertionError(self.logs())
 
     def kill(self, party: str) -> bool:
         """Kill a party, if it still runs, and say whether it did."""
@@ -225,5 +244,5 @@ def free_ports(count: int) -> list[int]:
 
 def agreed(joining: Joining) -> Joining:
     """Return a party that may send: its operator has agreed."""
-    joining.consent(yes=True)
+    joining.agree("given in a test")
     return joining

@@ -1,4 +1,7 @@
-"""SIGKILL at any moment, then the same command again: the same model, byte for byte."""
+"""SIGKILL at any moment, then the same command again: the same model, byte for byte.
+
+A few kills are part of `benchmarks.restart --quick`, which `make test` runs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.kills.harness import Homes, disturb
 PARTIES = {2: ("bank", "shop"), 3: ("bank", "shop", "telecom")}
 
 
-@pytest.fixture(scope="module", params=(2, pytest.param(3, marks=pytest.mark.slow)))
+@pytest.fixture(scope="module", params=(2, 3))
 def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
     homes = Homes(tmp_path_factory.mktemp("whole"), PARTIES[request.param])
     homes.make()
@@ -36,10 +39,6 @@ def disturbed_ends_the_same(undisturbed: Homes, folder: Path, kills: int, seed: 
     finally:
         homes.stop()
     return len(restarts)
-
-
-def test_a_few_kills(undisturbed: Homes, tmp_path: Path) -> None:
-    assert disturbed_ends_the_same(undisturbed, tmp_path, 3, seed=1) >= 3
 
 
 @pytest.mark.slow

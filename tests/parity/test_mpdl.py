@@ -61,12 +61,7 @@ def holders_of(found: Frames, facts: Watched, bounds: tuple[float, float] = (LOW
 
 def released_to(run: cn.Run, party: str) -> torch.Tensor:
     """Return all tables that a party received, side by side in the order of parties."""
-    tables = [
-        received(run, party, name, other)
-        for other in run.plan.parties
-        for name in ("ReleasedTable", "OpenTable")
-        if other != party
-    ]
+    tables = [received(run, party, "ReleasedTable", other) for other in run.plan.parties if other != party]
     return torch.from_numpy(np.concatenate([one.values for several in tables for one in several], axis=1))
 
 

@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from tests.conformance.cases import TRANSPORTS
 from tests.references import shared_rows, toy
 
 import colonnade as cn
@@ -69,11 +68,11 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SecureLR, task
     return dict(zip(blocks, np.split(weights, edges), strict=True)) | {"intercept": intercept}
 
 
-def federated(frames: dict[str, pd.DataFrame], config: cn.SecureLR, transport: str = "memory") -> cn.Run:
+def federated(frames: dict[str, pd.DataFrame], config: cn.SecureLR) -> cn.Run:
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    return cn.simulate(config, tables, seed=SEED, launch=cn.Launch(transport=transport))
+    return cn.simulate(config, tables, seed=SEED)
 
 
 def settings(**changes: object) -> cn.SecureLR:
@@ -117,10 +116,9 @@ def test_a_label_holder_without_columns_matches_plain_gradient_descent() -> None
     assert largest_difference(run, central_reference(frames, settings(), "binary")) < 1e-6
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_without_momentum_and_l2_the_model_repeats_bit_for_bit(transport: str) -> None:
+def test_without_momentum_and_l2_the_model_repeats_bit_for_bit() -> None:
     frames, config = toy("binary", 3), settings(**EXACT)
-    first, again = federated(frames, config), federated(frames, config, transport)
+    first, again = federated(frames, config), federated(frames, config)
     for party, part in first.parts.items():
         assert np.array_equal(part.tensors["coefficients"], again.parts[party].tensors["coefficients"])
 

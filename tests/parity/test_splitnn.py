@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.conformance.cases import TRANSPORTS
 from tests.references import shared_rows, toy
 from torch import nn
 
@@ -90,13 +89,11 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
     return found | {f"bank/head.{key}": value for key, value in head.state_dict().items()}
 
 
-def federated(
-    frames: dict[str, pd.DataFrame], config: cn.SplitNN, transport: str = "memory"
-) -> tuple[dict[str, torch.Tensor], cn.Run]:
+def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict[str, torch.Tensor], cn.Run]:
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    run = cn.simulate(config, tables, seed=SEED, launch=cn.Launch(transport=transport))
+    run = cn.simulate(config, tables, seed=SEED)
     return {f"{party}/{key}": value for party, part in run.parts.items() for key, value in part.tensors.items()}, run
 
 
@@ -125,23 +122,17 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("task", "parties", "changes"), CASES, ids=str)
-def test_every_parameter_matches_central_training_after_20_steps(
-    task: str, parties: int, changes: dict, transport: str
-) -> None:
+def test_every_parameter_matches_central_training_after_20_steps(task: str, parties: int, changes: dict) -> None:
     frames, config = toy(task, parties), settings(**changes)
     expected = central_reference(frames, config, task)
-    found, run = federated(frames, config, transport)
+    found, run = federated(frames, config)
 
     steps = [entry for entry in run.ledgers["bank"].messages() if entry.content["message"] == "CutGradient"]
     assert len(steps) == STEPS * (parties - 1)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert torch.allclose(found[name], value, rtol=0, atol=1e-9), name
-    if transport != "memory":
-        in_memory, _ = federated(frames, config)
-        assert all(torch.equal(found[name], value) for name, value in in_memory.items()), "bit for bit"
 
 
 def test_a_label_holder_without_columns_matches_central_training() -> None:

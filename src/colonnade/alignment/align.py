@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from colonnade.alignment.intersection import Intersection, PartnerRows, Places, partners_of
-from colonnade.alignment.messages import MOST_IDS, GivenRows
+from colonnade.alignment.messages import GivenRows
 from colonnade.data import AlignedRows, PartyTable, id_marks, matched_rows, normalised_ids, rows_of_marks
-from colonnade.errors import AlignmentError, ConfigError, WrongContent
+from colonnade.errors import AlignmentError, ConfigError
 from colonnade.session import Alignment, Session
 
 __all__ = ["Overlap", "align", "align_in_one_place", "align_with_each", "count_shared", "find_overlap"]
@@ -34,6 +35,16 @@ class Overlap:
     is_reused: bool
     aligned: AlignedRows
     """The shared rows, where this party may know them; otherwise all of them are rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the party learnt, as JSON values; None where it is not told."""
+        return {
+            "rows": self.rows,
+            "partners": {partner: dataclasses.asdict(one) for partner, one in self.partners.items()},
+            "shared": self.shared,
+            "rest": None if self.shared is None else self.rows - self.shared,
+            "reused": self.is_reused,
+        }
 
 
 def find_overlap(session: Session, table: PartyTable) -> Overlap:
@@ -144,8 +155,6 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for peer in partners_of(session):
         peer.send(own)
         theirs = peer.receive(GivenRows)
-        if not 0 <= theirs.count <= MOST_IDS or len(theirs.digest) != len(own.digest):
-            raise WrongContent(f"'{peer.peer}' describes its matched rows in a way no version of colonnade does.")
         if (theirs.count, theirs.digest) != (own.count, own.digest):
             raise AlignmentError(
                 f"The rows given as matched differ between '{session.party}' ({own.count}) and '{peer.peer}' "

@@ -23,7 +23,8 @@ from colonnade.alignment.ecdh import (
 )
 from colonnade.alignment.history import AlignmentHistory
 from colonnade.alignment.messages import (
-    MOST_IDS,
+    RESULT_BYTES,
+    SALT_BYTES,
     AlignmentOffer,
     AlignmentOpening,
     DeclaredFormat,
@@ -31,24 +32,13 @@ from colonnade.alignment.messages import (
     SharedRows,
 )
 from colonnade.alignment.store import AlignmentStore, Unfinished, identity_of
-from colonnade.data import (
-    LETTERS,
-    IdFormat,
-    PartyTable,
-    explain_nothing_shared,
-    id_marks,
-    normalised_ids,
-)
+from colonnade.data import IdFormat, PartyTable, explain_nothing_shared, id_marks, normalised_ids
 from colonnade.errors import AlignmentError, PolicyRefused, WrongContent
 from colonnade.session import Channel, Session
 
 __all__ = ["Intersection", "PartnerRows", "Places", "partners_of"]
 
 Places = npt.NDArray[np.int64]
-
-_SALT, _RESULT = 32, 16
-_LONGEST_ID = 2**20
-_MOST_PARTS = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +111,7 @@ class Intersection:
             answer_count(self._side(lead))
             self._note_answer(lead, opening.count, sizes_only=True)
             self._unfinished(lead).discard()
-            count = lead.receive(SharedCount).count
-            if not 0 <= count <= len(self._rows(lead)):
-                raise WrongContent(f"'{lead.peer}' announces more shared rows than '{self._session.party}' has.")
+            count = lead.receive(SharedCount, own_rows=len(self._rows(lead))).count
             self._history.note("found", lead.peer, shared=count)
             self._check_minimum(count)
             return {lead.peer: count}
@@ -138,7 +126,7 @@ class Intersection:
         return found
 
     def _lead_all(self) -> Places:
-        offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
+        offers = {peer: peer.receive(AlignmentOffer) for peer in self._peers}
         identity = self._identity()
         held = set(self._store.results(identity)).intersection(*(offer.held for offer in offers.values()))
         if held:
@@ -160,7 +148,7 @@ class Intersection:
                 self._unfinished(peer).discard()
             strangers = [peer for peer, (rows, _) in by_peer.items() if not len(rows)] or self._peers
             formats = {self._session.party: IdFormat.of(self._table.ids_for(strangers[0].peer))}
-            formats |= {peer.peer: _format_of(offers[peer].format, peer) for peer in strangers}
+            formats |= {peer.peer: IdFormat(**dataclasses.asdict(offers[peer].format)) for peer in strangers}
             raise AlignmentError(explain_nothing_shared(formats, self._rule))
         return self._announce(by_peer, shared)
 
@@ -176,7 +164,7 @@ class Intersection:
                 self._unfinished(peer).discard()
         self._check_minimum(len(shared))
         ordered = self._in_order(shared)
-        result = secrets.token_bytes(_RESULT)
+        result = secrets.token_bytes(RESULT_BYTES)
         # Kept before anyone is told: a partner that has it must find it here.
         self._keep(result, ordered)
         for peer, (rows, tokens) in by_peer.items():
@@ -206,7 +194,7 @@ class Intersection:
             peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
             return
         self._begin(peer, offer.count)
-        share = secrets.token_bytes(_SALT)
+        share = secrets.token_bytes(SALT_BYTES)
         state.begin(_joint_salt(share, offer.salt), random_order(rows), offer.count)
         peer.send(AlignmentOpening(len(rows), share, None, 0))
 
@@ -221,7 +209,7 @@ class Intersection:
         own = self._answer(lead, opening)
         shared = lead.receive(SharedRows)
         places = rows_of_tokens(shared.tokens, own)
-        if places is None or not (may_be_none or len(places)) or len(shared.result) != _RESULT:
+        if places is None or not (may_be_none or len(places)):
             raise WrongContent(
                 f"'{lead.peer}' announces shared rows that '{self._session.party}' does not have, that it did not ask "
                 "about, or more than once; or none. Nothing of it was kept."
@@ -240,29 +228,26 @@ class Intersection:
         if not held and (sizes_only or not state.salt):
             self._check_budget(lead.peer)
         declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
-        share = secrets.token_bytes(_SALT)
+        share = secrets.token_bytes(SALT_BYTES)
         lead.send(AlignmentOffer(len(rows), share, declared, held, state.salt, state.answered))
-        opening = lead.receive(AlignmentOpening)
-        if not 0 <= opening.count <= MOST_IDS:
-            raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
+        opening = lead.receive(AlignmentOpening, held=held, answered=state.answered)
         self.partners[lead.peer] = PartnerRows(opening.count, None)
         if opening.reuse is not None:
-            if opening.reuse not in held:
-                raise WrongContent(f"'{lead.peer}' wants to use a result that '{self._session.party}' does not have.")
             state.discard()
             return opening
-        if len(opening.salt) != _SALT or not 0 <= opening.first_piece <= state.answered:
-            raise WrongContent(f"'{lead.peer}' opens the alignment in a way no version of colonnade does.")
         self._check_sizes(lead, opening.count)
-        if opening.salt == state.salt and not sizes_only:
+        if state.salt and opening.salt == state.salt and not sizes_only:
             if opening.count != state.their_count:
                 raise WrongContent(
                     f"'{lead.peer}' goes on with an alignment that was cut short, but with another number of ids than "
                     "before. Begin anew at both parties if its table has changed."
                 )
             return opening
-        if opening.first_piece:
-            raise WrongContent(f"'{lead.peer}' goes on with an alignment that '{self._session.party}' did not begin.")
+        if opening.first_piece or len(opening.salt) != SALT_BYTES:
+            raise WrongContent(
+                f"'{lead.peer}' goes on with an alignment that '{self._session.party}' did not begin, or gives no "
+                "share of a salt."
+            )
         self._begin(lead, opening.count)
         state.begin(_joint_salt(opening.salt, share), random_order(rows), opening.count)
         return opening
@@ -289,7 +274,7 @@ class Intersection:
         self.partners[peer.peer] = PartnerRows(theirs, shared)
 
     def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
-        offers = {peer: self._checked(peer.receive(AlignmentOffer), peer) for peer in self._peers}
+        offers = {peer: peer.receive(AlignmentOffer) for peer in self._peers}
         self._check_budgets(offers, sizes_only=sizes_only)
         return offers
 
@@ -367,22 +352,7 @@ class Intersection:
     def _told(self, peer: Channel) -> Callable[[int, int], None]:
         return lambda done, total: self._session.show(f"alignment with {peer.peer}", done, total)
 
-    def _checked(self, offer: AlignmentOffer, peer: Channel) -> AlignmentOffer:
-        fits = 0 <= offer.count <= MOST_IDS and offer.finished_pieces >= 0
-        if not fits or len(offer.salt) != _SALT or not all(len(one) == _RESULT for one in offer.held):
-            raise WrongContent(f"'{peer.peer}' offers its ids in a way no version of colonnade does.")
-        return offer
-
 
 def _joint_salt(of_lead: bytes, of_other: bytes) -> bytes:
     # Of both: a lead that could give two partners the same one could pass on to each what the other sent.
     return hashlib.sha256(of_lead + of_other).digest()
-
-
-def _format_of(declared: DeclaredFormat, channel: Channel) -> IdFormat:
-    # These words stand in an error that people read, so they must be ones we know.
-    if declared.letters not in LETTERS or not (
-        0 <= declared.shortest <= declared.longest <= _LONGEST_ID and 1 <= declared.parts <= _MOST_PARTS
-    ):
-        raise WrongContent(f"'{channel.peer}' describes its ids in a way no version of colonnade does.")
-    return IdFormat(**dataclasses.asdict(declared))

@@ -6,7 +6,7 @@ import sys
 
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
-from colonnade.launch.joining import Joining
+from colonnade.launch.join import Joining
 from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
@@ -14,14 +14,8 @@ __all__ = ["ask_consent"]
 _STAGES = {ALIGN: "An alignment for the run", "train": "The run", "predict": "A prediction with the run"}
 
 
-def ask_consent(joining: Joining, yes: bool) -> None:
-    """Show what this party will send, by message and protection, and ask for consent where none was given yet."""
-    given = joining.consent(yes)
-    if given is not None:
-        say(f"Consent: {given}.")
-        for warning in joining.warnings():
-            say(warning)
-        return
+def ask_consent(joining: Joining) -> str:
+    """Show what this party will send, by message and protection, and ask for consent."""
     plan = joining.plan
     what = _STAGES.get(plan.stage, f"The stage {plan.stage} of the run")
     say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
@@ -44,4 +38,4 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Interrupted("Nothing was sent.")
-    joining.note_consent("given at the terminal")
+    return "given at the terminal"

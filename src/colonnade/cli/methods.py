@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import echo, examples, make_app, print_json, print_table
+from colonnade.cli.output import echo, examples, make_app, print_json, print_table, say
 from colonnade.launch.settings import config_to_json
-from colonnade.methods import METHODS, method_named
+from colonnade.methods import known_methods, method_named
+from colonnade.session import Method
 from colonnade.settings import settings_of
 
 app = make_app("List the methods and when to choose which.")
@@ -22,13 +23,16 @@ def methods(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the methods, or show one: roles, stages, settings with defaults, and every message it may send."""
-    chosen = METHODS if name is None else (method_named(name),)
+    chosen, faults = known_methods() if name is None else ((method_named(name),), ())
+    for fault in faults:
+        say(f"Warning: {fault}")
     documents = [
         {
             "name": method.name,
             "title": method.title,
             "situation": method.situation,
             "citation": method.citation,
+            "package": method.package or "colonnade",
             "roles": {role.name: role.holds for role in method.roles},
             "stages": list(method.stages),
             "settings": {
@@ -55,10 +59,10 @@ def methods(
         print_json(documents)
         return
     if name is None:
-        print_table(["method", "when to choose it"], [[method.name, method.situation] for method in METHODS])
+        print_table(["method", "when to choose it"], [[one.name, _situation(one)] for one in chosen])
         return
     (method,) = chosen
-    echo(f"{method.title} ({method.name}): {method.situation}\n{method.citation}\n")
+    echo(f"{method.title} ({method.name}): {_situation(method)}\n{method.citation}\n")
     print_table(["role", "brings"], [[role.name, role.holds] for role in method.roles])
     echo(f"\nStages: {', '.join(method.stages)}\n")
     echo("Settings in [config]:")
@@ -67,3 +71,7 @@ def methods(
     echo()
     for one in method.declarations:
         echo(f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}")
+
+
+def _situation(method: Method) -> str:
+    return f"{method.situation} (from {method.package})" if method.package else method.situation

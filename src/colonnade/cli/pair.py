@@ -14,7 +14,7 @@ import typer
 from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, program, say
 from colonnade.errors import ConfigError, HandshakeRefused
 from colonnade.launch import identity
-from colonnade.launch.home import PartyHome
+from colonnade.launch.home import PartyHome, read_party_home
 from colonnade.session.files import write_whole
 
 app = make_app("Exchange certificates with a partner, and renew your own.")
@@ -129,7 +129,7 @@ def pair(
     task = _task({name for name, value in given.items() if value is not None and value is not False})
     asked = _Asked(
         file=file,
-        home=identity.open_home(home_folder),
+        home=read_party_home(home_folder),
         address=address,
         fingerprint=fingerprint,
         listen=listen,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey, key_bits, ring_elements
 from colonnade.crypto.modulus_proof import ROOTS
-from colonnade.messages import GIVEN, PLAIN, Between, Carries, Dims, between, message
+from colonnade.messages import GIVEN, PLAIN, Between, Carries, Dims, message
 from colonnade.session import Channel, Session
 
-__all__ = ["PublicModulus", "make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["PublicModulus", "make_key", "receive_key", "send_key"]
 
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="set-up", carries=Carries.KEY)
@@ -24,12 +23,6 @@ class PublicModulus:
 
     modulus: Annotated[int, Between(1, "largest_modulus")]
     proof: Annotated[np.ndarray[Any, Any], Dims(ROOTS, "modulus_bytes", kind="u")]
-
-
-@functools.cache
-def public_modulus(owner: str, partner: str) -> Any:
-    """Declare the message that hands a key from one role to another."""
-    return between(PublicModulus, owner, partner)
 
 
 def make_key(session: Session, size: str) -> PrivateKey:

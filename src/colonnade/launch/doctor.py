@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -285,11 +284,9 @@ def _engine(home: PartyHome) -> str:
 
 
 def _listen(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host.strip("[]"), int(port)))
+    from colonnade.launch.pairing import open_listener  # not above: what else pairing needs takes long to load
+
+    open_listener(address).close()
     return f"{address} is free"
 
 

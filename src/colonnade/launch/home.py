@@ -12,12 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.data import LINK_COLUMNS, Kind, PartyTable, linked_rows, matched_rows, read_frame, read_table
+from colonnade.data import (
+    LINK_COLUMNS,
+    Kind,
+    PartyTable,
+    TableEncoder,
+    linked_rows,
+    matched_rows,
+    read_frame,
+    read_table,
+)
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.policies import check_message_names
-from colonnade.launch.settings import config_from_json, config_to_json, validated
-from colonnade.session import Alignment, Evaluate, Method, Policy, PolicyRules, RunPlan
+from colonnade.launch.settings import check_message_names, config_from_json, config_to_json, validated
+from colonnade.session import Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
 from colonnade.settings import described, settings_of
 
 if TYPE_CHECKING:
@@ -120,11 +128,6 @@ class PartyHome:
         return self.folder / "alignments"
 
     @property
-    def history(self) -> Path:
-        """Return the file that says which alignments were begun."""
-        return self.alignments / "history.jsonl"
-
-    @property
     def queries(self) -> Path:
         """Return the file that says how many rows this party scored for whom, in all its runs."""
         return self.folder / "queries.jsonl"
@@ -200,15 +203,13 @@ class PartyHome:
         # A token is compared as it is written; 007 must stay 007.
         return read_frame(about.matches, id=id_columns, types=types | {"match": "categorical"}, folder=self.folder)
 
-    def read_new_rows(
-        self, source: str, types: Mapping[str, Kind], *, parties: Collection[str] | None = None
-    ) -> PartyTable:
+    def read_new_rows(self, source: str, part: ModelPart, *, parties: Collection[str] | None = None) -> PartyTable:
         """Read rows to score from a file of the same form, with or without the label and dropped columns.
 
-        ``types`` are the column types the model was trained with: a few new rows may look different from many.
-        ``parties`` are those of the run: ids that only other partners know the rows by may be missing.
+        Columns have the types with which ``part`` of the model was trained: a few new rows may look different from
+        many. ``parties`` are those of the run: ids that only other partners know the rows by may be missing.
         """
-        about = self._settings_of_table
+        about, types = self._settings_of_table, _column_types(part)
         partner_ids = {
             partner: columns for partner, columns in self.partner_ids.items() if parties is None or partner in parties
         }
@@ -228,6 +229,13 @@ class PartyHome:
             partner_ids=partner_ids,
             name=self.name,
         )
+
+
+def _column_types(part: ModelPart) -> dict[str, Kind]:
+    if "types" in part.document:
+        return dict(part.document["types"])
+    encoder = part.document.get("table_encoder")
+    return TableEncoder.from_json(encoder).types if encoder else {}
 
 
 _PARTY_FILE = """\
@@ -314,11 +322,11 @@ def _line(name: str, value: Any) -> str:
     return f"{name} = {json.dumps(value)}"
 
 
-def shape_in_words(party: str, rows: int, columns: int, *, has_label: bool) -> str:
+def shape_in_words(party: str, table: PartyTable) -> str:
     """Return a line on the table that a party brings; it has rows unless there is none."""
-    if not rows:
+    if not table.rows:
         return f"{party}: brings no table"
-    return f"{party}: {rows} rows, {columns} columns{', label' if has_label else ''}"
+    return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
 
 
 def _columns_in(*settings: str | list[str]) -> list[str]:
@@ -365,8 +373,11 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
         raise ConfigError(
             f"The home of '{expected}' is not at {folder}. {hint}Say where it is with --home {expected}=FOLDER."
         )
-    if folder.is_dir() and not path.exists():
-        raise ConfigError(f"{folder} has no party.toml. Write one; 'colonnade demo' makes two to learn from.")
+    if not path.exists():
+        raise ConfigError(
+            f"{folder.resolve()} is no party's home: it has no party.toml. Go to the home or name it with --home "
+            "FOLDER; 'colonnade init NAME' makes one, and 'colonnade demo' two to learn from."
+        )
     document = _read_toml(path, ("party", "partners", "table", "policy", "engine"))
     with _named(path):
         return _home(document, path, expected)

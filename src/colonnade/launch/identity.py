@@ -12,7 +12,7 @@
         shop.delivered      the fingerprint of our next certificate, once shop has it
       next-key.pem          during a rotation: what key.pem will be
       next-certificate.pem
-      alignments/           results of alignments, and which were begun; see `alignments`
+      alignments/           results of alignments, and which were begun; see 'colonnade align'
 
 Everything but ``party.toml`` is made with mode 0600 from its first byte.
 """
@@ -60,9 +60,6 @@ __all__ = [
     "load_identity",
     "load_partners",
     "make_home",
-    "note_certificate_seen",
-    "note_succession_delivered",
-    "open_home",
     "own_certificate",
     "paired",
     "pending_succession",
@@ -150,16 +147,6 @@ def _refuse_taken_home(folder: Path, name: str) -> None:
             )
     if (folder / _PARTY).exists() and (owner := read_party_home(folder).name) != name:
         raise ConfigError(f"{folder} is the home of '{owner}'. Choose another place with --folder, or use that name.")
-
-
-def open_home(folder: Path) -> PartyHome:
-    """Read the home in a folder; refuse a folder that is none."""
-    if not (folder / _PARTY).is_file():
-        raise ConfigError(
-            f"{folder.resolve()} is no party's home. Go to the home or name it with --home FOLDER; "
-            "'colonnade init NAME' makes one."
-        )
-    return read_party_home(folder)
 
 
 def load_identity(folder: Path, name: str) -> Identity:
@@ -444,13 +431,6 @@ def _next_identity(folder: Path, name: str) -> Identity:
     return Identity(name, key, certificate)
 
 
-def note_succession_delivered(folder: Path, partner: str) -> None:
-    """Remember that a partner has accepted our next certificate."""
-    path = folder / _NEXT_CERTIFICATE
-    if path.exists():
-        write_whole(_partner_file(folder, partner, _DELIVERED), fingerprint(read_certificate(path)).encode())
-
-
 def has_our_next(folder: Path, partner: str) -> bool | None:
     """Tell whether a partner has our next certificate; None when no rotation is under way."""
     path, note = folder / _NEXT_CERTIFICATE, _partner_file(folder, partner, _DELIVERED)
@@ -547,13 +527,9 @@ class HomeRenewals:
     def delivered(self, peer: str) -> None:
         """Note that a partner has our next certificate."""
         if pending_succession(self._folder) is not None:
-            note_succession_delivered(self._folder, peer)
+            following = read_certificate(self._folder / _NEXT_CERTIFICATE)
+            write_whole(_partner_file(self._folder, peer, _DELIVERED), fingerprint(following).encode())
 
     def seen(self, peer: str) -> None:
-        """Forget a partner's previous certificate."""
-        note_certificate_seen(self._folder, peer)
-
-
-def note_certificate_seen(folder: Path, partner: str) -> None:
-    """Forget a partner's previous certificate: it has shown that it uses the new one."""
-    _partner_file(folder, partner, f"{_PREVIOUS}.pem").unlink(missing_ok=True)
+        """Forget a partner's previous certificate: it has shown that it uses the new one."""
+        _partner_file(self._folder, peer, f"{_PREVIOUS}.pem").unlink(missing_ok=True)

@@ -47,64 +47,56 @@ def _work(task: dict[str, Any]) -> None:
     endpoint.open()
     try:
         _tell(port=endpoint.port)
-        seat, plan, config, method = _seat(task)
-        for name, address in json.loads(sys.stdin.readline())["addresses"].items():
-            endpoint.learn_address(name, address)
-        threading.Thread(target=_stop_with_parent, daemon=True).start()
-        _join(task, seat, plan, config, method, endpoint)
+        _take_part(task, endpoint)
     finally:
         endpoint.close()
 
 
-def _seat(task: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+def _take_part(task: dict[str, Any], endpoint: Any) -> None:
     import torch
 
-    from colonnade.launch.alignments import alignment_plan
-    from colonnade.launch.earlier import earlier_folder
-    from colonnade.launch.home import read_party_home, read_run_file
-    from colonnade.launch.run_folder import RunFolder
-    from colonnade.launch.settings import config_from_json
-    from colonnade.launch.take_part import Seat
+    from colonnade.launch.home import read_party_home, read_run_file, shape_in_words
+    from colonnade.launch.join import take_part_remotely
+    from colonnade.launch.party_folder import earlier_folder
+    from colonnade.launch.run_folder import RunFolder, alignment_plan
+    from colonnade.launch.status import Watcher
     from colonnade.methods import method_named
+    from colonnade.session import Participant
 
     torch.set_num_threads(task["threads"])
+    party, folder = task["party"], RunFolder(Path(task["folder"]))
     plan = read_run_file(Path(task["run_file"]), task["stage"])
     if task["mode"] is not None:
         plan = alignment_plan(plan, task["mode"])
-    home = read_party_home(Path(task["home"]), task["party"])
-    method = method_named(plan.method)
+    home, method = read_party_home(Path(task["home"]), party), method_named(plan.method)
     table = home.table_for(method, plan)
-    _tell(rows=table.rows, columns=len(table.columns), label=table.has_label)
-    folder = RunFolder(Path(task["folder"]))
-    earlier = earlier_folder(method, plan, folder.path.parent, task["party"], is_apart=False)
-    seat = Seat(
-        task["party"],
-        table,
+    _tell(said=shape_in_words(party, table))
+    model = earlier_folder(method, plan, folder.path.parent, party, is_apart=False)
+    participant = Participant(
+        party,
         home.policy,
-        folder.party(task["party"]),
-        folder.earlier_runs(task["party"]),
-        part=None if earlier is None else earlier.load().record.part,
-        earlier=earlier,
+        folder.party(party).path,
+        folder.earlier_runs(party),
+        table=table,
+        part=None if model is None else model.load().part,
+        earlier=None if model is None else model.path,
         engine=home.engine.shared_by(len(plan.parties)),
         alignments=home.alignments,
-        history=home.history,
         queries=home.queries,
     )
-    folder.party(task["party"]).begin(plan, table)
-    return seat, plan, config_from_json(method, plan.config), method
-
-
-def _join(task: dict[str, Any], seat: Any, plan: Any, config: Any, method: Any, endpoint: Any) -> None:
-    from colonnade.launch.join import join
-    from colonnade.launch.watch import Watcher
-    from colonnade.session import Progress
-
-    def observe(progress: Progress) -> None:
-        _tell(progress=asdict(progress))
-
-    observer = None if task["quiet"] else observe
-    compare = bool(task["compare"])
-    join(seat, method, plan, config, endpoint, watcher=Watcher(), observer=observer, compare=compare, comes_back=False)
+    folder.party(party).begin(plan, table)
+    for name, address in json.loads(sys.stdin.readline())["addresses"].items():
+        endpoint.learn_address(name, address)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    take_part_remotely(
+        participant,
+        plan,
+        endpoint,
+        watcher=Watcher(),
+        observer=None if task["quiet"] else lambda progress: _tell(progress=asdict(progress)),
+        compare=bool(task["compare"]),
+        comes_back=False,
+    )
 
 
 def _tell(**facts: Any) -> None:

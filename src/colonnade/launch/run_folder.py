@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,15 +30,14 @@ from colonnade.errors import (
 )
 from colonnade.launch.lock import LOCK_FILE, alone_in
 from colonnade.launch.party_folder import PARTY_FILES, PartyFolder
-from colonnade.launch.run import Run
+from colonnade.launch.run import Run, make_run
 from colonnade.ledger import Ledger
+from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
-from colonnade.session import read_json, write_json, write_whole
+from colonnade.session import ALIGN, RunPlan, read_json, write_json, write_whole
 
-__all__ = ["LAUNCHED_APART", "RunFolder"]
+__all__ = ["LAUNCHED_APART", "RunFolder", "alignment_plan", "held_alignment", "load_run"]
 
-# The ceiling needs all parties' columns, so no party's own folder may hold it.
-_NOT_A_PARTYS = ("central",)
 _SHARED_FILES = ("run.toml", "simulation.json", "report.html", "predictions")
 LAUNCHED_APART = "one process for each party, over mutual TLS"
 _ASIDE = ".earlier"
@@ -85,11 +85,12 @@ class RunFolder:
                 self._bring_back()
 
     def finish(self, run: Run) -> None:
-        """Write the report and the facts of a run whose parties are all here. What says "finished" comes last."""
+        """Write the report, and the facts of a run whose parties are all here. What says "finished" comes last."""
         if self._agreed is not None:
             write_whole(self.path / "run.toml", self._agreed)
         run.report()
-        evaluations = {name: one.to_json() for name, one in run.evaluations.items() if name in _NOT_A_PARTYS}
+        if PartyFolder(self.path).holds_run:
+            return
         about = {
             "launch": run.launch,
             "started": run.started,
@@ -97,15 +98,10 @@ class RunFolder:
             "parties": list(run.plan.parties),
             # A resumed ledger may hold more than one closing; this says which was the last.
             "heads": {party: ledger.head for party, ledger in run.ledgers.items()},
-            "evaluations": evaluations,
+            # They need all parties' columns, so no party's own folder may hold them.
+            "evaluations": {name: one.to_json() for name, one in run.central.items()},
         }
         write_json(self.path / "simulation.json", about)
-
-    def finish_alone(self, run: Run) -> None:
-        """Complete the folder of one party in its own building."""
-        if self._agreed is not None:
-            write_whole(self.path / "run.toml", self._agreed)
-        run.report()
 
     def earlier_runs(self, party: str | None = None) -> int:
         """Count the other runs in the same place, for the policy's limit; of one party where several lie together."""
@@ -119,8 +115,8 @@ class RunFolder:
         self._check_exists()
         own = PartyFolder(self.path)
         if own.holds_run:
-            end = own.load()
-            return Run.of(own.plan(), {end.record.party: end}, launch=LAUNCHED_APART, folder=self.path)
+            one = own.load()
+            return make_run(own.plan(), {one.party: one}, launch=LAUNCHED_APART, folder=self.path, format=own.format)
         about_path = self.path / "simulation.json"
         if not about_path.exists():
             raise RunFolderError(
@@ -138,17 +134,18 @@ class RunFolder:
         plan = next(iter(folders.values())).plan()
         if tuple(folders) != plan.parties:
             raise ValueError("parties")
-        ends = {party: folder.load() for party, folder in folders.items()}
-        if any(end.record.party != party for party, end in ends.items()):
+        runs = {party: folder.load() for party, folder in folders.items()}
+        if any(one.party != party for party, one in runs.items()):
             raise ValueError("party")
-        return Run.of(
+        return make_run(
             plan,
-            ends,
+            runs,
             launch=about["launch"],
             started=about["started"],
             seconds=about["seconds"],
-            evaluations={name: Evaluation.from_json(one) for name, one in about["evaluations"].items()},
+            central={name: Evaluation.from_json(one) for name, one in about["evaluations"].items()},
             folder=self.path,
+            format=min(folder.format for folder in folders.values()),
         )
 
     def ledgers(self) -> dict[str, Ledger]:
@@ -265,3 +262,43 @@ def _is_barely_begun(path: Path) -> bool:
     """Tell whether this is all that a party wrote before it was killed: the first file, or a folder with it alone."""
     first = {"consent.json", "consent.json.part", "table.json", "table.json.part", "plan.json.part"}
     return path.name in first or (path.is_dir() and {one.name for one in path.iterdir()} <= first)
+
+
+def load_run(folder: str | Path) -> Run:
+    """Return the run a folder holds; raise RunFolderError if it holds no finished one."""
+    return RunFolder(Path(folder)).load()
+
+
+# An alignment on its own: to see what parties share before there is a run, or to have it ready for one
+
+
+def alignment_plan(plan: RunPlan, mode: str | None = None) -> RunPlan:
+    """Return the plan of aligning only, in the run's own mode or another one, between the parties with rows."""
+    with_rows = method_named(plan.method).parties_with_rows(plan)
+    roles = {role: parties for role, parties in plan.roles.items() if set(parties) <= set(with_rows)}
+    rule = plan.alignment if mode is None else replace(plan.alignment, mode=mode)  # type: ignore[arg-type]
+    return replace(plan, stage=ALIGN, alignment=rule, roles=roles)
+
+
+@contextmanager
+def held_alignment(base: Path, name: str, agreed: bytes) -> Iterator[RunFolder]:
+    """Hold a fresh folder for one alignment; if it ends before a ledger was begun, it leaves no trace."""
+    runs = base / "alignments" / "runs"
+    folder = RunFolder(_fresh(runs, name), agreed)
+    with alone_in(folder.path) as folder.lock:
+        try:
+            write_whole(folder.path / "run.toml", agreed)
+            yield folder
+        finally:
+            if not any(folder.path.rglob("ledger.jsonl")):
+                for child in folder.path.iterdir():
+                    if child.name != ".lock":
+                        shutil.rmtree(child) if child.is_dir() else child.unlink()
+
+
+def _fresh(runs: Path, name: str) -> Path:
+    # The alignments folder holds secrets, so it is for its owner only.
+    runs.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    runs.mkdir(mode=0o700, exist_ok=True)
+    taken = [path.name.removeprefix(f"{name}-") for path in runs.glob(f"{name}-*")]
+    return runs / f"{name}-{max((int(one) for one in taken if one.isdigit()), default=0) + 1:04d}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,13 @@ import numpy as np
 
 from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.engine import INLINE, Engine, EngineSettings, opened
+from colonnade.engine import opened
 from colonnade.errors import UsageError
 from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
-from colonnade.launch.party_folder import PartyEnd, PartyFolder, PartyRecord, overlap_to_json
+from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.settings import config_from_json
+from colonnade.methods import method_named
+from colonnade.reports import PartyRun
 from colonnade.session import (
     ALIGN,
     Holding,
@@ -26,136 +29,83 @@ from colonnade.session import (
     Observer,
     Pair,
     Participant,
-    Policy,
-    Result,
     RunPlan,
     Scores,
     Session,
     play,
+    taking_part,
 )
 from colonnade.transport import Link
 
 if TYPE_CHECKING:
-    from torch import nn
+    import pandas as pd
 
-__all__ = ["Seat", "Taken", "alignment_messages", "peers_of", "take_part"]
+__all__ = ["alignment_messages", "peers_of", "take_part"]
 
 _NOTHING = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True)
-class Seat:
-    """What one party brings to a run, what it allows, and where it keeps things."""
-
-    name: str
-    table: PartyTable
-    """One without rows and columns, where the party's role has none."""
-    policy: Policy = Policy()  # noqa: RUF009 - frozen
-    folder: PartyFolder | None = None
-    earlier_runs: int = 0
-    module: nn.Module | None = None
-    part: ModelPart | None = None
-    earlier: PartyFolder | None = None
-    """Where that part is kept, if a stage goes on from it."""
-    refusals: Mapping[str, str] = field(default_factory=dict)
-    """Why it must not score rows, by the stage that found it."""
-    engine: Engine | EngineSettings = INLINE
-    """An engine that others use too, or the settings of one that is opened for this party and closed in the end."""
-    alignments: Path | None = None
-    """Where results of alignments are kept across runs; by default in the run folder."""
-    history: Path | None = None
-    """The file that says which alignments were begun."""
-    queries: Path | None = None
-    """The file that says how many rows were scored for whom."""
-    contributions: Path | None = None
-    """The file that says how many numbers about which rows were opened to whom."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a party has after it took part."""
-
-    end: PartyEnd
-    scores: Scores | None
-    holding: Holding
-
-
 def take_part(
-    seat: Seat,
-    method: Method,
+    party: Participant,
     plan: RunPlan,
-    config: Any,
     links: Mapping[str, Link],
     *,
     observer: Observer | None = None,
     compare: bool = False,
-) -> Taken:
+) -> PartyRun:
     """Play one party's role from handshake to goodbye, and keep its result.
 
     With ``compare`` the label holder also trains the same model with its own columns only, while the others wait.
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    path = None if seat.folder is None else seat.folder.path
-    party = Participant(
-        seat.name,
-        seat.policy,
-        path,
-        seat.earlier_runs,
-        seat.alignments,
-        seat.history,
-        seat.queries,
-        seat.contributions,
-    )
-    found: list[alignment.Overlap] = []
-    kept: list[tuple[PartyRecord, Scores | None, Holding]] = []
-
-    def prepare(session: Session) -> Holding:
-        if session.stage == ALIGN:
-            found.append(alignment.find_overlap(session, seat.table))
-            return Holding(seat.table, found[0].aligned, _split(session, 0))
-        if session.stage == "predict" and seat.refusals:
-            # Only now, so that the partners are told, and do not wait.
-            raise UsageError(" ".join(seat.refusals.values()))
-        return _bring(session, seat)
-
-    def keep(session: Session, holding: Holding, result: Result) -> None:
-        evaluations = {"together": evaluation_of(result.scores)}
-        if compare:
-            evaluations["alone"] = judge_alone(session, config, holding, observer)
-        record = PartyRecord(
-            party=seat.name,
-            started=started,
-            seconds=time.monotonic() - clock,
-            alignment=holding.aligned.protocol,
-            rows=_rows_of(holding),
-            table=seat.table.describe() | {"shared_rows": len(holding.aligned)},
-            evaluations={name: found for name, found in evaluations.items() if found is not None},
-            part=result.part,
-            overlap=overlap_to_json(found[0]) if found else None,
-            findings=result.findings,
-            refusals={} if result.refusal is None else {session.stage: result.refusal},
-        )
-        if result.part is None and seat.earlier is not None and _still_keeps(seat.earlier, seat.part):
-            for stage, reason in record.refusals.items():
-                seat.earlier.refuse(stage, reason)
-        if seat.folder is not None and session.stage != "predict":
-            seat.folder.keep(record)
-        kept.append((record, result.scores, holding))
-
-    with opened(seat.engine) as engine:
-        session = Session(
-            party, method, plan, links, messages=alignment_messages(method, plan), observer=observer, engine=engine
-        )
-        play(session, prepare, config, keep)
-    ((record, scores, holding),) = kept
-    return Taken(PartyEnd(record, session.ledger.read(), session.metrics.lines), scores, holding)
+    method = method_named(plan.method)
+    config, messages = config_from_json(method, plan.config), alignment_messages(method, plan)
+    table = PartyTable.nothing(party.name) if party.table is None else party.table
+    with opened(party.engine) as engine:
+        session = Session(party, method, plan, links, messages=messages, observer=observer, engine=engine)
+        with taking_part(session):
+            if plan.stage == "predict" and party.refusals:
+                # Only now, so that the partners are told, and do not wait.
+                raise UsageError(" ".join(party.refusals.values()))
+            overlap = alignment.find_overlap(session, table) if plan.stage == ALIGN else None
+            if overlap is None:
+                holding = _bring(session, party, table)
+            else:
+                holding = Holding(table, overlap.aligned, _split(session, 0))
+            result = play(session, holding, config)
+            evaluations = {"together": evaluation_of(result.scores)}
+            if compare:
+                evaluations["alone"] = judge_alone(session, config, holding, observer)
+            run = PartyRun(
+                party=party.name,
+                started=started,
+                seconds=time.monotonic() - clock,
+                alignment=holding.aligned.protocol,
+                rows=_rows_of(holding),
+                table=table.describe() | {"shared_rows": len(holding.aligned)},
+                ledger=session.ledger.read(),
+                history=session.metrics.lines,
+                evaluations={name: found for name, found in evaluations.items() if found is not None},
+                part=result.part,
+                overlap=None if overlap is None else overlap.to_json(),
+                findings=result.findings,
+                refusals={} if result.refusal is None else {session.stage: result.refusal},
+                predictions=_scored(holding, result.scores) if plan.stage == "predict" else None,
+            )
+            if result.part is None and party.earlier is not None and _still_keeps(party.earlier, party.part):
+                for stage, reason in run.refusals.items():
+                    PartyFolder(party.earlier).refuse(stage, reason)
+            if party.folder is not None and plan.stage != "predict":
+                PartyFolder(party.folder).keep(run)
+    # With the goodbyes in it.
+    return replace(run, ledger=session.ledger.read())
 
 
-def _still_keeps(folder: PartyFolder, part: ModelPart | None) -> bool:
+def _still_keeps(folder: Path, part: ModelPart | None) -> bool:
     """Tell whether the model that a stage went on from still lies there, and was not replaced meanwhile."""
-    if part is None or not folder.keeps_result:
+    if part is None or not PartyFolder(folder).keeps_result:
         return False
-    kept = folder.load().record.part
+    kept = PartyFolder(folder).load().part
     # What was kept has lists where there were tuples.
     return kept is not None and kept.document == json.loads(json.dumps(part.document))
 
@@ -170,17 +120,16 @@ def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
     return () if method.stage(plan.stage).rows == "own" else alignment.MESSAGES
 
 
-def _bring(session: Session, seat: Seat) -> Holding:
+def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
     """Find the shared rows that a stage needs, and return what this party brings."""
-    table, method = seat.table, session.method
-    about = method.stage(session.stage)
+    method, about = session.method, session.method.stage(session.stage)
     if about.rows == "own":
         # Only one role has rows here, and nobody learns which they are.
         places = np.arange(table.rows) if session.role == about.rows_of else _NOTHING
         rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
-        return Holding(table, rows, _split(session, 0), part=seat.part, module=seat.module)
+        return Holding(table, rows, _split(session, 0), part=party.part, module=party.module)
     parties = method.parties_with_rows(session.plan)
-    is_paired = about.rows == "pairwise" and seat.name in parties and len(parties) > 2
+    is_paired = about.rows == "pairwise" and party.name in parties and len(parties) > 2
     if is_paired and session.plan.alignment.protocol != "given":
         found = alignment.align_with_each(session, table)
         pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
@@ -191,9 +140,9 @@ def _bring(session: Session, seat: Seat) -> Holding:
         else:
             rows = AlignedRows(shared, rest, next(iter(found.values())).protocol)
             pair = Pair(rows, _split(session, len(shared)))
-        return Holding(table, pair.aligned, pair.split, part=seat.part, module=seat.module, pairs=pairs)
+        return Holding(table, pair.aligned, pair.split, part=party.part, module=party.module, pairs=pairs)
     aligned = alignment.align(session, table)
-    return Holding(table, aligned, _split(session, len(aligned)), part=seat.part, module=seat.module)
+    return Holding(table, aligned, _split(session, len(aligned)), part=party.part, module=party.module)
 
 
 def _rows_of(holding: Holding) -> dict[str, int]:
@@ -207,3 +156,32 @@ def _split(session: Session, count: int) -> Split:
     if session.stage in ("predict", ALIGN) or not has_rows:
         return Split(_NOTHING, _NOTHING, _NOTHING)
     return agreed_split(session.plan, count)
+
+
+def _scored(holding: Holding, scores: Scores | None) -> pd.DataFrame | None:
+    """Return ids, scores and predictions as a table, if this party is the one that gets them."""
+    import pandas as pd
+
+    if scores is None:
+        return None
+    # In the order of the party's own table, as people expect; the agreed order looks random to them.
+    positions = holding.aligned.positions if scores.positions is None else scores.positions
+    order = np.argsort(positions)
+    table = holding.table.take(positions[order])
+    values = scores.values[order]
+    columns: dict[str, Any] = dict(table.id_parts)
+    if scores.known_to:
+        columns["known to"] = np.array(scores.known_to, dtype=object)[order]
+    classes = pd.Series(list(scores.classes))
+    if scores.task == "regression":
+        columns["prediction"] = values
+    elif scores.is_decided:
+        columns["prediction"] = classes[values].to_numpy()
+    elif scores.task == "binary":
+        columns["score"] = values
+        columns["prediction"] = classes[(values >= 0.5).astype(int)].to_numpy()
+    else:
+        columns |= {f"score of {name}": values[:, place] for place, name in enumerate(scores.classes)}
+        columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
+    # In one go: pandas warns of frames that grew by a hundred columns one by one.
+    return pd.DataFrame(columns)

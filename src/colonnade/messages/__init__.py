@@ -31,7 +31,7 @@ from colonnade.messages.frame import (
     open_frame,
     seal,
 )
-from colonnade.messages.kinds import Longest
+from colonnade.messages.kinds import Kind, Longest
 from colonnade.messages.limits import LIMITS, Limits
 from colonnade.messages.meaning import Carries, Warns, must_warn
 from colonnade.messages.rules import Between, Binds, Dims, Distinct, Hex, Is, Length, OneOf, Rule
@@ -59,6 +59,7 @@ __all__ = [
     "Header",
     "Hex",
     "Is",
+    "Kind",
     "Length",
     "Limits",
     "Longest",

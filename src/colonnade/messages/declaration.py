@@ -51,6 +51,7 @@ __all__ = [
     "PLAIN",
     "By",
     "Declaration",
+    "Plan",
     "Protection",
     "Sealed",
     "Template",
@@ -254,12 +255,12 @@ class Template:
         """Say which value of the setting that chooses the protection leaves less to be read."""
         if not isinstance(self.protection, By):
             return ""
-        better = {
-            value: option
-            for value, option in self.protection.table.items()
-            if isinstance(option, Protection) and option not in self.warns
-        }
-        return "; ".join(f"{self.protection.setting} = '{value}' has it {option}" for value, option in better.items())
+        better: dict[Protection, list[str]] = {}
+        for value, option in self.protection.table.items():
+            if isinstance(option, Protection) and option not in self.warns:
+                better.setdefault(option, []).append(repr(value))
+        words = [f"{self.protection.setting} = {' or '.join(values)} has it {one}" for one, values in better.items()]
+        return "; ".join(words)
 
 
 def between(cls: type, sender: Roles, receiver: Roles, *, same_role: bool = False) -> Template:

@@ -25,7 +25,7 @@ import numpy as np
 from colonnade.crypto import Ciphertext
 from colonnade.errors import DeclarationError, FrameRefused, WrongContent
 from colonnade.messages.limits import LIMITS
-from colonnade.messages.rules import Between, Binds, Rule
+from colonnade.messages.rules import Between, Binds, Dims, Is, Length, OneOf, Rule
 from colonnade.messages.wire import Reader, Writer
 from colonnade.text import LONGEST_NAME, is_plain
 
@@ -54,6 +54,8 @@ class Kind(ABC):
 
     rules: tuple[Rule, ...] = ()
     """What is true of every value that may arrive."""
+    bounded_by: tuple[type[Rule], ...] = ()
+    """The rules of which one is needed, so that no peer can send just anything; none where the kind has bounds."""
 
     @abstractmethod
     def _describe(self) -> str: ...
@@ -91,6 +93,10 @@ class Kind(ABC):
         """
         yield name, self, value, lambda other: other
 
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        """Give the kinds of which values of this one are made, and their names where they have one."""
+        yield from ()
+
     @property
     def is_looked_into(self) -> bool:
         """Tell whether there are rules for this value or for what it consists of."""
@@ -115,6 +121,7 @@ class Kind(ABC):
 
     def faults(self, value: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         """Give, for tests of peers that lie, values that break one rule each, and which."""
+        known = {**known, **self.announced(value)}
         for name, kind, part, put in self.parts("", value):
             for rule in kind.rules:
                 for place, other in enumerate(rule.hostile(part, known)):
@@ -157,6 +164,7 @@ class _Boolean(Kind):
 
 class _Integer(Kind):
     tag = 2
+    bounded_by = (Between, Is, OneOf)
 
     def _describe(self) -> str:
         return "int"
@@ -182,6 +190,7 @@ class _Integer(Kind):
 
 class _Number(Kind):
     tag = 3
+    bounded_by = (Between, Is, OneOf)
 
     def _describe(self) -> str:
         return "float"
@@ -201,6 +210,7 @@ class _Number(Kind):
 
 class _Bytes(Kind):
     tag = 4
+    bounded_by = (Length, Is)
 
     def _describe(self) -> str:
         return "bytes"
@@ -265,6 +275,7 @@ class _Text(Kind):
 
 class _Array(Kind):
     tag = 6
+    bounded_by = (Dims,)
 
     def _describe(self) -> str:
         return "array"
@@ -371,6 +382,9 @@ class _Optional(Kind):
         if value is not None:
             yield from self._inner.parts(name, value)
 
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield "", self._inner
+
     @property
     def is_looked_into(self) -> bool:
         return self._inner.is_looked_into
@@ -386,6 +400,7 @@ class _Sequence(Kind):
     """A tuple of any length whose items are of one kind."""
 
     tag = 9
+    bounded_by = (Length, Is)
 
     def __init__(self, inner: Kind) -> None:
         self._inner = inner
@@ -422,6 +437,9 @@ class _Sequence(Kind):
             for place, item in enumerate(value):
                 for where, kind, part, put in self._inner.parts(f"{name}.{place}", item):
                     yield where, kind, part, _in_tuple(value, place, put)
+
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield "", self._inner
 
     @property
     def is_looked_into(self) -> bool:
@@ -461,6 +479,9 @@ class _Record(Kind):
                 for where, inner, part, put in kind.parts(f"{name}.{field}" if name else field, getattr(value, field)):
                     yield where, inner, part, _in_record(value, field, put)
 
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield from self._kinds
+
     @property
     def is_looked_into(self) -> bool:
         return any(kind.is_looked_into for _, kind in self._kinds)
@@ -492,6 +513,7 @@ class _Sealable(Kind):
 
 class _Cipher(Kind):
     tag = 11
+    bounded_by = (Dims,)
     carries_ciphertext = True
 
     def __init__(self, cipher: type[Ciphertext]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from colonnade.errors import DeclarationError
 
-__all__ = ["Between", "Binds", "Dims", "Distinct", "Hex", "Is", "Length", "OneOf", "Rule"]
+__all__ = ["Between", "Binds", "Dims", "Distinct", "Hex", "Is", "Length", "OneOf", "Rule", "is_finite"]
 
 Known = Mapping[str, Any]
 
@@ -38,14 +38,16 @@ class Rule:
 
     def describe(self) -> str:
         """Return the canonical text that enters the schema fingerprint."""
-        return f"{type(self).__name__}{tuple(vars(self).values())}"
+        said = (one if isinstance(one, tuple) else (one,) for one in vars(self).values())
+        return f"{type(self).__name__}({','.join(str(part) for one in said for part in one)})"
 
 
 @dataclass(frozen=True, init=False)
 class Dims(Rule):
     """The dimensions of an array or ciphertext: numbers, or names of what is known; None where any extent will do.
 
-    Floats are finite unless ``finite`` says otherwise; ``kind`` names the numpy kinds that are accepted, such as "b".
+    A name may be known to stand for several extents, or for none: a tuple. Floats are finite unless ``finite`` says
+    otherwise; ``kind`` names the numpy kinds that are accepted, such as "b", or one type, such as "u1" for bytes.
     """
 
     extents: tuple[str | int | None, ...]
@@ -57,47 +59,62 @@ class Dims(Rule):
         object.__setattr__(self, "finite", finite)
         object.__setattr__(self, "kind", kind)
 
+    @property
+    def _is_type(self) -> bool:
+        return self.kind[-1:].isdigit()
+
     def wrong(self, value: Any, known: Known) -> str | None:
         """Compare shape and kind, then look for what is not a number."""
-        shape = tuple(_known(one, known) for one in self.extents)
+        shape = self._shape(known)
         own = tuple(value.shape)
         if len(own) != len(shape) or any(one not in (None, other) for one, other in zip(shape, own, strict=True)):
             return f"has the shape {own} where {str(shape).replace('None', 'any')} belongs"
         array = _array(value)
         if array is None:
             return None
-        if self.kind and array.dtype.kind not in self.kind:
+        if self.kind and (array.dtype.str[1:] if self._is_type else array.dtype.kind) not in self.kind:
             return f"is of type {array.dtype}, which is not accepted"
         if self.finite and array.dtype.kind == "f" and not is_finite(array):
             return "holds values that are not numbers. Its training has diverged; lower the learning rate and run again"
         return None
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
-        """Give one dimension more, one row less along each axis, another kind, and a NaN."""
+        """Give one dimension more, one row less along each axis, another kind or type, and a NaN."""
         array = _array(value)
         if array is None:
             return
         yield _like(value, array[None])
-        for axis, extent in enumerate(self.extents):
+        for axis, extent in enumerate(self._shape(known)):
             if extent is not None and array.shape[axis]:
                 yield _like(value, np.delete(array, 0, axis))
         if self.kind and "f" not in self.kind:
             yield _like(value, array.astype(np.float64))
+        if self._is_type:
+            yield _like(value, array.astype(np.uint16))
         if self.finite and array.dtype.kind == "f" and array.size:
             spoiled = array.copy()
             spoiled.reshape(-1)[0] = np.nan
             yield _like(value, spoiled)
 
+    def _shape(self, known: Known) -> tuple[int | None, ...]:
+        found = (_known(one, known) for one in self.extents)
+        return tuple(extent for one in found for extent in (one if isinstance(one, tuple) else (one,)))
+
 
 @dataclass(frozen=True)
 class Between(Rule):
-    """Numbers within bounds, both included: one, or all of an array or tuple. A NaN is within none."""
+    """Numbers within bounds, both included: one, or all of an array or tuple. A NaN is within none.
+
+    A ciphertext, which nobody can look into, passes.
+    """
 
     least: float | str
     most: float | str
 
     def wrong(self, value: Any, known: Known) -> str | None:
         """Compare."""
+        if _is_sealed(value):
+            return None
         least, most = _known(self.least, known), _known(self.most, known)
         if isinstance(value, int | float):
             return (
@@ -111,6 +128,8 @@ class Between(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give what lies just outside, on both sides."""
+        if _is_sealed(value):
+            return
         outside = [_known(self.least, known) - 1, _known(self.most, known) + 1]
         if isinstance(value, int | float):
             yield from map(type(value), outside)
@@ -118,7 +137,7 @@ class Between(Rule):
                 yield math.nan
         elif isinstance(value, tuple) and value:
             yield from ((one, *value[1:]) for one in outside)
-        elif not isinstance(value, tuple) and (array := _array(value)) is not None and array.size:
+        elif (array := _array(value)) is not None and array.size:
             for one in outside:
                 if array.dtype.kind in "f" or np.can_cast(np.min_scalar_type(int(one)), array.dtype):
                     spoiled = array.copy()
@@ -196,7 +215,8 @@ class OneOf(Rule):
 
     def hostile(self, value: Any, known: Known) -> Iterator[Any]:
         """Give something else of the same type."""
-        yield _other(value)
+        accepted = known[self.given] if self.given else self.values
+        yield max(accepted) + 1 if isinstance(value, int) and not isinstance(value, bool) else _other(value)
 
 
 @dataclass(frozen=True)
@@ -271,6 +291,11 @@ def _array(value: Any) -> np.ndarray[Any, Any] | None:
     return value.numpy(force=True) if hasattr(value, "numpy") else None
 
 
+def _is_sealed(value: Any) -> bool:
+    """Tell whether a value, of those that have bounds, is a ciphertext."""
+    return not isinstance(value, int | float | tuple) and _array(value) is None
+
+
 def _like(value: Any, array: np.ndarray[Any, Any]) -> Any:
     import sys
 
@@ -280,4 +305,6 @@ def _like(value: Any, array: np.ndarray[Any, Any]) -> Any:
 def _other(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_other, value)) or ("?",)
-    return f"{value}?" if isinstance(value, str) else not value if isinstance(value, bool) else value + 1
+    if isinstance(value, str | bytes):
+        return value + ("?" if isinstance(value, str) else b"?")  # type: ignore[operator]
+    return not value if isinstance(value, bool) else value + 1

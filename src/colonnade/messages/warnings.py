@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from colonnade.messages.declaration import PLAIN, Declaration
+from colonnade.messages.declaration import NOISED, PLAIN, Declaration
 from colonnade.messages.meaning import Warns
 
 __all__ = ["warnings_of"]
@@ -19,14 +19,16 @@ def warnings_of(crossings: Iterable[Crossing]) -> list[str]:
     for crossing in crossings:
         for warned in crossing[0].warns:
             found.setdefault((warned, crossing[2]), []).append(crossing)
-    return [_sentence(warned, receiver, own) for (warned, receiver), own in found.items()]
+    # Who is whose customer comes last: parties that look for shared rows want to know it.
+    ordered = sorted(found.items(), key=lambda one: one[0][0] is Warns.MEMBERSHIP)
+    return [_sentence(warned, receiver, own) for (warned, receiver), own in ordered]
 
 
 def _sentence(warned: Warns, receiver: str, crossings: list[Crossing]) -> str:
     # The first of a stage's messages says most; all of them are in the table of what crossed.
     first = crossings[0][0]
     senders = _listed(sender for one, sender, _ in crossings if one.cls is first.cls)
-    how = "without protection" if first.protection is PLAIN else "with noise"
+    how = {PLAIN: "without protection", NOISED: "with noise"}.get(first.protection, "masked")
     said = [f"{warned.words}: {receiver} gets {first.name} from {senders} {how}. It tells {first.reveals}"]
     others = [one.name for one, _, _ in crossings if one.cls is not first.cls]
     said += [f"{_listed(others)} from {_listed(sender for _, sender, _ in crossings)} tells more."] if others else []

@@ -8,14 +8,14 @@ from colonnade.session.files import read_json, write_json, write_whole
 from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
-from colonnade.session.party import Party, parties_of
+from colonnade.session.party import Participant, Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
-from colonnade.session.play import Keep, Prepare, play
+from colonnade.session.play import play, taking_part
 from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
-from colonnade.session.session import Observer, Participant, Progress, Session
+from colonnade.session.session import Observer, Progress, Session
 
 __all__ = [
     "ALIGN",
@@ -28,7 +28,6 @@ __all__ = [
     "Figure",
     "Finding",
     "Holding",
-    "Keep",
     "Method",
     "MetricsLog",
     "ModelPart",
@@ -38,7 +37,6 @@ __all__ = [
     "Party",
     "Policy",
     "PolicyRules",
-    "Prepare",
     "Progress",
     "Result",
     "Role",
@@ -55,6 +53,7 @@ __all__ = [
     "parties_of",
     "play",
     "read_json",
+    "taking_part",
     "write_json",
     "write_whole",
 ]

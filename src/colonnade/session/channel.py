@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
 
-import numpy as np
-
 from colonnade.errors import DeclarationError, FrameRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import (
@@ -23,7 +21,6 @@ from colonnade.messages import (
     open_frame,
     seal,
 )
-from colonnade.messages.rules import is_finite
 from colonnade.session.control import CONTROL, Failed
 from colonnade.session.openings import Openings
 from colonnade.session.policy import Policy
@@ -39,7 +36,6 @@ M = TypeVar("M")
 _GREETING = hashlib.sha256(b"colonnade greeting" + bytes([WIRE_VERSION])).digest()[:CONTEXT_BYTES]
 _FAILED = declaration_of(Failed).schema
 _CONTROL = frozenset(declaration_of(cls).schema for cls in CONTROL)
-_LARGEST_STEP = 2**63 - 1
 
 
 class Channel:
@@ -138,13 +134,7 @@ class Channel:
                 f"got {declaration.name}. The two parties may be running different versions; compare 'colonnade "
                 "--version' on both."
             )
-        for field, shape in known.items():
-            if isinstance(shape, tuple) and hasattr(content, field):
-                self._check_array(expected, field, getattr(content, field), shape)
-        try:
-            self.dims |= expected.body.check(content, {**self.dims, **known})
-        except WrongContent as error:
-            raise self._refused(expected, error) from None
+        self._check(expected, content, known)
         # Before the role function can answer.
         self._scored_rows.count(self.peer, expected.rows_asked(content))
         return cast(M, content)
@@ -189,6 +179,12 @@ class Channel:
         self._ledger.message("received", self.peer, declaration, header, declaration.shapes(content))
         return declaration, content
 
+    def _check(self, declaration: Declaration, content: object, known: dict[str, Any]) -> None:
+        try:
+            self.dims |= declaration.body.check(content, {**self.dims, **known})
+        except WrongContent as error:
+            raise self._refused(declaration, error) from None
+
     def _refused(self, declaration: Declaration, error: WrongContent) -> WrongContent:
         where = f"{self.role} '{self.party}' at step {self._step()}"
         return WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}")
@@ -198,27 +194,13 @@ class Channel:
         found = self._sends.get(message_class) or self._receives.get(message_class)
         return declaration_of(message_class) if found is None else found
 
-    def _check_array(self, declaration: Declaration, field: str, value: Any, shape: tuple[int, ...]) -> None:
-        if tuple(value.shape) != shape:
-            raise WrongContent(
-                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' "
-                f"at step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and "
-                "version."
-            )
-        array = value if isinstance(value, np.ndarray) else value.numpy()
-        if array.dtype.kind == "f" and not is_finite(array):
-            raise WrongContent(
-                f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
-                "numbers. Its training has diverged; lower the learning rate and run again."
-            )
-
     def _start_counting(self) -> None:
         self._sent_count = self._received_count = 0
         self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
 
     def _last_words(self, failed: Failed) -> PeerFailed:
-        step = min(max(failed.step, 0), _LARGEST_STEP)
-        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause), returns=failed.returns)
+        self._check(declaration_of(Failed), failed, {})
+        return PeerFailed(shown(failed.party, 64), failed.step, shown(failed.cause), returns=failed.returns)
 
     def _explain(self, lost: PeerLost) -> Exception:
         """Prefer the peer's own last words over the bare fact that it left."""

@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Mapping
 
-from colonnade import __version__
 from colonnade.errors import (
     CheckpointBroken,
     ColonnadeError,
@@ -72,8 +71,8 @@ def note_other_versions(session: Session, versions: Mapping[str, str]) -> None:
     for peer, version in versions.items():
         session.ledger.mark("version", peer=peer, version=version)
         warnings.warn(
-            f"'{session.party}' runs colonnade {__version__} and '{peer}' {version}. Both speak the same protocol, so "
-            "the run goes on; the ledger keeps this note.",
+            f"'{session.party}' runs colonnade {session.method.version} and '{peer}' {version}. Both speak the same "
+            "protocol, so the run goes on; the ledger keeps this note.",
             OtherVersion,
             stacklevel=2,
         )
@@ -211,7 +210,7 @@ def _hello(session: Session) -> Hello:
     )
     schemas = b"".join(sorted(one.schema for one in (*map(declaration_of, CONTROL), *session.declarations)))
     return Hello(
-        version=__version__,
+        version=session.method.version,
         party=session.party,
         role=session.role,
         run=session.plan.name,
@@ -255,5 +254,5 @@ def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> 
             f"{me} and {you} declare different messages for {session.method.name}.{runs} Install the same version at "
             "both."
         )
-    if len(theirs.nonce) != 16 or theirs.nonce == ours.nonce:
+    if theirs.nonce == ours.nonce:
         raise HandshakeRefused(f"{you} greeted {me} with an invalid nonce. Restart the run at all parties.")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from colonnade import __version__
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, Template, resolve, template_of
@@ -159,6 +160,8 @@ class Stage:
     beside them those that only one party knows, so that there need be none of the first; or, without looking for shared
     ones, all rows of the role ``rows_of``, which gets predictions for them."""
     rows_of: str | None = None
+    needs: str | None = None
+    """A setting that must be on; without it the stage refuses, and is not offered."""
     judge: str | None = None
     """The role whose labels judge the model, where several have labels."""
 
@@ -178,10 +181,11 @@ class Method:
     """A role played by one party that has a channel to every other and settles where to resume; of several the first
     that one party plays."""
     stages: Mapping[str, Stage]
-    choose_messages: Callable[[RunPlan], tuple[Any, ...]] | None = None
-    every_message: tuple[Any, ...] = ()
     cautions: Callable[[RunPlan], Iterable[str]] = field(default=lambda plan: ())
     """What else than by its messages people must be warned of before and after a run, by its settings."""
+    package: str = ""
+    """The package that brings it, with its version, where it does not come with colonnade. Whoever finds the method
+    says so, not its author."""
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}
@@ -208,16 +212,34 @@ class Method:
         return (self.lead,) if isinstance(self.lead, str) else self.lead
 
     @property
+    def version(self) -> str:
+        """Return the version of all that parties compute with: colonnade's, and that of the method's own package."""
+        return f"{__version__} with {self.package}" if self.package else __version__
+
+    @property
     def messages(self) -> tuple[type | Template, ...]:
         """Return every message of every stage."""
-        return (*self.every_message, *(one for stage in self.stages.values() for one in stage.messages))
+        return tuple(one for stage in self.stages.values() for one in stage.messages)
 
     @property
     def declarations(self) -> tuple[Declaration, ...]:
         """Return the declarations of all messages, with every protection that they can have."""
         templates = (one if isinstance(one, Template) else template_of(one) for one in self.messages)
-        every = (found for one in templates for found in one.every_declaration())
+        every = (found for one in templates for found in one.every_declaration() if self._has_both_ends(found))
         return tuple({(one.name, one.sender, one.receiver, one.schema): one for one in every}.values())
+
+    def warnings(self, plan: RunPlan) -> tuple[str, ...]:
+        """Return what people must be warned of whatever crosses: whose code it is, and what its settings give away."""
+        foreign = (
+            f"The method {self.name} is not colonnade's: the package {self.package} brings it, and its code sees this "
+            "party's table. What it sends is declared and recorded as ever; what that reveals is its author's word."
+        )
+        return (*([foreign] if self.package else ()), *self.cautions(plan))
+
+    def _has_both_ends(self, declaration: Declaration) -> bool:
+        """Tell whether a message can have a sender and another receiver: one party alone plays some roles."""
+        single = {role.name for role in self.roles if role.at_most == 1}
+        return declaration.sender != declaration.receiver or declaration.sender not in single
 
     def stage(self, name: str) -> Stage:
         """Return a stage; finding shared rows by itself is one in which every role with rows takes part."""
@@ -260,8 +282,7 @@ class Method:
         """Return what may cross in a plan's stage, as its settings have it protected."""
         if plan.stage == ALIGN:
             return ()
-        messages = self.stage(plan.stage).messages if self.choose_messages is None else self.choose_messages(plan)
-        found = resolve(messages, plan)
+        found = tuple(filter(self._has_both_ends, resolve(self.stage(plan.stage).messages, plan)))
         unique = {(one.cls, one.sender, one.receiver): one for one in found}
         for one in found:
             if unique[one.cls, one.sender, one.receiver].schema != one.schema:

@@ -13,8 +13,8 @@ from colonnade.settings import described
 
 __all__ = ["Policy", "PolicyRules"]
 
-# As messages are named; protections are in capitals only.
-_MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
+# As messages are named, by themselves or with a protection before it; these are in capitals only.
+_MESSAGE = re.compile(rf"(?:(?:{'|'.join(Protection)}) )?[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 
 @described
@@ -27,7 +27,8 @@ class PolicyRules:
     partners: tuple[str, ...] | None = None
     """Partners it exchanges messages with."""
     never_send: tuple[str, ...] = ()
-    """What must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`, or messages by name."""
+    """What must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`, or messages by name, always (`Codes`) or
+    under one protection (`PLAIN Codes`)."""
     minimum_shared_rows: int = 0
     """Fewest shared rows for a run or an alignment."""
     maximum_runs: int | None = None
@@ -70,7 +71,7 @@ class Policy(PolicyRules):
     @property
     def unsent_messages(self) -> tuple[str, ...]:
         """Return the single messages that must not leave."""
-        return tuple(name for name in self.never_send if name not in Protection.__members__)
+        return tuple(name.split()[-1] for name in self.never_send if name not in Protection.__members__)
 
     def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
         """Refuse a run whose method, partners or declared messages this party does not allow."""
@@ -88,8 +89,9 @@ class Policy(PolicyRules):
             return
         if declaration.protection in self.never_send:
             self._refuse("never_send", party, f"the message {declaration.name} is {declaration.protection}")
-        if declaration.name in self.never_send:
-            self._refuse("never_send", party, f"the message {declaration.name} is in its list")
+        for name in (declaration.name, f"{declaration.protection} {declaration.name}"):
+            if name in self.never_send:
+                self._refuse("never_send", party, f"the message {name} is in its list")
 
     def check_shared_rows(self, party: str, count: int) -> None:
         """Refuse a run over too few shared rows."""

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,36 +22,17 @@ from colonnade.session.files import write_whole
 from colonnade.session.method import Method
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
+from colonnade.session.party import Participant
 from colonnade.session.plan import RunPlan
-from colonnade.session.policy import Policy
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.seeds import derive_seed
 from colonnade.transport import Link
 
-__all__ = ["Observer", "Participant", "Progress", "Session"]
+__all__ = ["Observer", "Progress", "Session"]
 
 _SECRET_BYTES = 32
 # How often an observer is told of progress; training must not wait for a terminal.
 _PROGRESS_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Participant:
-    """An organisation in a run: its name, what it allows, and where it keeps things."""
-
-    name: str
-    policy: Policy = Policy()  # noqa: RUF009 - frozen
-    folder: Path | None = None
-    """The run folder; None keeps ledger and metrics in memory and makes no checkpoints."""
-    earlier_runs: int = 0
-    alignments: Path | None = None
-    """Where results of alignments are kept across runs; by default in the run folder."""
-    history: Path | None = None
-    """The file that says which alignments were begun, for the policy's limit; None writes none."""
-    queries: Path | None = None
-    """The file that says how many rows were scored for whom; None counts those of this run alone."""
-    contributions: Path | None = None
-    """The file that says how many numbers about which rows were opened to whom; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +88,8 @@ class Session:
         self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
         self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
         """Where results of alignments are kept, to be used again."""
-        self.history = party.history
+        self.history = party.alignments / "history.jsonl" if party.alignments else None
+        """The file that says which alignments were begun, for the policy's limit."""
         self.scored_rows = ScoredRows(party.name, party.policy, party.queries)
         self.contributions = party.contributions
         """The file that says how many numbers about which rows were opened to whom."""

@@ -204,7 +204,8 @@ def test_the_secret_is_for_its_owner_only_and_gone_in_the_end(tmp_path: Path) ->
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     intersect(TABLES, folder=tmp_path)
-    assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".rows", ".rows"]
+    left = sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file())
+    assert left == [".jsonl", ".jsonl", ".rows", ".rows"], "the history, and the results"
     for path in tmp_path.rglob("*.rows"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

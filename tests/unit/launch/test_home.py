@@ -12,7 +12,7 @@ from colonnade.data import Kind
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, TableError
 from colonnade.launch.home import new_party_file, read_party_home, read_run_file
-from colonnade.session import Alignment
+from colonnade.session import Alignment, ModelPart
 
 RUN = """\
 [run]
@@ -81,12 +81,18 @@ def test_a_mistake_in_a_home_names_its_file(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{folder / 'party.toml'}: There is no setting 'minimum_rows' in [policy]")
 
 
+def trained_with(types: dict[str, Kind]) -> ModelPart:
+    return ModelPart({}, {"types": types})
+
+
 def test_new_rows_are_read_as_the_model_was_trained(tmp_path: Path) -> None:
     folder = write_home(tmp_path / "bank")
     pd.DataFrame({"key": [1, 2], "town": [10, 20], "age": [3, 4], "y": [0, 0], "note": ["a", "b"]}).to_csv(
         folder / "t.csv", index=False
     )
-    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {"town": "categorical", "age": "numeric"})
+    table = read_party_home(folder).read_new_rows(
+        str(folder / "t.csv"), trained_with({"town": "categorical", "age": "numeric"})
+    )
     assert [(column.name, column.kind) for column in table.columns] == [("town", "categorical"), ("age", "numeric")]
     assert not table.has_label
 
@@ -95,7 +101,7 @@ def test_new_rows_are_read_as_the_model_was_trained(tmp_path: Path) -> None:
 def test_a_label_holder_without_columns_gives_ids_only(tmp_path: Path, columns: list[str]) -> None:
     folder = write_home(tmp_path / "bank")
     pd.DataFrame({"key": [1, 2], "y": [0, 0], "note": ["a", "b"]})[columns].to_csv(folder / "t.csv", index=False)
-    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
     assert list(table.ids) == [1, 2]
     assert table.columns == ()
 
@@ -103,7 +109,7 @@ def test_a_label_holder_without_columns_gives_ids_only(tmp_path: Path, columns: 
 def test_a_column_the_model_does_not_use_may_be_unreadable(tmp_path: Path) -> None:
     folder = write_home(tmp_path / "bank")
     pd.DataFrame({"key": [1, 2], "age": [3.0, float("inf")]}).to_csv(folder / "t.csv", index=False)
-    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
     assert list(table.ids) == [1, 2]
 
 
@@ -111,7 +117,7 @@ def test_new_rows_without_the_id_column_are_refused(tmp_path: Path) -> None:
     folder = write_home(tmp_path / "bank")
     pd.DataFrame({"kez": [1, 2]}).to_csv(folder / "t.csv", index=False)
     with pytest.raises(TableError, match="Did you mean 'kez'"):
-        read_party_home(folder).read_new_rows(str(folder / "t.csv"), {})
+        read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
 
 
 SEVERAL_IDS = HOME.replace('id = "key"', 'id = ["first", "born"]').replace(
@@ -151,17 +157,17 @@ def test_new_rows_have_all_ids_of_the_run(tmp_path: Path, types: dict[str, Kind]
     folder = write_home(tmp_path / "bank", SEVERAL_IDS.replace("types = {", "types = { number = 'categorical',"))
     home, path = read_party_home(folder), folder / "new.csv"
     ROWS.to_csv(path, index=False)
-    table = home.read_new_rows(str(path), types)
+    table = home.read_new_rows(str(path), trained_with(types))
     assert table.ids.tolist() == [("Zoe", "0190"), ("Ann", "0191")]
     assert table.ids_for("shop").tolist() == ["007", None]
     assert table.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
     assert table.feature_names == tuple(types)
     ROWS.drop(columns="loyalty").to_csv(path, index=False)
-    without = home.read_new_rows(str(path), types, parties=("bank", "telco"))
+    without = home.read_new_rows(str(path), trained_with(types), parties=("bank", "telco"))
     assert without.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
     assert without.feature_names == tuple(types)
     with pytest.raises(TableError, match="no column 'loyalty', named under the id for partner 'shop'"):
-        home.read_new_rows(str(path), types, parties=("bank", "shop"))
+        home.read_new_rows(str(path), trained_with(types), parties=("bank", "shop"))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from colonnade.errors import ConfigError
 from colonnade.launch import identity as module
 from colonnade.launch.home import read_party_home
 from colonnade.launch.identity import (
+    HomeRenewals,
     accept_succession,
     activate_next_identity,
     check_address,
@@ -21,9 +22,6 @@ from colonnade.launch.identity import (
     load_identity,
     load_partners,
     make_home,
-    note_certificate_seen,
-    note_succession_delivered,
-    open_home,
     own_certificate,
     paired,
     pending_succession,
@@ -85,7 +83,7 @@ def test_private_files_are_for_their_owner_whatever_the_umask(
     bank = make_home(tmp_path / "deep" / "bank", "bank", None)
     pin_partner(bank, SHOP.certificate, "shop.example:7443")
     start_rotation(bank)
-    note_succession_delivered(bank, "shop")
+    HomeRenewals(bank).delivered("shop")
     assert mode(bank) == mode(bank / "partners") == 0o700
     files = [path for path in bank.rglob("*") if path.is_file()]
     assert len(files) == 8
@@ -155,7 +153,7 @@ def test_an_identity_is_refused_with_its_own_words_when_it_is(case: str, bank: P
 
 def test_a_folder_without_settings_is_no_home(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no party's home.*--home"):
-        open_home(tmp_path)
+        read_party_home(tmp_path)
 
 
 # Partners
@@ -165,7 +163,7 @@ def test_a_pinned_partner_is_found_with_its_address(bank: Path) -> None:
     pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
     assert (pinned.address, pinned.advice) == ("shop.example:7443", None)
     pin_partner(bank, TELCO.certificate, None)
-    partners = load_partners(open_home(bank), ["shop", "telco"])
+    partners = load_partners(read_party_home(bank), ["shop", "telco"])
     assert partners["shop"].certificate == SHOP.certificate
     assert partners["shop"].address == "shop.example:7443"
     assert partners["telco"].address is None
@@ -174,17 +172,17 @@ def test_a_pinned_partner_is_found_with_its_address(bank: Path) -> None:
 
 def test_an_unknown_partner_is_refused_with_a_suggestion(bank: Path) -> None:
     with pytest.raises(ConfigError, match=r"'shop' is not paired with 'bank'\. Nobody is paired yet\..*colonnade pair"):
-        load_partners(open_home(bank), ["shop"])
+        load_partners(read_party_home(bank), ["shop"])
     pin_partner(bank, SHOP.certificate, None)
     with pytest.raises(ConfigError, match="Did you mean 'shop'"):
-        load_partners(open_home(bank), ["shpo"])
+        load_partners(read_party_home(bank), ["shpo"])
 
 
 def test_an_expired_partner_is_refused(bank: Path) -> None:
     pin_partner(bank, SHOP.certificate, None)
     (bank / "partners" / "shop.pem").write_bytes(make_identity("shop", days=1, starts=NOW - 3 * DAY).certificate)
     with pytest.raises(ConfigError, match="'shop' has expired"):
-        load_partners(open_home(bank), ["shop"])
+        load_partners(read_party_home(bank), ["shop"])
 
 
 def test_another_certificate_for_a_paired_name_needs_replace(bank: Path) -> None:
@@ -233,7 +231,7 @@ def test_a_certificate_that_cannot_be_pinned_leaves_no_trace(certificate: bytes,
 def test_a_removed_partner_is_gone_with_all_that_belonged_to_it(bank: Path) -> None:
     pin_partner(bank, SHOP.certificate, "shop.example:7443")
     start_rotation(bank)
-    note_succession_delivered(bank, "shop")
+    HomeRenewals(bank).delivered("shop")
     unpin_partner(bank, "shop")
     assert list((bank / "partners").iterdir()) == []
     with pytest.raises(ConfigError, match="'shop' is not paired"):
@@ -263,7 +261,7 @@ def test_an_address_is_appended_and_the_users_lines_stay(bank: Path) -> None:
     pin_partner(bank, SHOP.certificate, "shop.example:7443")
     assert path.read_text().startswith(before)
     assert mode(path) == 0o640
-    assert open_home(bank).partners == {"shop": "shop.example:7443"}
+    assert read_party_home(bank).partners == {"shop": "shop.example:7443"}
     pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
     assert pinned.advice is None
     assert path.read_text().count("[partners.shop]") == 2, "one in the note at the top, one of ours"
@@ -287,12 +285,12 @@ def test_an_address_for_a_partner_with_an_id_only_is_left_to_the_user(bank: Path
     assert pinned.address is None
     assert pinned.advice == f"Add the address of 'shop' to [partners.shop] in {path}: shop.example:7443."
     assert path.read_bytes() == before
-    assert open_home(bank).partners == {}
+    assert read_party_home(bank).partners == {}
 
 
 def test_a_name_with_dots_gets_its_own_block(bank: Path) -> None:
     pin_partner(bank, make_identity("shop.south").certificate, "shop.example:7443")
-    assert open_home(bank).partners == {"shop.south": "shop.example:7443"}
+    assert read_party_home(bank).partners == {"shop.south": "shop.example:7443"}
 
 
 def test_partners_written_as_an_inline_table_are_left_to_the_user(bank: Path) -> None:
@@ -301,7 +299,7 @@ def test_partners_written_as_an_inline_table_are_left_to_the_user(bank: Path) ->
     pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
     assert pinned.advice is not None
     assert "Add the address" in pinned.advice
-    assert open_home(bank).partners == {"telco": "telco.example:1"}
+    assert read_party_home(bank).partners == {"telco": "telco.example:1"}
 
 
 @pytest.mark.parametrize(
@@ -353,11 +351,11 @@ def test_a_rotation_goes_round_without_a_human(bank: Path, shop: Path) -> None:
     accept_succession(shop, "bank", statement)
     assert paired(shop)["bank"].fingerprint == following.fingerprint
     assert previous_certificate(shop, "bank") == old.certificate
-    note_succession_delivered(bank, "shop")
+    HomeRenewals(bank).delivered("shop")
     assert has_our_next(bank, "shop") is True
     assert activate_next_identity(bank) is False, "telco does not have it"
     assert load_identity(bank, "bank") == old
-    note_succession_delivered(bank, "telco")
+    HomeRenewals(bank).delivered("telco")
     assert activate_next_identity(bank) is True
     new = load_identity(bank, "bank")
     assert fingerprint(new.certificate) == following.fingerprint
@@ -365,7 +363,7 @@ def test_a_rotation_goes_round_without_a_human(bank: Path, shop: Path) -> None:
     assert pending_succession(bank) is None
     assert has_our_next(bank, "shop") is None
     assert activate_next_identity(bank) is False
-    note_certificate_seen(shop, "bank")
+    HomeRenewals(shop).seen("bank")
     assert previous_certificate(shop, "bank") is None
     assert list(paired(shop)) == ["bank"]
     assert not list(bank.glob("next-*"))
@@ -376,14 +374,14 @@ def test_a_second_rotation_follows_the_first(bank: Path, shop: Path) -> None:
         start_rotation(bank)
         assert has_our_next(bank, "shop") is False, "an old note counts for nothing"
         accept_succession(shop, "bank", (bank / "bank.succession").read_bytes())
-        note_succession_delivered(bank, "shop")
+        HomeRenewals(bank).delivered("shop")
         assert activate_next_identity(bank)
     assert paired(shop)["bank"].fingerprint == own_certificate(bank).fingerprint
 
 
 def test_a_note_of_a_rotation_that_was_given_up_counts_for_nothing(bank: Path, shop: Path) -> None:
     start_rotation(bank)
-    note_succession_delivered(bank, "shop")
+    HomeRenewals(bank).delivered("shop")
     for path in bank.glob("next-*"):
         path.unlink()
     start_rotation(bank)

@@ -17,8 +17,8 @@ from colonnade.engine import Engine, EngineSettings, Work, open_engine
 from colonnade.errors import EngineFailed, PeerFailed, RoleFailed
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.take_part import Seat, take_part
-from colonnade.session import Session
+from colonnade.launch.take_part import take_part
+from colonnade.session import Participant, Session
 
 
 def crash_at_the_goodbye(monkeypatch: pytest.MonkeyPatch, party: str) -> None:
@@ -48,7 +48,7 @@ def test_a_result_outlives_a_crash_at_the_goodbye_and_the_run_goes_on_to_the_sam
         folder = PartyFolder(tmp_path / "run" / name)
         assert folder.keeps_result, "also at the party that was only told of the crash"
         assert not folder.is_finished
-        kept[name] = folder.load().record
+        kept[name] = folder.load()
         assert kept[name].party == name
         assert kept[name].part is not None
     assert kept["bank"].evaluations.keys() == {"together", "alone"}
@@ -67,17 +67,17 @@ def test_a_result_outlives_a_crash_at_the_goodbye_and_the_run_goes_on_to_the_sam
 def test_a_party_that_is_told_of_a_failure_keeps_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     crash_at_the_goodbye(monkeypatch, "shop")
     ended: list[Any] = []
-    launched = sys.modules["colonnade.launch.take_part"]
-    real = launched.play
+    launched = sys.modules["colonnade.launch.simulation"]
+    real = launched.take_part
 
-    def play(session: Session, *rest: Any) -> Any:
+    def noted(party: Participant, *rest: Any, **options: Any) -> Any:
         try:
-            return real(session, *rest)
+            return real(party, *rest, **options)
         except BaseException as error:
-            ended.append((session.party, error))
+            ended.append((party.name, error))
             raise
 
-    monkeypatch.setattr(launched, "play", play)
+    monkeypatch.setattr(launched, "take_part", noted)
     with pytest.raises(RoleFailed):
         Trial(tmp_path / "run").run()
     told = dict(ended)["bank"]
@@ -99,8 +99,8 @@ def test_a_comparison_that_cannot_be_made_does_not_cost_the_run(
     baselines = sys.modules["colonnade.launch.baselines"]
     real = baselines.play
 
-    def play(session: Session, prepare: Any, config: Any) -> Any:
-        return real(session, prepare, dataclasses.replace(config, learning_rate=learning_rate, optimiser="SGD"))
+    def play(session: Session, holding: Any, config: Any) -> Any:
+        return real(session, holding, dataclasses.replace(config, learning_rate=learning_rate, optimiser="SGD"))
 
     monkeypatch.setattr(baselines, "play", play)
     run = cn.simulate(cn.SplitNN(epochs=3), tables, compare=True)
@@ -152,7 +152,7 @@ def test_simulated_parties_share_one_engine_that_is_closed_in_the_end(monkeypatc
 def test_an_engine_that_is_lent_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_engine("pool", 2) as engine:
         found = note_engines(monkeypatch, ZeroDivisionError)
-        with pytest.raises(ZeroDivisionError):
+        with pytest.raises(RoleFailed):
             Trial(None).run(launch=cn.Launch(engine=engine))
         assert found
         assert all(one is engine for one in found)
@@ -163,9 +163,10 @@ def test_a_party_opens_its_own_engine_and_closes_it_also_after_an_error(monkeypa
     trial = Trial(None)
     run = trial.run()
     found = note_engines(monkeypatch, ZeroDivisionError)
-    seat = Seat("bank", tables()["bank"], engine=EngineSettings(kind="pool", workers=2))
-    with pytest.raises(ZeroDivisionError):
-        take_part(seat, run.method, run.plan, trial.config(), {})
+    alone = dataclasses.replace(run.plan, roles={"label_holder": ("bank",)})
+    bank = Participant("bank", table=tables()["bank"], engine=EngineSettings(kind="pool", workers=2))
+    with pytest.raises(RoleFailed):
+        take_part(bank, alone, {})
     (engine,) = found
     assert (engine.name, engine.workers) == ("pool", 2)
     assert is_closed(engine)

@@ -11,7 +11,6 @@ from tests import tally
 
 from colonnade import Launch
 from colonnade.errors import OtherVersion
-from colonnade.launch.record import record_of
 from colonnade.session import handshake
 
 
@@ -37,5 +36,5 @@ def test_a_newer_and_an_older_package_train_and_score_together(
     page = run.report(tmp_path / "report.html").read_text()
     assert page.count("shop ran 0.1.9-&lt;i&gt;") == 1
     assert page.count("0.1.9-") == 1, "a quiet line, and no box"
-    assert record_of(run).other_versions == {"shop": "0.1.9-<i>"}
-    assert record_of(alike).other_versions == {}
+    assert run.other_versions == {"shop": "0.1.9-<i>"}
+    assert alike.other_versions == {}

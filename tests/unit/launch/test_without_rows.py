@@ -13,24 +13,22 @@ import pytest
 from tests import tally
 from tests.kills.harness import agreed, free_ports
 from tests.parties import with_policies
-from tests.unit.launch.test_joining import Listening, together
+from tests.unit.launch.test_joining import together
 
 from colonnade import Launch
 from colonnade.alignment import MESSAGES
 from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
-from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.identity import make_home, pin_partner
-from colonnade.launch.joining import Joining
-from colonnade.launch.load import load_run
-from colonnade.launch.local import align_locally, run_locally
+from colonnade.launch.join import Joining
+from colonnade.launch.local import play_locally, run_locally
 from colonnade.launch.run import Run
-from colonnade.launch.run_folder import RunFolder
+from colonnade.launch.run_folder import RunFolder, alignment_plan, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Method, Policy, RunPlan, parties_of, read_json
+from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -123,7 +121,8 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
 
 
 def test_a_pairwise_method_aligns_pairs_of_parties_with_rows(install: Callable[..., Method]) -> None:
-    install(is_pairwise=True)
+    stages = {name: replace(stage, rows="pairwise") for name, stage in tally.METHOD.stages.items()}
+    install(stages=stages)
     assert sum(tally.simulate().rows.values()) == 100
     tables = {**tally.tables(), "baker": tally.tables()["shop"].take(np.arange(50))}
     run = tally.simulate(tables=tables, roles={**tally.ROLES, "feature_holder": ("shop", "baker")})
@@ -228,7 +227,7 @@ def test_a_home_without_a_table_is_one_for_roles_that_need_none(tmp_path: Path) 
     assert not homes["helper"].has_table
     assert homes["helper"].table_for(tally.METHOD, plan).rows == 0
     assert homes["shop"].table_for(tally.METHOD, plan).rows == 130
-    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", {})):
+    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", ModelPart({}, {}))):
         with pytest.raises(ConfigError, match=r"party.toml has no \[table\]"):
             read()
 
@@ -275,7 +274,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
 
     def train(party: str) -> Run:
         with RunFolder(tmp_path / party / "runs" / "count").held():
-            return agreed(joining(party, plan)).run(observer=None, watcher=Listening(), compare=True)
+            return agreed(joining(party, plan)).run(compare=True)
 
     runs = together({party: lambda party=party: train(party) for party in PARTIES})
     assert all(isinstance(one, Run) for one in runs.values()), runs
@@ -291,10 +290,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     scoring = tally.METHOD.in_stage(plan, "predict")
     sources = {party: str(tmp_path / party / "t.csv") for party in ("bank", "shop")}
     scores = together(
-        {
-            party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party), watcher=Listening())
-            for party in PARTIES
-        }
+        {party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party)) for party in PARTIES}
     )
     assert len(scores["bank"]) == 100
     assert (scores["shop"], scores["helper"]) == (None, None)
@@ -304,7 +300,7 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = read_run_file(tmp_path / "run.toml")
     asked = {
-        party: {(one.message, one.receiver) for one in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
+        party: {(one.name, peer) for one, peer in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
         for party in PARTIES
     }
     assert asked["helper"] == {("Sum", "bank")}
@@ -318,7 +314,7 @@ def test_a_run_that_trained_nothing_cannot_score(tmp_path: Path) -> None:
     plan = tally.METHOD.in_stage(read_run_file(tmp_path / "run.toml"), "predict")
     joining = agreed(Joining(plan, homes["helper"], RunFolder(tmp_path / "none")))
     with pytest.raises(RunFolderError):
-        joining.predict(None, watcher=Listening())
+        joining.predict(None)
 
 
 # As processes
@@ -347,8 +343,8 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     plan = alignment_plan(read_run_file(file))
     assert plan.parties == ("bank", "shop")
     with RunFolder(tmp_path / "aligned", file.read_bytes()).held() as held:
-        ends = align_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
-    assert ends["shop"].record.overlap == {
+        ends = play_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
+    assert ends["shop"].overlap == {
         "rows": 130,
         "partners": {"bank": {"rows": 120, "shared": 100}},
         "shared": 100,

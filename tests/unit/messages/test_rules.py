@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade.crypto import CipherArray
+from colonnade.crypto import CipherArray, PrivateKey, encrypt
 from colonnade.errors import DeclarationError, WrongContent
 from colonnade.messages import (
     ENCRYPTED,
@@ -41,6 +41,10 @@ KEPT: list[tuple[Rule, Any, dict[str, Any]]] = [
     (Dims("rows", "width"), torch.zeros(3, 4), {"rows": 3, "width": 4}),
     (Dims(None, 2), np.zeros((7, 2), np.float32), {}),
     (Dims("rows", kind="b"), np.ones(3, bool), {"rows": 3}),
+    (Dims("rows", kind="u1"), np.ones(3, np.uint8), {"rows": 3}),
+    (OneOf(given="held"), b"one", {"held": (b"one", b"two")}),
+    (Dims("rows", "picture"), np.zeros((3, 1, 2)), {"rows": 3, "picture": (1, 2)}),
+    (Dims("rows", "column"), np.zeros(3), {"rows": 3, "column": ()}),
     (Dims("rows", finite=False), np.full(3, np.nan), {"rows": 3}),
     (Between(1, 8), 8, {}),
     (Between(0, "rows"), (0, 3), {"rows": 3}),
@@ -82,6 +86,14 @@ def test_a_number_beyond_all_floats_is_refused_in_a_short_sentence() -> None:
     said = Between(1, 2**2048).wrong(2**12000, {})
     assert said is not None
     assert len(said) < 100
+
+
+def test_nobody_looks_into_a_ciphertext_but_for_its_shape() -> None:
+    sealed = encrypt(PrivateKey.generate("insecure_test"), np.full((2, 1), 9.0))
+    assert Between(0, "most").wrong(sealed, {}) is None
+    assert list(Between(0, "most").hostile(sealed, {})) == []
+    assert Dims("rows", 1, kind="f").wrong(sealed, {"rows": 2}) is None
+    assert Dims("rows", 1, kind="f").wrong(sealed, {"rows": 3}) is not None
 
 
 def test_a_dimension_that_nobody_knows_is_a_fault_of_ours() -> None:

@@ -22,7 +22,6 @@ from colonnade.errors import (
     TrainingFailed,
     WrongContent,
 )
-from colonnade.launch.record import record_of
 from colonnade.methods.splitnn.network import build_encoder, build_head
 from colonnade.nn import SeededDropout, mlp
 from colonnade.session import Session
@@ -272,6 +271,6 @@ def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() 
     ],
 )
 def test_a_report_says_first_what_crossed_in_the_clear(changes: dict[str, Any], said: set[str]) -> None:
-    marks = record_of(cn.simulate(cn.SplitNN(epochs=1, **changes), tables())).marks
+    marks = cn.simulate(cn.SplitNN(epochs=1, **changes), tables()).marks
     every = ("Known start", "Columns in effect: bank", "Labels can be read: shop")
     assert {one for one in every if any(mark.startswith(one) for mark in marks)} == said

@@ -101,7 +101,7 @@ def test_never_send_holds_at_every_send_even_without_the_check_before(monkeypatc
     assert isinstance(outcomes["shop"], PeerFailed)
 
 
-@pytest.mark.parametrize("rule", ["MASKED", "Answer"])
+@pytest.mark.parametrize("rule", ["MASKED", "Answer", "MASKED Answer"])
 def test_never_send_holds_for_a_message_that_is_sent_late(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     monkeypatch.setattr(sys.modules["colonnade.session.play"], "_check_policy", lambda session: None)
     outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
@@ -125,7 +125,7 @@ def test_control_messages_are_exempt_and_carry_no_arrays(monkeypatch: pytest.Mon
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
 
 
-@pytest.mark.parametrize("rule", ["PLAIN", "Ask"])
+@pytest.mark.parametrize("rule", ["PLAIN", "Ask", "PLAIN Answer"])
 def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(rule: str) -> None:
     outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
@@ -134,7 +134,10 @@ def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(r
 @pytest.mark.parametrize(
     "rules",
     [
-        *({"never_send": (name,)} for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer")),
+        *(
+            {"never_send": (name,)}
+            for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer", "Plain Ask")
+        ),
         {"minimum_shared_rows": -1},
         {"maximum_runs": -1},
     ],

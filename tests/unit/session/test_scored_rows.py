@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.cases import CASES, toy_tables, train
+from tests.conformance.cases import CASES
 from tests.parties import with_policies
 from tests.unit.session.toys import Ask, Play, method
 
 from colonnade.errors import DeclarationError, PeerFailed, PolicyRefused, RoleFailed, WrongContent
 from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.session import Policy, Result, ScoredRows, Session
+from colonnade.testing import toy_tables, train
 
 
 @message(sender="lead", receiver="helper", protection=PLAIN, step="ask", asks_for="count")

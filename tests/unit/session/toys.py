@@ -15,17 +15,16 @@ from colonnade.data import AlignedRows, Split
 from colonnade.messages import MASKED, PLAIN, Dims, message
 from colonnade.session import (
     Holding,
-    Keep,
     Method,
     Participant,
     Policy,
-    Prepare,
     Result,
     Role,
     RunPlan,
     Session,
     Stage,
     play,
+    taking_part,
 )
 from colonnade.transport import MemoryHub
 
@@ -108,9 +107,10 @@ class Play:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     code: Mapping[str, Callable[[Session], Any]] = field(default_factory=dict)
     """What a party does in place of playing its role."""
-    prepare: Prepare | None = None
+    prepare: Callable[[Session], Holding] | None = None
     """What finds the shared rows, in place of a holding that is there already."""
-    keep: Keep | None = None
+    keep: Callable[[Session, Holding, Result], None] | None = None
+    """What is done with the result before the goodbye."""
     messages: tuple[type, ...] = ()
     """Declared beside the method's own."""
     folder: Path | None = None
@@ -145,7 +145,7 @@ class Play:
                 if name in self.code:
                     outcomes[name] = self.code[name](session)
                 else:
-                    outcomes[name] = play(session, self.prepare or (lambda _: holding(self.rows)), None, self.keep)
+                    outcomes[name] = self._play(session)
             except BaseException as error:
                 outcomes[name] = error
             finally:
@@ -159,3 +159,17 @@ class Play:
             thread.join(max(0.0, limit - time.monotonic()))
         assert not any(thread.is_alive() for thread in threads), "a party hangs"
         return outcomes
+
+    def _play(self, session: Session) -> Result:
+        with taking_part(session):
+            given = holding(self.rows) if self.prepare is None else self.prepare(session)
+            result = play(session, given, None)
+            if self.keep is not None:
+                self.keep(session, given, result)
+        return result
+
+
+def play_honestly(session: Session, given: Holding | None = None, config: Any = None) -> Result:
+    """Play a role from greeting to goodbye."""
+    with taking_part(session):
+        return play(session, given or holding(), config)

@@ -63,7 +63,7 @@ _LARGEST_ERROR = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Effort:
-    """How much is measured, and whether it is held against bars."""
+    """How much is measured."""
 
     key: str
     larger_key: str | None
@@ -75,7 +75,6 @@ class Effort:
     peer_columns: int
     pool_values: int
     pool_rounds: int
-    has_bars: bool
 
 
 FULL = Effort(
@@ -88,7 +87,6 @@ FULL = Effort(
     peer_columns=1,
     pool_values=20_000,
     pool_rounds=3,
-    has_bars=True,
 )
 QUICK = Effort(
     key=INSECURE_TEST,
@@ -100,7 +98,6 @@ QUICK = Effort(
     peer_columns=1,
     pool_values=200,
     pool_rounds=1,
-    has_bars=False,
 )
 """A few seconds, to see that everything works. Its figures say nothing about the sizes in use."""
 
@@ -127,11 +124,11 @@ def measure_crypto(effort: Effort, say: Say) -> Findings:
     sides = task.measurements()
     if has_peer:
         _add_peer(sides, task, findings, say)
-    _compare(_in_turn(sides, effort.rounds, say), findings, has_bars=effort.has_bars and has_peer)
+    _compare(_in_turn(sides, effort.rounds, say), findings, has_bars=has_peer)
     findings.figures["largest_error"] = task.largest_error()
     if effort.larger_key is not None:
         _measure_larger_key(task, effort.larger_key, findings, say)
-    _measure_pool(task, findings, say, has_bars=effort.has_bars and has_peer and cores >= _POOL_WORKERS)
+    _measure_pool(task, findings, say, has_bars=has_peer and cores >= _POOL_WORKERS)
     findings.figures["load_average_after"] = _load_average()
     if not has_peer:
         say("python-paillier is not installed, so nothing was compared. 'pip install phe' adds the ratios and bars.")
@@ -279,7 +276,7 @@ def _ratio(above: list[float], below: list[float]) -> float:
 
 def _hold(findings: Findings, has_bars: bool, name: str, value: float, **limit: float) -> None:
     if has_bars:
-        findings.bar(name, value, **limit)
+        findings.bar(name, value, at_least=limit.get("at_least"), at_most=limit.get("at_most"))
     else:
         findings.figures[name] = value
 

@@ -19,12 +19,33 @@ noise and lets adversaries learn faster. Protected codes are narrow and noised; 
 to protect them.
 """
 
-from colonnade.methods.fairvfl import audit, predict, sweep, train
-from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
+from colonnade.exchanges.group_counts import CountsByGroup, SealedColumns
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.messages import between, template_of
+from colonnade.methods.fairvfl import audit, messages, predict, sweep, train
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL, cautions, removes, trains_plain_model
+from colonnade.methods.fairvfl.messages import COUNTED
 from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FairVFL"]
+
+_SCORE = (messages.Amounts, messages.Offer, messages.LocalCode, messages.UnifiedCode, messages.TaskScores)
+_LEARN = (messages.TaskGradient, messages.LocalGradient, messages.Mark)
+_REMOVE = (
+    *(template_of(one).where(removes) for one in (messages.ProtectedCode, messages.DiscriminatorGradient)),
+    *(
+        template_of(one).where(removes).where(lambda plan: plan.config["mapper_step"] != "merged")
+        for one in (messages.ProtectedCodeAgain, messages.AdversarialGradient)
+    ),
+)
+# A plain model to compare with: its code goes to who attacks it and, where that has the task's model, to the label
+# holder.
+_COMPARE = (
+    between(messages.PlainCodes, AGGREGATOR, COUNTED).where(trains_plain_model),
+    between(messages.PlainCodes, AGGREGATOR, "label_holder")
+    .where(trains_plain_model)
+    .where(lambda plan: plan.config["task_cut"] != "server"),
+)
 
 METHOD = Method(
     name="fairvfl",
@@ -40,7 +61,6 @@ METHOD = Method(
         Role("attribute_holder", "sensitive columns, and nothing else", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    every_message=MESSAGES,
     stages={
         "train": Stage(
             roles={
@@ -49,6 +69,7 @@ METHOD = Method(
                 AGGREGATOR: train.aggregator,
                 "attribute_holder": train.attribute_holder,
             },
+            messages=(*_SCORE, *_LEARN, *_REMOVE),
             makes_model=True,
         ),
         "audit": Stage(
@@ -58,6 +79,18 @@ METHOD = Method(
                 AGGREGATOR: audit.aggregator,
                 "attribute_holder": audit.attribute_holder,
             },
+            messages=(
+                *_SCORE,
+                messages.AttackCodes,
+                messages.AttackResult,
+                messages.Countable,
+                messages.CountRequest,
+                between(PublicModulus, "label_holder", COUNTED),
+                between(SealedColumns, "label_holder", COUNTED),
+                between(CountsByGroup, COUNTED, "label_holder"),
+                *_COMPARE,
+                *(template_of(one).where(trains_plain_model) for one in _LEARN),
+            ),
             after=("train",),
             scores=True,
         ),
@@ -67,7 +100,16 @@ METHOD = Method(
                 "feature_holder": sweep.feature_holder,
                 AGGREGATOR: sweep.aggregator,
                 "attribute_holder": sweep.attribute_holder,
-            }
+            },
+            messages=(
+                *_SCORE,
+                *_LEARN,
+                *_REMOVE,
+                messages.Countable,
+                messages.AttackResult,
+                template_of(messages.VariantCodes).where(lambda plan: any(plan.config["sweep"])),
+                *_COMPARE,
+            ),
         ),
         "predict": Stage(
             roles={
@@ -75,8 +117,9 @@ METHOD = Method(
                 "feature_holder": predict.feature_holder,
                 AGGREGATOR: predict.aggregator,
             },
+            messages=_SCORE,
             scores=True,
         ),
     },
-    choose_messages=choose_messages,
+    cautions=cautions,
 )

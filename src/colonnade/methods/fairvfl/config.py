@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.messages.declaration import Plan
+from colonnade.session import RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["AGGREGATOR", "FairVFL"]
+__all__ = ["AGGREGATOR", "FairVFL", "cautions", "hides_attributes", "removes", "trains_plain_model"]
 
 AGGREGATOR = "aggregator"
 
@@ -337,3 +340,41 @@ class FairVFL:
             "epochs": 10,
         }
         return cls(**settings | others)
+
+
+def removes(plan: Plan) -> bool:
+    """Tell whether a run removes anything at all."""
+    config = plan.config
+    return any(config["removal_weights"].get(one, config["removal_weight"]) for one in config["attributes"])
+
+
+def hides_attributes(plan: Plan) -> bool:
+    """Tell whether adversaries' gradients are of randomised answers, or behind noise."""
+    return bool(plan.config["label_epsilon"]) or plan.config["gradient_noise"] > 0
+
+
+def trains_plain_model(plan: Plan) -> bool:
+    """Tell whether a stage trains a plain model to compare with."""
+    if plan.stage == "sweep":
+        return not all(plan.config["sweep"])
+    return plan.stage == "audit" and plan.config["audit_plain"] and removes(plan)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan,
+        "Noise and randomised answers follow from it too and hide nothing; the aggregator can solve first codes for "
+        "columns.",
+    )
+    if removes(plan) and plan.stage in ("train", "sweep") and not hides_attributes(plan):
+        yield (
+            "Sensitive values at the aggregator: it can read them, row by row, from gradients of true values without "
+            "noise (label_epsilon is not set)."
+        )
+    if trains_plain_model(plan):
+        receivers = "those" if plan.config["task_cut"] == "server" else "the label holder and those"
+        yield (
+            f"Codes of a plain model: it is trained for comparison, and {receivers} with attributes get its code, "
+            "whole and without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
+        )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import ALIGN, RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant"]
+__all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant", "cautions"]
 
 FEDCVT, LOCAL = "fedcvt", "local"
 KINDS = ("shared", "unique")
@@ -283,3 +285,22 @@ class FedCVT:
         if name in ("mftl", "ftl"):
             return Variant(name, ("shared",), False, True, False)
         return Variant(name, KINDS if name == "wide" else ("shared",), False, name == LOCAL, False)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    config, trains = plan.config, plan.stage == "train"
+    if not plan.roles.get("feature_holder") or set(config["candidates"]) <= {LOCAL} or plan.stage == ALIGN:
+        return
+    yield from known_start(plan, "The label holder can solve the first codes for the feature holders' columns.")
+    released = "What the releases of one row add up to is in each feature holder's own report."
+    if trains and config["level"] == 1:
+        yield f"Level 1: codes cross clipped and with noise. {released}"
+    if config["level"] == 2:
+        yield (
+            "Level 2: codes cross encrypted only. The label holder gets what they add to scores, batch by batch, by "
+            "weights that change: the more of these, the more they tell about the codes. Fewer epochs give fewer. "
+            "Encryption does not hide labels: noise on gradients (defence = 'marvell') is for levels 0 and 1."
+        )
+    if trains and config["level"] == 2 and config["sealed_pull"] != "off":
+        yield f"Codes with noise: shared codes also cross clipped and with noise (sealed_pull). {released}"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["FTL"]
+__all__ = ["FTL", "cautions"]
 
 # Codes of more numbers would make moments of millions of ciphertexts.
 _WIDEST = 1024
@@ -145,3 +147,18 @@ class FTL:
     def key(self) -> str:
         """Return the key size by name."""
         return str(self.key_size)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    if plan.config["protection"] == "none":
+        yield (
+            "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
+            "(protection = 'none'). For research only."
+        )
+    if plan.config["reveal"] == "rows":
+        yield (
+            "Rows revealed: the source sees the target's codes, and the target can tell every label used (reveal = "
+            "'rows'). This is not what the paper protects."
+        )
+    yield from known_start(plan, "A party can solve its first gradients for the other's columns of shared rows.")

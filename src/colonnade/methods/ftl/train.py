@@ -246,7 +246,7 @@ class _TargetSide:
         codes = self.apprentice.encoder.codes(np.concatenate([self._labelled, *self._held]))
         ask_for_scores(self.peer, self._keys, codes, self._scores)
         if self._config.safeguard:
-            fit = learn_as_target(self.peer, self._keys, self._labelled, self._held, self._scores)
+            fit = learn_as_target(self.peer, self._keys, self._labelled, self._held)
             if not self.peer.receive(Choice).is_transfer:
                 self._regression = take_over(self.peer, fit, self._labelled.shape[1], self._scores)
 

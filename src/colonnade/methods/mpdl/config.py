@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "found_by"]
+__all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "cautions", "found_by"]
 
 COLLABORATOR = "collaborator"
 JOINT, COMPLETED = "joint", "completed"
@@ -308,3 +310,15 @@ class MPDL:
             "augment": False,
         }
         return cls(**settings | others)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan, "The collaborator can solve the first sums for columns, and holders the first gradients for labels."
+    )
+    if plan.config["mechanism"] in LEMMA:
+        yield (
+            "Unsound noise: the noise of the paper's lemma does not give the privacy it claims (paper_mode = true). "
+            "See the method's page."
+        )

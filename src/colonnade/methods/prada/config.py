@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["Defence", "PrADA", "Tune"]
+__all__ = ["Defence", "PrADA", "Tune", "cautions"]
 
 Defence = Literal["none", "marvell", "coae", "marvell+coae"]
 Tune = Literal["nothing", "unseen", "all"]
@@ -237,6 +239,31 @@ class PrADA:
     def reversal(self, progress: float) -> float:
         """Return the factor lambda of the reversed gradient after a fraction of pre-training."""
         return self.domain_weight * (2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what people must know of a run beside its messages."""
+    config = plan.config
+    if config["protection"] == "none":
+        yield (
+            "Not encrypted: what this method encrypts crosses in the clear, and its receivers can read it (protection "
+            "= 'none'). For research only."
+        )
+    yield from known_start(plan, "A bank can work out what its first scores say about the feature holder's columns.")
+    if plan.stage == "explain" and config["explanations"]:
+        yield (
+            "Explained: the target is shown what each group adds to each row's score, which is more than the score. "
+            "All parties accept that (explanations = true)."
+        )
+    if plan.stage in ("train", "finetune") and config["tune"] == "nothing" and config["compare"] != "vfl":
+        targets, (holder,) = " and ".join(plan.roles["target"]), plan.roles["feature_holder"]
+        masked = "" if config["protection"] == "none" else ", all of which is uniformly masked"
+        stops = ", in which epochs validation gets better" if config["fine_patience"] else ""
+        yield (
+            f"No gradient goes back from the labels of {targets} (tune = 'nothing'): they leave no trace in what "
+            f"{holder} gets{masked}. Beside it {holder} learns which rows have a label{stops} and which model is "
+            "chosen."
+        )
 
 
 def _check_groups(config: PrADA) -> None:

@@ -59,10 +59,9 @@ def seen_by_the_server(classes: int, epsilon: float | None) -> tuple[dict[str, S
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "own_attributes", attributes)
         run = run_of(found, config, launch=Launch(keep_views=True))
-    hides = "" if epsilon is None else "Noised"
     seen = {}
     for kind in KINDS:
-        gradients = [one.values.numpy() for one in received(run, "server", hides + kind, "state")]
+        gradients = [one.values.numpy() for one in received(run, "server", kind, "state")]
         seen[kind] = list(zip(facts["rows"], gradients, strict=True))
     return seen, facts["truth"]
 

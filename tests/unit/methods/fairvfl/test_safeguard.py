@@ -196,11 +196,11 @@ def test_a_new_model_in_the_same_folder_is_not_refused_for_the_old_one(tmp_path:
     own = PartyFolder(tmp_path / "model" / "bank")
     own.refuse("audit", "It gave too much away.")
     # As by another training, with --overwrite.
-    own.keep(replace(own.load().record, part=ModelPart({}, {"model": "another"}), refusals={}))
-    assert own.load().record.refusals == {}
+    own.keep(replace(own.load(), part=ModelPart({}, {"model": "another"}), refusals={}))
+    assert own.load().refusals == {}
     assert audit_of(run, found).refusals, "of the model in memory, which is still the old one"
     assert run.refusals
-    assert own.load().record.refusals == {}
+    assert own.load().refusals == {}
 
 
 def test_an_audit_of_a_model_that_is_gone_leaves_no_folder_behind(tmp_path: Path) -> None:

@@ -188,9 +188,7 @@ def test_with_marvell_dropped_rows_carry_noise_too() -> None:
     is_zero = torch.cat([(one == 0.0).all(dim=1) for one in bare])
     assert 0 < is_zero.sum() < len(is_zero), "without it, kept rows are known"
     noised = run_of(frames(), settings(**options, defence="marvell"), launch=cn.Launch(keep_views=True))
-    hidden = [
-        one.values[count:] for one, count in zip(received(noised, "shop", "NoisedCodeGradient"), shared, strict=True)
-    ]
+    hidden = [one.values[count:] for one, count in zip(received(noised, "shop", "CodeGradient"), shared, strict=True)]
     assert not torch.cat([(one == 0.0).all(dim=1) for one in hidden]).any()
 
 

@@ -86,7 +86,7 @@ def test_labels_and_only_labels_reach_the_target(task: str, heard: Heard) -> Non
     heard.messages.clear()
     predictions = run.predict(new_rows(found))
     assert heard.names("shop0") == ["PublicModulus", "MaskedScores", "PredictedLabels"]
-    assert heard.names("bank0") == ["PublicModulus", "RowsToScore", "SealedCodes", "OpenedScores"]
+    assert heard.names("bank0") == ["PublicModulus", "RowsToScore", "CodesToScore", "OpenedScores"]
     (answer,) = heard.of("shop0", "PredictedLabels")
     expected = scores_of(run, "bank0", "shop0", found["shop0"])
     if task == "regression":
@@ -113,7 +113,7 @@ def test_many_rows_cross_in_pieces(heard: Heard, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scoring, "_CHUNK", 7)
     heard.messages.clear()
     pd.testing.assert_frame_equal(run.predict(new_rows(found)), whole)
-    assert len(heard.of("bank0", "SealedCodes")) == -(-len(found["shop0"]) // 7)
+    assert len(heard.of("bank0", "CodesToScore")) == -(-len(found["shop0"]) // 7)
 
 
 def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path: Path) -> None:
@@ -175,9 +175,9 @@ def test_the_collecting_source_gets_the_weighted_sum_and_can_decode_nothing_else
     assert predictions["prediction"].tolist() == (expected[:, 0] >= 0).astype(int).tolist()
 
     assert sorted(heard.names("bank0")) == sorted(
-        ["PublicModulus", "RowsToScore", "SealedCodes", "ScoreMasks", "AnswerParts"]
+        ["PublicModulus", "RowsToScore", "CodesToScore", "ScoreParts", "AnswerParts"]
     )
-    assert heard.names("bank1") == ["PublicModulus", "RowsToScore", "SealedCodes"]
+    assert heard.names("bank1") == ["PublicModulus", "RowsToScore", "CodesToScore"]
     assert heard.names("shop0").count("PredictedLabels") == 1
     # Without the other source's mask the sum is noise, and that mask alone says nothing of the other's scores.
     (parts,), (own,) = heard.of("bank0", "AnswerParts"), masks

@@ -16,14 +16,15 @@ import colonnade as cn
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, decrypt, encrypt, key_bits
 from colonnade.errors import DeclarationError, OutOfRange
 from colonnade.exchanges.open_masked import ask_to_open
-from colonnade.messages import declaration_of
+from colonnade.messages import PLAIN
 from colonnade.methods.ftl import METHOD, sealed, steps
 from colonnade.methods.ftl.link import Keys, Link, Sizes, parameter_counts
-from colonnade.methods.ftl.messages import ClearTargetSignals, choose_messages, opening
+from colonnade.methods.ftl.messages import MaskedEncoderGradient, TargetSignals
 from colonnade.session import RunPlan
 
 ROWS = 50
-CLEAR = {declaration_of(cls).name for cls in METHOD.messages if declaration_of(cls).name.startswith("Clear")}
+READABLE = {"SourceSignals", "TargetSignals", "CodesToScore", "LabelsToFit", "ScoreParts", "MirroredSignals"}
+"""What only a run without encryption shows to its receivers."""
 
 
 def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
@@ -38,7 +39,7 @@ def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
             *["OpenedEncoderGradient"] * layers,
             "Verdict",
         ]
-    return [*at_source, "SealedCodes", "OpenedScores"], [*at_target, "MaskedScores"]
+    return [*at_source, "CodesToScore", "OpenedScores"], [*at_target, "MaskedScores"]
 
 
 @pytest.mark.parametrize(("hidden", "batch"), [((), 0), ((2,), 0), ((), 30)])
@@ -210,7 +211,7 @@ def test_the_owner_cannot_read_factors_from_the_randomness_it_knows(
     for _ in range(2):
         gradient = sealed.last_layer([(received_codes, places)], np.array([[[secret / 2.0**32]]]))
         ear = Ear()
-        ask_to_open(ear, opening("source", "target")[0], sealed.ready(gradient))  # type: ignore[arg-type]
+        ask_to_open(ear, MaskedEncoderGradient, sealed.ready(gradient))  # type: ignore[arg-type]
         replies.append(ear.heard[0].values)
     known = random_part(key, codes.ciphertexts[0])
     answer = random_part(key, replies[0].ciphertexts[0])
@@ -276,33 +277,30 @@ def plan_of(**changes: Any) -> RunPlan:
 
 
 def test_a_run_can_send_what_its_settings_need_and_nothing_in_the_clear_that_they_encrypt() -> None:
-    every: set[type] = set()
+    every = set()
     for protection in ("paillier", "none"):
         for stage in ("train", "validate", "predict"):
             for safeguard in (True, False):
                 for sources in (1, 2):
                     facts = {"stage": stage, "sources": sources, "safeguard": safeguard, "protection": protection}
-                    found = choose_messages(plan_of(**facts))
-                    assert len(set(found)) == len(found)
-                    names = {declaration_of(cls).name for cls in found}
-                    every |= set(found)
-                    if protection == "paillier":
-                        assert not names & CLEAR
-                        assert "PublicModulus" in names
-                    else:
-                        held = [kind for cls in found for kind in cls.__annotations__.values()]
-                        assert not any("CipherArray" in str(kind) for kind in held)
-                        assert "PublicModulus" not in names
-                    assert ("ScoreMasks" in names) <= (sources > 1 and stage == "predict")
-    assert every == set(METHOD.messages)
+                    found = METHOD.declarations_in(plan_of(**facts))
+                    every |= {one.schema for one in found}
+                    readable = {one.name for one in found if one.protection is PLAIN}
+                    names = {one.name for one in found}
+                    assert ("PublicModulus" in names) == (protection == "paillier")
+                    assert (readable & READABLE) == (names & READABLE if protection == "none" else set())
+                    assert ("ciphertext" in str([one.body.describe() for one in found])) == (protection == "paillier")
+                    assert ("ScoreParts" in names) == (sources > 1 and stage == "predict")
+                    assert ("Choice" in names) == (safeguard and stage == "train")
+    assert every == {one.schema for one in METHOD.declarations}
 
 
 def test_an_encrypted_run_cannot_send_codes_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(trainer: Any, link: Any, layers: Any, *rest: Any) -> Any:
-        trainer._peer.send(ClearTargetSignals(layers.codes, 0.0))
+    def careless(trainer: Any, codes: Any, *rest: Any) -> Any:
+        trainer._peer.send(TargetSignals(codes, np.zeros(6), np.zeros(1)))
 
-    monkeypatch.setattr(steps.TargetTrainer, "_sealed", careless)
-    with pytest.raises(DeclarationError, match="may not send ClearTargetSignals"):
+    monkeypatch.setattr(steps.TargetTrainer, "_exchange", careless)
+    with pytest.raises(DeclarationError, match="declared as CipherArray"):
         run_of(frames(), settings())
 
 

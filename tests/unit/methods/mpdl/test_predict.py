@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.adversary.hostile import Lie, lying, with_field
-from tests.conformance.cases import TRANSPORTS
 from tests.parties import with_policies
 from tests.unit.methods.mpdl.worlds import COMPARED, fixed_secret, frames, overheard, run_of, settings, tables_of
 from tests.worlds import integers_for_ciphertexts, name_of
@@ -153,21 +152,13 @@ def test_what_is_told_of_labels_is_what_its_declaration_says() -> None:
 # Stages
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("folds", [0, 3])
-def test_generators_and_classifier_in_two_runs(folds: int, transport: str) -> None:
+def test_generators_and_classifier_in_two_runs(folds: int) -> None:
     """The collaborator has no part in the first."""
     found, config = frames(), settings(folds=folds)
-    first = run_of(found, config, stage="dual", launch=cn.Launch(name="first", transport=transport))
+    first = run_of(found, config, stage="dual", launch=cn.Launch(name="first"))
     assert set(first.parts) == {"bank", "shop"}
-    second = run_of(
-        found,
-        config,
-        stage="central",
-        launch=cn.Launch(name="second", transport=transport),
-        after=first,
-        evaluate=COMPARED,
-    )
+    second = run_of(found, config, stage="central", launch=cn.Launch(name="second"), after=first, evaluate=COMPARED)
     assert set(second.parts) == {"bank", "shop", "helper"}
     for party in ("bank", "shop"):
         for name, value in first.parts[party].tensors.items():
@@ -193,17 +184,3 @@ def test_both_stages_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_central_without_generators_is_refused() -> None:
     with pytest.raises(ConfigError):
         run_of(frames(), settings(), stage="central")
-
-
-@pytest.mark.slow
-def test_memory_and_grpc_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    fixed_secret(monkeypatch)
-    changes: dict[str, Any] = {"folds": 3, "generator": "mlp", "dual_weight": 0.1, "dual_consent": True}
-    runs = [
-        run_of(frames("multiclass", 2), settings(**changes), launch=cn.Launch(transport=one))
-        for one in ("memory", "grpc", "memory")
-    ]
-    for party, part in runs[0].parts.items():
-        for name, value in part.tensors.items():
-            for other in runs[1:]:
-                assert (value == other.parts[party].tensors[name]).all(), (party, name)

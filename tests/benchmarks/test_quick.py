@@ -1,0 +1,45 @@
+"""Every benchmark has a quick form, which runs to its end; what does not depend on sizes must hold in it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = [
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    if '\nif __name__ == "__main__":\n' in path.read_text(encoding="utf-8")
+]
+
+
+def test_the_folder_is_looked_into() -> None:
+    assert {"benchmarks.overhead", "benchmarks.papers.prada"} <= set(BENCHMARKS)
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_quick_form_of_every_benchmark_runs_to_its_end(name: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", name, "--quick", "--json"],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "COLONNADE_DATA": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=180,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    document = json.loads(ended.stdout)
+    assert set(document) == {"figures", "bars"}
+    assert len(document["figures"]) > 1
+    assert document["bars"]
+    for bar in document["bars"].values():
+        assert len(bar.keys() & {"at_least", "at_most"}) == 1
+        assert math.isfinite(bar["value"])
+        assert bar["holds"] in (True, None)
