@@ -43,7 +43,7 @@ def take_part(party: str, counts: list[int], identity: dict[str, str], partner: 
     from colonnade import alignment
     from colonnade.data import PartyTable
     from colonnade.methods import method_named
-    from colonnade.session import Party, RunPlan, Session
+    from colonnade.session import Participant, RunPlan, Session
     from colonnade.session.handshake import greet
     from colonnade.transport.grpc import Endpoint, Identity, Partner
 
@@ -58,7 +58,7 @@ def take_part(party: str, counts: list[int], identity: dict[str, str], partner: 
         link.wait_until_up(1.0)
     method = method_named("splitnn")
     plan = RunPlan(name="benchmark", method="splitnn", roles={"label_holder": ("bank",), "feature_holder": ("shop",)})
-    session = Session(Party(party), method, plan, {other: link}, messages=alignment.MESSAGES)
+    session = Session(Participant(party), method, plan, {other: link}, messages=alignment.MESSAGES)
     greet(session)
     channel = session.all_channels[0]
     for count in counts:

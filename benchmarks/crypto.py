@@ -1,6 +1,6 @@
 """How fast encrypted arithmetic is: against python-paillier, against GMP itself, and two processes against one.
 
-The same as `colonnade bench crypto`; colonnade.launch.bench.crypto says what is measured and how.
+The same as `colonnade bench crypto`; colonnade.crypto.bench.speed says what is measured and how.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 
 from benchmarks.form import Findings, main, say
-from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
+from colonnade.crypto.bench.speed import FULL, QUICK, measure_crypto
 
 
 def measure(arguments: argparse.Namespace) -> Findings:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from colonnade.launch.bench.form import Findings
+from colonnade.crypto.bench.form import Findings
 
 __all__ = ["Findings", "main", "say"]
 

@@ -157,7 +157,7 @@ def received(run: cn.Run, kind: type) -> Iterator[Any]:
 
 def train(tables: Tables, defence: str, **settings: Any) -> cn.Run:
     config = cn.SplitNN(patience=0, defence=defence, **settings)
-    return cn.simulate(config, tables, seed=SEED, keep_views=True)
+    return cn.simulate(config, tables, seed=SEED, launch=cn.Launch(keep_views=True))
 
 
 def attacks(seen: Seen) -> dict[str, float]:

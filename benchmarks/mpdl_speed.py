@@ -40,8 +40,16 @@ from benchmarks.form import Findings, main, say
 from colonnade import MPDL, Evaluate, PartyTable, simulate
 from colonnade.crypto import PrivateKey
 from colonnade.crypto.ring import Ring
-from colonnade.exchanges.sealed_query import QueryFormat, answer_query, query_messages, receive_answer, send_query
+from colonnade.exchanges.sealed_query import (
+    EncryptedQuery,
+    QueryAnswer,
+    QueryFormat,
+    answer_query,
+    receive_answer,
+    send_query,
+)
 from colonnade.ledger import LedgerWriter
+from colonnade.messages import between
 from colonnade.session import Channel, Policy
 from colonnade.transport import MemoryHub
 
@@ -64,6 +72,8 @@ class SealedQuery:
         self.format = QueryFormat(inputs=columns, outputs=results, key_bits=bits)
         hub = MemoryHub(("shop", "bank"))
         roles = {"shop": "feature_holder", "bank": "label_holder"}
+        query = between(EncryptedQuery, "feature_holder", "label_holder").every_declaration()
+        answer = between(QueryAnswer, "label_holder", "feature_holder").every_declaration()
         self.asking, self.answering = (
             Channel(
                 hub.link(party, peer),
@@ -72,7 +82,7 @@ class SealedQuery:
                 peer=peer,
                 peer_role=roles[peer],
                 run="benchmark",
-                messages=query_messages("feature_holder", "label_holder").all,
+                declarations=(*query, *answer),
                 ledger=LedgerWriter(),
                 policy=Policy(),
                 step=itertools.count(1).__next__,

@@ -48,7 +48,7 @@ def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> f
         hidden=(HIDDEN,), cut_width=CUT, epochs=epochs, batch_size=BATCH, patience=0, secret_start=False
     )
     given = cn.Alignment(protocol="given")
-    return cn.simulate(config, {"bank": own, "shop": other}, seed=1, alignment=given).metrics["auc"]
+    return cn.simulate(config, {"bank": own, "shop": other}, seed=1, launch=cn.Launch(alignment=given)).metrics["auc"]
 
 
 def train_plain(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> float:

@@ -83,7 +83,7 @@ def seconds_per_batch(file: Path, launch: str, left_out: int) -> list[float]:
     ledger = Ledger.read(Path(json.loads(done.stdout)["folder"]) / "sister" / "ledger.jsonl")
     first: dict[int, datetime] = {}
     for entry in ledger.messages():
-        if entry.kind == "received" and entry.content["message"] in ("TrainedInputs", "ClearInputs"):
+        if entry.kind == "received" and entry.content["message"] in ("TrainedInputs", "GroupNumbers"):
             first.setdefault(entry.content["step"], datetime.fromisoformat(entry.time))
     times = [first[step] for step in sorted(first) if step]
     return [(after - before).total_seconds() for before, after in pairwise(times)][left_out:]

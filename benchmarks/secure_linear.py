@@ -17,6 +17,7 @@ import os
 import statistics
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,29 @@ from phe import EncodedNumber, paillier
 
 from benchmarks.form import Findings, main, say
 from colonnade.crypto import PrivateKey
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
+from colonnade.exchanges.secure_linear import (
+    LinearFormat,
+    LinearOwner,
+    LinearPartner,
+    MaskedLogits,
+    OpenedLogits,
+    OpeningShare,
+    TrainedGradients,
+    TrainedInputs,
+)
 from colonnade.ledger import LedgerWriter
+from colonnade.messages import between, resolve
 from colonnade.session import Channel, Policy
 from colonnade.transport import MemoryHub
 
 ROWS, QUICK_ROWS, INPUTS, RATE = 128, 4, 10, 0.1
 BITS, QUICK_BITS = 2048, 1024
-MESSAGES = linear_messages("feature_holder", "label_holder")
-EVERY = tuple(dict.fromkeys((*MESSAGES.for_fixed_inputs, *MESSAGES.for_trained_inputs)))
+OWNERS, PARTNERS = "feature_holder", "label_holder"
+EVERY = (
+    *(between(one, OWNERS, PARTNERS) for one in (OpeningShare, TrainedInputs, OpenedLogits)),
+    *(between(one, PARTNERS, OWNERS) for one in (MaskedLogits, TrainedGradients)),
+)
+PLAN: Any = SimpleNamespace(config={"defence": "none"})
 
 
 def channels() -> tuple[Channel, Channel]:
@@ -46,7 +61,7 @@ def channels() -> tuple[Channel, Channel]:
             peer=peer,
             peer_role=roles[peer],
             run="benchmark",
-            messages=EVERY,
+            declarations=resolve(EVERY, PLAN),
             ledger=LedgerWriter(),
             policy=Policy(),
             step=itertools.count(1).__next__,
@@ -72,8 +87,8 @@ class Ours:
         self.set_up_seconds = time.perf_counter() - start
         self.own_line, self.other_line = channels()
         format = LinearFormat(inputs=INPUTS, outputs=1, most_rows=rows, key_bits=bits)
-        self.owner = LinearOwner(self.own_line, MESSAGES, format, key)
-        self.partner = LinearPartner(self.other_line, MESSAGES, format, public)
+        self.owner = LinearOwner(self.own_line, format, key)
+        self.partner = LinearPartner(self.other_line, format, public)
         thread = threading.Thread(target=self.owner.open)
         thread.start()
         self.partner.open()

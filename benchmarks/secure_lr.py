@@ -27,7 +27,7 @@ from colonnade.data import PartyTable
 from colonnade.datasets import FATE_EXAMPLES, fate_example
 from colonnade.exchanges.holdings import encoded_columns
 from colonnade.launch.baselines import join_tables
-from colonnade.launch.files import read_run_file
+from colonnade.launch.home import read_run_file
 from colonnade.methods import method_named
 
 NAMES = ("breast_hetero", "default_credit_hetero")

@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.form import Findings, main, say
 from benchmarks.overhead import BATCH, CUT, HIDDEN, make_frames
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import PLAIN, message
+from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.session import Channel, Policy
 from colonnade.transport.grpc import Endpoint, Identity, Partner, make_identity, server_name
 from colonnade.transport.grpc.tls import grpc
@@ -59,7 +59,7 @@ def channel_over(link: Any, own: str, peer: str, ledger: Path) -> Channel:
         peer=peer,
         peer_role=peer,
         run="benchmark",
-        messages=(Load, Done),
+        declarations=[declaration_of(Load), declaration_of(Done)],
         ledger=writer,
         policy=Policy(),
         step=lambda: 0,

@@ -18,9 +18,9 @@ def main() -> None:
         "bank": cn.PartyTable(bank, id="client", label="default", name="bank"),
         "shop": cn.PartyTable(shop, id="client", name="shop"),
     }
-    # Twenty shared customers lend their label. Few to learn from; the run compares.
+    # Twenty shared customers bring a label. Few to learn from; the run compares.
     config = cn.FTL(width=4, iterations=8, learning_rate=0.1, labelled_rows=20)
-    run = cn.simulate(config, tables, seed=7, engine="auto")
+    run = cn.simulate(config, tables, seed=7, launch=cn.Launch(engine="auto"))
 
     print(f"AUC {run.metrics['auc']:.3f} on {run.rows['test']} held-out shared rows")
     safeguard = run.findings["safeguard"]

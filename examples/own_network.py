@@ -38,16 +38,16 @@ def main() -> None:
     widths = {party: TableEncoder.fit(table).width for party, table in tables.items()}
 
     torch.manual_seed(0)  # the initial weights are drawn here, in one thread, so the run repeats
-    modules: dict[str, nn.Module] = {
-        "hospital": nn.Sequential(nn.Linear(widths["hospital"], 8), nn.Tanh()),
-        "laboratory": WithShortcut(widths["laboratory"], 12),
+    parties = {
+        "hospital": cn.Party(tables["hospital"], module=nn.Sequential(nn.Linear(widths["hospital"], 8), nn.Tanh())),
+        "laboratory": cn.Party(tables["laboratory"], module=WithShortcut(widths["laboratory"], 12)),
     }
     config = cn.SplitNN(head_hidden=(16,), batch_size=64, learning_rate=0.003, epochs=15)
-    run = cn.simulate(config, tables, modules=modules, seed=7)
+    run = cn.simulate(config, parties, seed=7)
     print(f"AUC {run.metrics['auc']:.3f} on {run.rows['test']} held-out rows")
 
     # The run keeps weights, not code. To predict, pass modules of the same shape again.
-    scores = run.predict(tables, modules=modules)
+    scores = run.predict(parties)
     print(f"{len(scores)} shared rows scored; columns: {', '.join(scores.columns)}")
 
 

@@ -31,7 +31,7 @@ def main() -> None:
     # Small tables, so small batches and large steps; and transfer is used unless it clearly loses.
     steps = {"epochs": 4, "batch_size": 64, "fine_batch_size": 64, "learning_rate": 0.01}
     config = cn.PrADA(groups=groups, margin=5.0, explanations=True, pictures=False, **steps)
-    run = cn.simulate(config, tables, roles=roles, seed=7, engine="auto")
+    run = cn.simulate(config, tables, roles=roles, seed=7, launch=cn.Launch(engine="auto"))
 
     print(f"AUC {run.metrics['auc']:.3f} on held-out rows of the bank")
     for name in ("transfer", "label protection"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,14 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.messages import PLAIN, message
+from colonnade.messages import PLAIN, Between, message
 from colonnade.methods import METHODS
-from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session
+from colonnade.session import Holding, Method, ModelPart, Result, Role, Scores, Session, Stage
+from tests.parties import with_policies
 
 ROLES = {"label_holder": "bank", "feature_holder": "shop", "collaborator": "helper"}
 HERE = Path(__file__).parent.parent
+Number = Annotated[float, Between(0, 10_000)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +34,21 @@ class Tally:
 class LabelNumber:
     """A number of the label holder. Reveals: it."""
 
-    value: float
+    value: Number
 
 
 @message(sender="feature_holder", receiver="collaborator", protection=PLAIN, step="tell")
 class FeatureNumber:
     """A number of the feature holder. Reveals: it."""
 
-    value: float
+    value: Number
 
 
 @message(sender="collaborator", receiver="label_holder", protection=PLAIN, step="answer")
 class Sum:
     """All numbers together. Reveals: the sum of the others."""
 
-    value: float
+    value: Number
 
 
 def label_holder(session: Session, holding: Holding, config: Tally) -> Result:
@@ -101,6 +103,7 @@ def _part(holding: Holding, total: float) -> ModelPart:
     return ModelPart({"total": torch.tensor(total)}, {"classes": classes, "types": types})
 
 
+_MESSAGES = (LabelNumber, FeatureNumber, Sum)
 _STAGE = {"label_holder": label_holder, "feature_holder": feature_holder, "collaborator": collaborator}
 
 METHOD = Method(
@@ -115,8 +118,10 @@ METHOD = Method(
         Role("collaborator", "nothing: it adds up", has_rows=False),
     ),
     lead="label_holder",
-    messages=(LabelNumber, FeatureNumber, Sum),
-    stages={"train": _STAGE, "predict": _STAGE},
+    stages={
+        "train": Stage(roles=_STAGE, messages=_MESSAGES, makes_model=True),
+        "predict": Stage(roles=_STAGE, messages=_MESSAGES, scores=True),
+    },
 )
 
 
@@ -154,5 +159,6 @@ def tables(rows: int = 120) -> dict[str, cn.PartyTable]:
 
 def simulate(**options: Any) -> cn.Run:
     """Carry out a run of the toy."""
-    options = {"roles": ROLES, "seed": 5, "keep_views": True, **options}
-    return cn.simulate(options.pop("config", Tally()), options.pop("tables", None) or tables(), **options)
+    options = {"roles": ROLES, "seed": 5, "launch": cn.Launch(keep_views=True), **options}
+    brought = with_policies(options.pop("tables", None) or tables(), options.pop("policies", {}))
+    return cn.simulate(options.pop("config", Tally()), brought, **options)

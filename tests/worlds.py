@@ -14,13 +14,13 @@ from gmpy2 import mpz
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey, PublicKey, cipher_array
-from colonnade.messages import declaration_of, decode_body, open_frame
+from colonnade.messages import decode_body, open_frame
 from colonnade.session import Session
 
 
 def view(run: cn.Run, party: str) -> list[tuple[str, Any]]:
     """Return what a party received in the method, decoded: sender and message."""
-    known = {declaration_of(cls).schema: declaration_of(cls) for cls in run.method.messages}
+    known = {one.schema: one for one in run.method.declarations}
     found = []
     for sender, frame in run.views[party]:
         header, body = open_frame(frame)
@@ -30,7 +30,7 @@ def view(run: cn.Run, party: str) -> list[tuple[str, Any]]:
 
 
 def name_of(message: Any) -> str:
-    return declaration_of(message).name
+    return type(message).__name__
 
 
 def received(run: cn.Run, party: str, name: str, sender: str | None = None) -> list[Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from colonnade.errors import PeerFailed, PeerLost
 from colonnade.methods import method_named
-from colonnade.session import Holding, Party, Result, RunPlan, Session, play
+from colonnade.session import Holding, Participant, Result, RunPlan, Session, play, taking_part
 from colonnade.transport import MemoryHub
 
 
@@ -30,10 +30,11 @@ def play_parties(
 
     def run(party: str) -> None:
         peers = [peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer)]
-        session = Session(Party(party), method, plan, {peer: hub.link(party, peer) for peer in peers})
+        session = Session(Participant(party), method, plan, {peer: hub.link(party, peer) for peer in peers})
         try:
             holding = holding_of(party)
-            found[party] = play(session, lambda _: holding, config)
+            with taking_part(session):
+                found[party] = play(session, holding, config)
             if lines is not None:
                 lines[party] = session.metrics.lines
         except BaseException as error:

@@ -17,17 +17,29 @@ _HOMES = {
     "Evaluate": "colonnade.session",
     "FairVFL": "colonnade.methods.fairvfl",
     "FedCVT": "colonnade.methods.fedcvt",
+    "Holding": "colonnade.session",
+    "Launch": "colonnade.launch.simulation",
     "Ledger": "colonnade.ledger",
+    "Method": "colonnade.session",
+    "ModelPart": "colonnade.session",
+    "Party": "colonnade.session",
     "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
     "PrADA": "colonnade.methods.prada",
+    "Result": "colonnade.session",
+    "Role": "colonnade.session",
     "Run": "colonnade.launch.run",
+    "Scores": "colonnade.session",
     "SecureLR": "colonnade.methods.secure_lr",
+    "Session": "colonnade.session",
     "SplitNN": "colonnade.methods.splitnn",
+    "Stage": "colonnade.session",
     "VerticalClassifier": "colonnade.launch.estimator",
     "VerticalRegressor": "colonnade.launch.estimator",
-    "load_run": "colonnade.launch.load",
+    "join": "colonnade.launch.join",
+    "load_run": "colonnade.launch.run_folder",
+    "message": "colonnade.messages",
     "propose_groups": "colonnade.methods.prada",
     "simulate": "colonnade.launch.simulation",
 }
@@ -35,10 +47,12 @@ _HOMES = {
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
     from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
-    from colonnade.launch.load import load_run
+    from colonnade.launch.join import join
     from colonnade.launch.run import Run
-    from colonnade.launch.simulation import simulate
+    from colonnade.launch.run_folder import load_run
+    from colonnade.launch.simulation import Launch, simulate
     from colonnade.ledger import Ledger
+    from colonnade.messages import message
     from colonnade.methods.fairvfl import FairVFL
     from colonnade.methods.fedcvt import FedCVT
     from colonnade.methods.ftl import FTL
@@ -46,7 +60,20 @@ if TYPE_CHECKING:
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
     from colonnade.methods.splitnn import PartyEncoder, SplitNN
-    from colonnade.session import Alignment, Evaluate, Policy
+    from colonnade.session import (
+        Alignment,
+        Evaluate,
+        Holding,
+        Method,
+        ModelPart,
+        Party,
+        Policy,
+        Result,
+        Role,
+        Scores,
+        Session,
+        Stage,
+    )
 
 __all__ = [
     "FTL",
@@ -55,18 +82,30 @@ __all__ = [
     "Evaluate",
     "FairVFL",
     "FedCVT",
+    "Holding",
+    "Launch",
     "Ledger",
+    "Method",
+    "ModelPart",
+    "Party",
     "PartyEncoder",
     "PartyTable",
     "Policy",
     "PrADA",
+    "Result",
+    "Role",
     "Run",
+    "Scores",
     "SecureLR",
+    "Session",
     "SplitNN",
+    "Stage",
     "VerticalClassifier",
     "VerticalRegressor",
     "__version__",
+    "join",
     "load_run",
+    "message",
     "propose_groups",
     "simulate",
 ]

@@ -18,7 +18,7 @@ from tests.worlds import name_of
 
 from colonnade.crypto import CipherArray, Format, PrivateKey, encrypt
 from colonnade.errors import ColonnadeError, RoleFailed
-from colonnade.messages import declaration_of, kinds
+from colonnade.messages import kinds, template_of
 from colonnade.messages.wire import Writer
 from colonnade.session import Channel
 
@@ -49,7 +49,7 @@ def lying(lie: Lie) -> Iterator[None]:
     def sent(channel: Channel, message: Any) -> None:
         said = lie.send(channel, message)
         if said is not message:
-            channel._may_send.add(declaration_of(said).schema)
+            channel._sends.setdefault(type(said), template_of(said).every_declaration()[0])
         send(channel, said)
 
     with pytest.MonkeyPatch.context() as patch, any_text():

@@ -31,7 +31,7 @@ from tests.unit.transport.grpc.test_endpoint import certificate_of, usage
 from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, message
-from colonnade.session import Alignment, Evaluate, Method, Party, RunPlan, Session, handshake, play
+from colonnade.session import Alignment, Evaluate, Method, Participant, RunPlan, Session, handshake
 from colonnade.session.control import AgreedField, Hello
 from colonnade.transport.grpc import (
     Endpoint,
@@ -606,13 +606,13 @@ class Meeting:
             link = network.link(name, peer)
             plan = self.shop_plan if name == "shop" and self.shop_plan else self.plan
             method = self.shop_method if name == "shop" and self.shop_method else toys.method()
-            session = Session(Party(name), method, plan, {peer: link})
+            session = Session(Participant(name), method, plan, {peer: link})
             self.ledgers[name] = session.ledger
             try:
                 if name == "shop" and self.shop_code is not None:
                     outcomes[name] = self.shop_code(session)
                 else:
-                    outcomes[name] = play(session, lambda _: toys.holding(), None)
+                    outcomes[name] = toys.play_honestly(session)
             except BaseException as error:
                 outcomes[name] = error
             finally:
@@ -692,7 +692,6 @@ GREETINGS: dict[str, tuple[dict[str, Any], str]] = {
     "another role": ({"role": "lead"}, "expected helper 'shop' but was greeted by lead 'shop'"),
     "no fields": ({"fields": ()}, "disagree on"),
     "other fields": ({"fields": (AgreedField("run.other", b"x" * 16),)}, r"disagree on.*run\.other"),
-    "a short nonce": ({"nonce": b"short"}, "with an invalid nonce"),
 }
 
 

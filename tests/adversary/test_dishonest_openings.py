@@ -18,10 +18,9 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.crypto import FixedPoint
-from colonnade.errors import CiphertextRefused, OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
+from colonnade.errors import OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
 from colonnade.exchanges.open_masked import ask_to_open, take_opened
-from colonnade.exchanges.secure_linear import LinearOwner, LinearPartner
-from colonnade.methods.secure_lr.messages import LINEAR
+from colonnade.exchanges.secure_linear import LinearOwner, LinearPartner, MaskedLogits, OpenedLogits
 from colonnade.session import Channel, Evaluate
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.openings import MOST_ATTEMPTS
@@ -85,13 +84,13 @@ def dishonest_in_step(step: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
         share = partner._forward_share()
         more = np.array([[1], [1 << COLUMN_BITS]], dtype=object)
         wanted = FixedPoint.share(share.integers + more, share.fraction_bits, share.bound)
-        seen["mask"] = ask_to_open(partner._peer, LINEAR.MaskedLogits, batch.columns @ wanted)
+        seen["mask"] = ask_to_open(partner._peer, MaskedLogits, batch.columns @ wanted)
         return seen["mask"]
 
     def taken(partner: LinearPartner, mask: Any) -> Any:
         if mask is not seen.get("mask"):
             return logits(partner, mask)
-        seen["read"] = [int(one) for one in take_opened(partner._peer, LINEAR.OpenedLogits, mask).integers[:, 0]]
+        seen["read"] = [int(one) for one in take_opened(partner._peer, OpenedLogits, mask).integers[:, 0]]
         # Of this batch's scores it has learned nothing.
         return np.zeros(mask.layout.shape)
 
@@ -124,11 +123,11 @@ def test_a_second_opening_in_the_same_step_is_refused() -> None:
     send = Channel.send
 
     def keeping(channel: Channel, message: Any) -> None:
-        if isinstance(message, LINEAR.MaskedLogits):
+        if isinstance(message, MaskedLogits):
             kept.append(message.values)
         send(channel, message)
 
-    lie = Lie("bank", "MaskedGradient", lambda _: LINEAR.MaskedLogits(kept[0]))
+    lie = Lie("bank", "MaskedGradient", lambda _: MaskedLogits(kept[0]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "send", keeping)
         check_refused(played, lie, OutOfStep, "MaskedGradient", seconds=60)
@@ -161,13 +160,13 @@ def test_nothing_is_opened_outside_of_steps(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_opening_of_another_shape_is_refused() -> None:
     for shape in ((3, 1), (4, 2), (8, 1)):
         lie = Lie("bank", "MaskedLogits", with_field(values=functools.partial(same_key, shape=shape)))
-        check_refused(played, lie, CiphertextRefused, seconds=60)
+        check_refused(played, lie, WrongContent, "shape", seconds=60)
 
 
 def test_more_scores_than_the_agreed_task_has_are_refused() -> None:
     """Each score would be one number more of every row in every opening."""
     lie = Lie("bank", "TrainingExtent", with_field(scores=2))
-    check_refused(played, lie, WrongContent, "the agreed task, binary, has one", seconds=60)
+    check_refused(played, lie, WrongContent, "scores is 2 where 1 to 1 is accepted", seconds=60)
 
 
 def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so(

@@ -21,14 +21,13 @@ from colonnade.errors import (
     ConfigError,
     FrameRefused,
     KeyRefused,
-    KeyTooSmall,
     OutOfRange,
     OutOfStep,
     RoleFailed,
     TrainingFailed,
     WrongContent,
 )
-from colonnade.methods.fairvfl.messages import TaskGradient, local_gradient, mark
+from colonnade.methods.fairvfl.messages import LocalGradient, Mark, TaskGradient
 
 ROWS = 40
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -54,7 +53,7 @@ def trained(setting: str) -> cn.Run:
 
 
 def audited(setting: str) -> cn.Run:
-    return run_of(frames(rows=ROWS), configured(setting), stage="audit", after=trained(setting), name="audited")
+    return run_of(frames(rows=ROWS), configured(setting), stage="audit", after=trained(setting))
 
 
 def play_of(setting: str, stage: str) -> Callable[[], Any]:
@@ -109,26 +108,6 @@ def mostly_slow(cases: Any, *quick: Any) -> list[Any]:
 
 # What is announced
 
-AMOUNTS: list[dict[str, int]] = [
-    *[{name: value} for name in ("train", "validation", "test") for value in (-1, 2**40, 2**70)],
-    {"train": 0},
-    {"outputs": 0},
-    {"outputs": -1},
-    {"outputs": 2**40},
-    {"outputs": 2**70},
-]
-
-
-@pytest.mark.parametrize("fields", mostly_slow(AMOUNTS, *AMOUNTS[::3]), ids=str)
-def test_amounts_that_cannot_be_are_refused(fields: dict[str, int]) -> None:
-    refused(Lie("bank", "Amounts", with_field(**fields)), words="'bank' announces")
-
-
-@pytest.mark.parametrize("stage", ["predict", "audit"])
-@pytest.mark.parametrize("fields", [{"test": -1}, {"test": 2**40}, {"outputs": 0}], ids=str)
-def test_amounts_that_cannot_be_are_refused_in_other_stages(fields: dict[str, int], stage: str) -> None:
-    refused(Lie("bank", "Amounts", with_field(**fields)), words="'bank' announces", stage=stage)
-
 
 @pytest.mark.parametrize("fields", [{"train": 7}, {"train": 10**8}, {"test": 3}, {"test": 99}], ids=str)
 def test_other_rows_than_were_found_end_the_run(fields: dict[str, int]) -> None:
@@ -160,62 +139,30 @@ def test_an_attribute_that_is_withheld_is_missed(names: tuple[str, ...]) -> None
     refused(Lie("state", "Offer", with_field(attributes=names)), ConfigError, "'gender'")
 
 
-@pytest.mark.parametrize("name", ["n" * 2**20, "\x1b[2J"], ids=["long", "cursor"])
-def test_names_of_attributes_that_could_do_harm_are_refused(name: str) -> None:
-    refused(Lie("state", "Offer", with_field(attributes=(name,))), words="refused Offer from 'state'")
-
-
 def test_an_attribute_of_another_is_refused() -> None:
     refused(Lie("one", "Offer", with_field(attributes=("gender",))), ConfigError, "one and state")
 
 
 # Numbers
 
-ARRAYS: dict[str, Change] = {
-    "a row more": lambda values: torch.cat([values, values[:1]]),
-    "a row less": lambda values: values[1:].clone(),
-    "a column less": lambda values: values[:, 1:].clone(),
-    "nothing": lambda values: values[:0].clone(),
-    "flat": lambda values: values.reshape(-1).clone(),
-    "not a number": lambda values: torch.full_like(values, torch.nan),
-    "one that is infinite": lambda values: torch.where(values == values.reshape(-1)[0], torch.inf, values),
-}
-TENSORS: list[tuple[str, str, str, str]] = [
-    ("one", "LocalCode", "robust", "train"),
-    ("server", "NoisedUnifiedCode", "robust", "train"),
-    ("bank", "TaskGradient", "robust", "train"),
-    ("server", "NoisedProtectedCode", "robust", "train"),
-    ("server", "NoisedProtectedCodeAgain", "robust", "train"),
-    ("state", "NoisedDiscriminatorGradient", "robust", "train"),
-    ("bureau", "NoisedAdversarialGradient", "robust", "train"),
-    ("server", "LocalGradient", "robust", "train"),
-    ("server", "UnifiedCode", "paper", "train"),
-    ("server", "ProtectedCode", "paper", "train"),
-    ("server", "ProtectedCodeAgain", "paper", "train"),
-    ("state", "DiscriminatorGradient", "paper", "train"),
-    ("state", "AdversarialGradient", "paper", "train"),
-    ("state", "NoisedDiscriminatorGradient", "merged", "train"),
-    ("server", "TaskScores", "scores", "train"),
-    ("bank", "TaskScoreGradient", "scores", "train"),
-    ("one", "LocalCode", "robust", "predict"),
-    ("server", "NoisedUnifiedCode", "robust", "predict"),
-    ("server", "TaskScores", "scores", "predict"),
-    ("two", "LocalCode", "robust", "audit"),
-    ("server", "NoisedUnifiedCode", "robust", "audit"),
+TENSORS: list[tuple[str, str, str]] = [
+    ("one", "LocalCode", "robust"),
+    ("server", "UnifiedCode", "robust"),
+    ("bank", "TaskGradient", "robust"),
+    ("server", "ProtectedCode", "robust"),
+    ("server", "ProtectedCodeAgain", "robust"),
+    ("state", "DiscriminatorGradient", "robust"),
+    ("bureau", "AdversarialGradient", "robust"),
+    ("server", "LocalGradient", "robust"),
+    ("server", "UnifiedCode", "paper"),
+    ("server", "ProtectedCode", "paper"),
+    ("server", "ProtectedCodeAgain", "paper"),
+    ("state", "DiscriminatorGradient", "paper"),
+    ("state", "AdversarialGradient", "paper"),
+    ("state", "DiscriminatorGradient", "merged"),
+    ("server", "TaskScores", "scores"),
+    ("bank", "TaskGradient", "scores"),
 ]
-
-
-@pytest.mark.parametrize(
-    ("case", "place"),
-    [
-        (case, place) if place < 2 or case == "not a number" else pytest.param(case, place, marks=pytest.mark.slow)
-        for place in range(len(TENSORS))
-        for case in ARRAYS
-    ],
-)
-def test_numbers_of_another_shape_or_none_at_all_are_refused(case: str, place: int) -> None:
-    party, name, setting, stage = TENSORS[place]
-    refused(Lie(party, name, with_field(values=ARRAYS[case])), setting=setting, stage=stage)
 
 
 @pytest.mark.parametrize("place", [0, 2, 5, 7])
@@ -223,42 +170,22 @@ def test_numbers_of_another_shape_or_none_at_all_are_refused(case: str, place: i
     "kind", mostly_slow([torch.float64, torch.int64, torch.bool, torch.uint8], torch.int64), ids=str
 )
 def test_numbers_of_another_kind_are_taken_as_numbers_or_refused(place: int, kind: torch.dtype) -> None:
-    party, name, setting, stage = TENSORS[place]
-    run = survived(Lie(party, name, with_field(values=lambda values: values.to(kind))), setting, stage)
+    party, name, setting = TENSORS[place]
+    run = survived(Lie(party, name, with_field(values=lambda values: values.to(kind))), setting)
     if run is not None:
         assert all(value.isfinite().all() for part in run.parts.values() for value in part.tensors.values())
 
 
-HUGE = [place for place, (_, _, _, stage) in enumerate(TENSORS) if stage == "train"]
-
-
 @pytest.mark.parametrize("size", mostly_slow([1e300, 3e38], 1e300))
-@pytest.mark.parametrize("place", HUGE)
+@pytest.mark.parametrize("place", range(len(TENSORS)))
 def test_numbers_far_out_of_range_never_break_anything_but_the_run(place: int, size: float) -> None:
     """Gradients are shortened, so that a run may survive; its weights are numbers then."""
-    party, name, setting, stage = TENSORS[place]
+    party, name, setting = TENSORS[place]
     huge = with_field(values=lambda values: torch.full(values.shape, size, dtype=torch.float64))
-    run = survived(Lie(party, name, huge), setting, stage)
+    run = survived(Lie(party, name, huge), setting)
     if run is not None:
         for who, part in run.parts.items():
             assert all(value.isfinite().all() for value in part.tensors.values()), who
-
-
-PRESENCE: dict[str, Change] = {
-    "whole numbers": lambda there: there.astype(np.int64),
-    "numbers": lambda there: there.astype(np.float64),
-    "bytes": lambda there: there.astype(np.uint8),
-    "one more": lambda there: np.append(there, True),
-    "nothing": lambda there: there[:0].copy(),
-    "two columns": lambda there: np.stack([there, there], axis=1),
-}
-
-
-@pytest.mark.parametrize("stage", ["train", pytest.param("predict", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", PRESENCE)
-def test_what_does_not_say_which_rows_are_known_is_refused(case: str, stage: str) -> None:
-    lie = Lie("two", "LocalCode", with_field(is_there=PRESENCE[case]))
-    refused(lie, words="'two' does not say", stage=stage)
 
 
 def test_a_party_that_says_it_knows_nothing_does_no_harm() -> None:
@@ -268,32 +195,20 @@ def test_a_party_that_says_it_knows_nothing_does_no_harm() -> None:
 
 # Marks
 
-MARKS = ["", "0" * 15, "0" * 17, "g" * 16, "A" * 16, "\x1b[2J" * 4, "m" * 2**20]
-
-
-@pytest.mark.parametrize("name", mostly_slow(MARKS, *MARKS[::2]), ids=lambda name: repr(name[:16]))
-def test_marks_that_are_none_are_refused(name: str) -> None:
-    words = "marks the model" if len(name) < 99 and name.isprintable() else "refused Mark"
-    refused(Lie("server", "Mark", with_field(name=name)), words=words)
-
 
 def test_a_mark_that_differs_between_parties_is_found_when_the_model_is_used() -> None:
     lie = Lie("server", "Mark", with_field(name="0" * 16), 1)
     with lying(lie):
         run = simulated("robust")
-    with pytest.raises(WrongContent, match="part of another model"):
+    with pytest.raises(ConfigError, match="part of another model"):
         scored(run, frames(rows=24, seed=3))
 
 
 @pytest.mark.parametrize("stage", ["predict", "audit"])
 @pytest.mark.parametrize("party", ["one", "bank"])
 def test_a_part_of_another_training_is_refused(party: str, stage: str) -> None:
-    refused(Lie(party, "Offer", with_field(model="0" * 16)), words=f"'{party}' has a part of another", stage=stage)
-
-
-@pytest.mark.parametrize("model", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "long", "cursor"])
-def test_names_of_models_that_are_none_are_refused_and_not_shown(model: str) -> None:
-    refused(Lie("one", "Offer", with_field(model=model)), words="Offer" if model else "another model", stage="predict")
+    lie = Lie(party, "Offer", with_field(model="0" * 16))
+    refused(lie, ConfigError, f"'{party}' has a part of another", stage=stage)
 
 
 def test_who_had_columns_in_training_must_bring_them() -> None:
@@ -302,29 +217,15 @@ def test_who_had_columns_in_training_must_bring_them() -> None:
 
 # The audit
 
-COUNTABLE: dict[str, dict[str, Any]] = {
-    "no attribute of this run": {"attributes": ("height",)},
-    "an attribute that moves the cursor": {"attributes": ("\x1b[2J",)},
-    "the same twice": {"attributes": ("gender", "gender"), "groups": (2, 2)},
-    "a group count more": {"groups": (2, 2)},
-    "no group count": {"groups": ()},
-    "no group": {"groups": (0,)},
-    "fewer than none": {"groups": (-1,)},
-    "too many": {"groups": (2**40,)},
-    "far too many": {"groups": (2**70,)},
-    "many attributes": {"attributes": ("gender",) * 2**16, "groups": (2,) * 2**16},
-}
 
-
-@pytest.mark.parametrize("case", mostly_slow(COUNTABLE, *list(COUNTABLE)[::2]))
-def test_groups_that_cannot_be_are_refused(case: str) -> None:
-    refused(Lie("state", "Countable", with_field(**COUNTABLE[case])), words="'state' offers to count", stage="audit")
+def test_another_number_of_groups_than_of_attributes_is_refused() -> None:
+    refused(Lie("state", "Countable", with_field(groups=(2, 2))), words="'state' offers to count", stage="audit")
 
 
 @pytest.mark.parametrize("setting", ["robust", "noisy counts"])
 def test_groups_that_another_has_counted_by_are_refused(setting: str) -> None:
     lie = Lie("bureau", "Countable", with_field(attributes=("gender",)))
-    refused(lie, words="'bureau' offers to count", setting=setting, stage="audit")
+    refused(lie, words="refused Countable from 'bureau'", setting=setting, stage="audit")
 
 
 def test_a_count_that_is_not_wanted_after_all_ends_the_audit() -> None:
@@ -335,9 +236,8 @@ def test_a_count_that_is_wanted_of_who_has_no_groups_does_no_harm() -> None:
     assert survived(Lie("bank", "CountRequest", with_field(is_wanted=False)), stage="audit") is not None
 
 
-@pytest.mark.parametrize(("modulus", "kind"), [(0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)])
-def test_keys_that_protect_nothing_are_refused(modulus: int, kind: type[ColonnadeError]) -> None:
-    refused(Lie("bank", "PublicModulus", with_field(modulus=modulus)), kind, stage="audit")
+def test_keys_that_protect_nothing_are_refused() -> None:
+    refused(Lie("bank", "PublicModulus", with_field(modulus=2**1023 + 2)), KeyRefused, stage="audit")
 
 
 LAYOUTS: dict[str, Change] = {
@@ -355,8 +255,8 @@ LAYOUTS: dict[str, Change] = {
     ("party", "name", "setting"),
     [
         ("bank", "SealedColumns", "robust"),
-        ("state", "ExactCounts", "robust"),
-        pytest.param("state", "NoisyCounts", "noisy counts", marks=pytest.mark.slow),
+        ("state", "CountsByGroup", "robust"),
+        pytest.param("state", "CountsByGroup", "noisy counts", marks=pytest.mark.slow),
     ],
 )
 def test_ciphertexts_of_another_layout_or_key_are_refused(party: str, name: str, setting: str, case: str) -> None:
@@ -364,21 +264,13 @@ def test_ciphertexts_of_another_layout_or_key_are_refused(party: str, name: str,
     refused(lie, (CiphertextRefused, FrameRefused, WrongContent), setting=setting, stage="audit")
 
 
-GIVEN: dict[str, Change] = {
-    "whole numbers": lambda given: given.astype(np.int64),
-    "one more": lambda given: np.append(given, True),
-    "one less": lambda given: given[1:].copy(),
-    "none": np.zeros_like,
-    "a thousand": lambda given: np.ones(1000, bool),
-    "two columns": lambda given: np.stack([given, given]),
-}
+@pytest.mark.parametrize("change", [np.zeros_like, lambda given: ~given | (np.arange(len(given)) == 0)])
+def test_counts_of_other_groups_than_are_given_are_refused(change: Change) -> None:
+    refused(Lie("state", "CountsByGroup", with_field(is_given=change)), CiphertextRefused, stage="audit")
 
 
-@pytest.mark.parametrize("case", mostly_slow(GIVEN, "whole numbers", "one more"))
-def test_what_does_not_say_which_groups_are_given_is_refused(case: str) -> None:
-    refused(
-        Lie("state", "ExactCounts", with_field(is_given=GIVEN[case])), (CiphertextRefused, WrongContent), stage="audit"
-    )
+def test_another_number_of_groups_than_was_announced_is_refused() -> None:
+    refused(Lie("state", "Countable", with_field(groups=(3,))), words="refused CountsByGroup", stage="audit")
 
 
 RESULTS: dict[str, Any] = {
@@ -412,64 +304,35 @@ def test_results_that_are_none_are_refused(case: str) -> None:
     refused(Lie("state", "AttackResult", with_field(found=RESULTS[case])), words=words, stage="audit")
 
 
-OTHERS = ["age", "\x1b[2J", "height", "", "n" * 2**20]
+def test_a_result_on_an_attribute_of_another_is_refused() -> None:
+    lie = Lie("state", "AttackResult", with_field(attribute="age"))
+    refused(lie, words="refused AttackResult from 'state'", stage="audit")
 
 
-@pytest.mark.parametrize("attribute", mostly_slow(OTHERS, *OTHERS[:2]), ids=lambda name: repr(name[:8]))
-def test_results_on_what_the_sender_has_not_are_refused(attribute: str) -> None:
-    lie = Lie("state", "AttackResult", with_field(attribute=attribute))
-    words = "'state' tells of an attack" if len(attribute) < 99 and attribute.isprintable() else "refused AttackResult"
-    refused(lie, words=words, stage="audit")
-
-
-CODES: dict[str, dict[str, Any]] = {
-    **{f"codes: {case}": {"unified": change} for case, change in ARRAYS.items() if case != "a column less"},
-    "codes without columns": {"unified": lambda values: values[:, :0].clone()},
-    "codes far out of range": {"unified": lambda values: torch.full(values.shape, 1e300, dtype=torch.float64)},
-    "no protected codes": {"protected": ()},
-    "one of them less": {"protected": lambda codes: codes[1:]},
-    "one of them more": {"protected": lambda codes: (*codes, codes[0])},
-    **{
-        f"protected: {case}": {"protected": lambda codes, change=change: (change(codes[0]), *codes[1:])}
-        for case, change in ARRAYS.items()
-        if case != "a column less"
-    },
+UNREADABLE: dict[str, Change] = {
+    "no columns": lambda values: values[:, :0].clone(),
+    "far out of range": lambda values: torch.full(values.shape, 1e300, dtype=torch.float64),
 }
 
 
-@pytest.mark.parametrize("case", mostly_slow(CODES, *list(CODES)[::3]))
-def test_codes_to_attack_of_another_form_are_refused(case: str) -> None:
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_codes_that_nobody_can_attack_are_refused(case: str) -> None:
     # To the bank, then to one, which has columns of its own.
-    refused(Lie("server", "AttackCodes", with_field(**CODES[case]), 1), words="'one' got", stage="audit")
-
-
-OF_PLAIN = [case for case in ARRAYS if case != "a column less"]
-
-
-@pytest.mark.parametrize("case", mostly_slow(OF_PLAIN, *OF_PLAIN[:2]))
-def test_codes_of_a_plain_model_of_another_form_are_refused(case: str) -> None:
-    lie = Lie("server", "PlainCodes", with_field(values=ARRAYS[case]))
-    refused(lie, words="'state' got", stage="audit")
-
-
-def test_protected_codes_for_who_has_no_columns_are_refused() -> None:
-    def added(honest: Any) -> Any:
-        return type(honest)(honest.unified, (honest.unified,))
-
-    refused(Lie("server", "AttackCodes", added, 3), words="protected codes", stage="audit")
+    lie = Lie("server", "AttackCodes", with_field(unified=UNREADABLE[case]), 1)
+    refused(lie, words="'one' got have no columns, or numbers out of range", stage="audit")
 
 
 # Order
 
 
 def test_a_gradient_in_place_of_a_mark_is_out_of_step() -> None:
-    lie = Lie("server", "Mark", lambda honest: local_gradient("feature_holder")(torch.zeros(2, 2)), 1)
+    lie = Lie("server", "Mark", lambda honest: LocalGradient(torch.zeros(2, 2)), 1)
     refused(lie, OutOfStep)
 
 
 def test_a_mark_in_place_of_a_gradient_is_out_of_step() -> None:
-    refused(Lie("server", "LocalGradient", lambda honest: mark("feature_holder")("0" * 16)), OutOfStep)
+    refused(Lie("server", "LocalGradient", lambda honest: Mark("0" * 16)), OutOfStep)
 
 
 def test_a_gradient_of_the_task_in_place_of_a_discriminators_is_out_of_step() -> None:
-    refused(Lie("state", "NoisedDiscriminatorGradient", lambda honest: TaskGradient(honest.values)), OutOfStep)
+    refused(Lie("state", "DiscriminatorGradient", lambda honest: TaskGradient(honest.values)), OutOfStep)

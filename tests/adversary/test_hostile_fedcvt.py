@@ -20,12 +20,12 @@ from colonnade.errors import (
     ColonnadeError,
     ConfigError,
     KeyRefused,
-    KeyTooSmall,
     OutOfStep,
     TrainingFailed,
     WrongContent,
 )
-from colonnade.methods.fedcvt.messages import CodeGradient, EpochVerdict
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.methods.fedcvt.messages import CodeGradient
 
 WORLD: dict[str, Any] = {"shared": 24, "own": {"bank": 16, "shop": 16}}
 SMALL: dict[str, Any] = {
@@ -84,25 +84,10 @@ def first(change: Change) -> Change:
 # What is announced
 
 
-@pytest.mark.parametrize("count", [-1, 2**40, 2**62, 2**200])
-def test_rows_that_cannot_be_are_refused(count: int) -> None:
-    refused(Lie("shop", "OwnRows", with_field(count=count)), WrongContent, is_measured=True)
-
-
 @pytest.mark.parametrize("level", [0, 2])
 def test_another_number_of_rows_than_announced_is_refused(level: int) -> None:
     kind = WrongContent if level == 0 else CiphertextRefused
     refused(Lie("shop", "OwnRows", with_field(count=15)), kind, level=level)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [*[{"steps": one} for one in (0, -1, 10**9, 2**200)], *[{"outputs": one} for one in (0, -3, 2**40)]],
-    ids=str,
-)
-@pytest.mark.parametrize("level", [0, pytest.param(2, marks=pytest.mark.slow)])
-def test_schedules_that_cannot_be_are_refused(fields: dict[str, int], level: int) -> None:
-    refused(Lie("bank", "Schedule", with_field(**fields)), WrongContent, level=level, is_measured=True)
 
 
 def test_a_schedule_of_so_many_scores_that_attention_would_follow_is_refused() -> None:
@@ -110,49 +95,12 @@ def test_a_schedule_of_so_many_scores_that_attention_would_follow_is_refused() -
     refused(Lie("bank", "Schedule", with_field(outputs=30)), ConfigError, "shared", level=2)
 
 
-@pytest.mark.parametrize(("modulus", "kind"), [(0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)])
 @pytest.mark.parametrize("party", ["bank", "shop"])
-def test_keys_that_protect_nothing_are_refused(party: str, modulus: int, kind: type[ColonnadeError]) -> None:
-    refused(Lie(party, "PublicModulus", with_field(modulus=modulus)), kind, level=2)
+def test_keys_that_protect_nothing_are_refused(party: str) -> None:
+    refused(Lie(party, "PublicModulus", with_field(modulus=2**1023 + 2)), KeyRefused, level=2)
 
 
 # Codes and gradients
-
-VALUES: dict[str, Change] = {
-    "a row more": lambda values: torch.cat([values, values[:1]]),
-    "a row less": lambda values: values[1:],
-    "a column less": lambda values: values[:, 1:].contiguous(),
-    "nothing": lambda values: values[:0],
-    "flat": lambda values: values.reshape(-1),
-    "not a number": lambda values: torch.full_like(values, torch.nan),
-    "infinite": lambda values: torch.where(values == values[0, 0], torch.inf, values),
-}
-OPEN: list[tuple[str, str, dict[str, Any]]] = [
-    ("shop", "Codes", {}),
-    ("bank", "CodeGradient", {}),
-    ("shop", "HeldOutCodes", {}),
-    ("shop", "NoisedCodes", {"level": 1}),
-    ("shop", "NoisedHeldOutCodes", {"level": 1}),
-    ("bank", "NoisedCodeGradient", {"defence": "marvell"}),
-    ("shop", "SharedCodes", {"level": 2, "sealed_pull": "one_sided"}),
-    ("shop", "HeldOutCodes", {"stage": "predict"}),
-    ("shop", "NoisedHeldOutCodes", {"stage": "predict", "level": 1}),
-]
-
-
-@pytest.mark.parametrize(
-    ("case", "place"),
-    [
-        (case, place)
-        if place < 2 or case in ("a row more", "not a number")
-        else pytest.param(case, place, marks=pytest.mark.slow)
-        for place in range(len(OPEN))
-        for case in VALUES
-    ],
-)
-def test_numbers_of_another_shape_or_none_at_all_are_refused(case: str, place: int) -> None:
-    party, name, options = OPEN[place]
-    refused(Lie(party, name, with_field(values=VALUES[case])), WrongContent, **options)
 
 
 def test_codes_and_gradients_far_out_of_range_end_the_run() -> None:
@@ -211,20 +159,6 @@ def test_a_ciphertext_under_another_key_is_refused() -> None:
     refused(Lie("bank", "AlignedLogits", with_field(values=other_key)), CiphertextRefused, level=2)
 
 
-@pytest.mark.parametrize(
-    "case", ["one kind less", *[pytest.param(case, marks=pytest.mark.slow) for case in ("one kind more", "none")]]
-)
-@pytest.mark.parametrize("place", [place for place, one in enumerate(ARRAYS) if one[3] and not one[4]])
-def test_another_number_of_kinds_is_refused(case: str, place: int) -> None:
-    party, name, field, _, _ = ARRAYS[place]
-    changes: dict[str, Change] = {
-        "one kind less": lambda values: values[1:],
-        "one kind more": lambda values: (*values, values[0]),
-        "none": lambda values: (),
-    }
-    refused(Lie(party, name, with_field(**{field: changes[case]})), WrongContent, level=2)
-
-
 def out_of_range(array: CipherArray) -> CipherArray:
     """Return an array that claims the agreed layout and hides integers far beyond it."""
     made = CipherArray.__new__(CipherArray)
@@ -250,31 +184,10 @@ def test_hidden_numbers_beyond_their_range_are_refused(party: str, name: str, fi
     refused(Lie(party, name, with_field(**{field: change})), WrongContent, "beyond", level=2)
 
 
-# Shares, and what is opened
-
-SHARES: dict[str, Change] = {
-    "one less": lambda values: values[1:],
-    "none": lambda values: (),
-    "many": lambda values: values * 1000,
-}
-
-
-@pytest.mark.parametrize("case", SHARES)
-def test_shares_of_another_number_are_refused(case: str) -> None:
-    refused(Lie("shop", "OpeningShares", with_field(values=SHARES[case])), WrongContent, "shares", level=2)
-
-
-def test_shares_far_beyond_their_range_end_the_run() -> None:
-    """They would be exponents of that length in every product that follows."""
-    lie = Lie("shop", "OpeningShares", with_field(values=lambda values: tuple(2**4000 for _ in values)))
-    refused(lie, WrongContent, level=2)
-
+# What is opened
 
 OPENED: dict[str, Change] = {
     "one more": lambda values: np.vstack([values, values[:1]]),
-    "none": lambda values: values[:0],
-    "narrow": lambda values: np.ascontiguousarray(values[:, 1:]),
-    "floats": lambda values: values.astype(np.float64),
     "larger than the key": lambda values: np.full_like(values, 255),
     "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),
 }
@@ -300,7 +213,7 @@ def test_opened_values_of_another_form_are_refused(case: str, place: int) -> Non
     refused(Lie("shop", name, with_field(**{field: change})), WrongContent, level=2, **options)
 
 
-# Ends and choices
+# Ends
 
 ENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "never the last": ({"is_last": False}, {}),
@@ -318,40 +231,19 @@ def test_epochs_that_end_as_they_cannot_are_refused(case: str, level: int) -> No
     refused(Lie("bank", "EpochVerdict", with_field(**fields)), WrongContent, level=level, **changes)
 
 
-CHOICES: dict[str, dict[str, str]] = {
-    "no model": {"shared": ""},
-    "a model that was not trained": {"shared": "wide"},
-    "alone, a model of shared rows": {"alone": "vanilla"},
-    "alone, the bank's own": {"alone": "local"},
-    "a megabyte": {"shared": "f" * 2**20},
-    "a sequence": {"alone": "\x1b[2J"},
-    "no mark": {"mark": ""},
-    "a mark of a megabyte": {"mark": "a" * 2**20},
-    "a mark that moves the cursor": {"mark": "\x1b[2J"},
-}
-
-
-@pytest.mark.parametrize("case", CHOICES)
-def test_a_choice_that_cannot_be_is_refused(case: str) -> None:
-    lie = Lie("bank", "Choice", with_field(**CHOICES[case]))
-    refused(lie, WrongContent, candidates=("fedcvt", "vanilla", "local"))
-
-
 # Prediction
 
 
 @pytest.mark.parametrize("level", [0, 2])
-@pytest.mark.parametrize("mark", ["", "0" * 16, "m" * 2**20], ids=["none", "another", "a megabyte"])
-def test_a_mark_of_another_training_is_refused(mark: str, level: int) -> None:
-    lie = Lie("bank", "ModelMark", with_field(mark=mark))
-    kind, words = (WrongContent, "refused ModelMark") if len(mark) > 99 else (ConfigError, "another training")
-    refused(lie, kind, words, stage="predict", level=level)
+def test_a_mark_of_another_training_is_refused(level: int) -> None:
+    lie = Lie("bank", "ModelMark", with_field(mark="0" * 16))
+    refused(lie, ConfigError, "another training", stage="predict", level=level)
 
 
-@pytest.mark.parametrize("count", [-1, -(2**62), 2**40, 2**200])
-def test_rows_to_score_that_cannot_be_are_refused(count: int) -> None:
-    lie = Lie("shop", "RowsAlone", with_field(count=count))
-    refused(lie, WrongContent, stage="predict", is_measured=True)
+def test_rows_to_score_where_no_answers_were_agreed_are_refused() -> None:
+    earlier = simulated(partner_answers="none")
+    lie = Lie("shop", "RowsAlone", with_field(count=5))
+    check_refused(lambda: earlier.predict(new_rows()), lie, WrongContent, "0 to 0 is accepted", seconds=60)
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -361,8 +253,6 @@ def test_more_rows_than_announced_are_refused(level: int) -> None:
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    "a row more": {"values": lambda values: np.append(values, 0)},
-    "none": {"values": lambda values: values[:0]},
     "a class too many": {"values": lambda values: values + 2},
     "negative": {"values": lambda values: values - 5},
     "numbers": {"values": lambda values: values.astype(np.float64)},

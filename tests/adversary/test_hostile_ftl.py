@@ -1,4 +1,4 @@
-"""A party that lies in federated transfer learning: each case is refused by name, at once, without much memory."""
+"""A party that lies in federated transfer learning where no rule of a field sees it: refused by name, at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from colonnade.errors import (
     OutOfStep,
     WrongContent,
 )
-from colonnade.methods.ftl.messages import ClearSourceSignals, ClearTargetSignals, Verdict
+from colonnade.messages import PLAIN, template_of
+from colonnade.methods.ftl.messages import SourceSignals, TargetSignals, Verdict
+from colonnade.session import Channel
 
 WORLD: dict[str, Any] = {"shared": 43, "own": 6}
 """30 shared rows to train on."""
@@ -44,7 +46,7 @@ def simulated(found: Any, config: cn.FTL, **options: Any) -> cn.Run:
 
 def refused(
     lie: Lie,
-    kind: type[ColonnadeError],
+    kind: type[ColonnadeError] | tuple[type[ColonnadeError], ...],
     words: str = "",
     *,
     stage: str = "train",
@@ -69,50 +71,13 @@ def refused(
         check_refused(play, lie, kind, words, seconds=30, is_measured=is_measured)
 
 
-# Sizes and labelled rows
-
-SIZES: dict[str, dict[str, Any]] = {
-    "a billion inputs": {"widths": (10**9,)},
-    "a billion columns": {"columns": 10**9},
-    "no layer": {"widths": ()},
-    "many layers": {"widths": (2,) * 65},
-    "no input": {"widths": (0,)},
-    "fewer than none": {"widths": (-4,)},
-    "no column": {"columns": 0},
-    "more than any machine has": {"columns": 2**62},
-}
-
-
-@pytest.mark.parametrize("party", ["bank0", "shop0"])
-@pytest.mark.parametrize("case", SIZES)
-def test_encoders_of_impossible_size_are_refused(case: str, party: str) -> None:
-    refused(Lie(party, "LayerInputs", with_field(**SIZES[case])), WrongContent, "impossible size", is_measured=True)
-
-
 def test_an_encoder_with_more_layers_than_the_settings_have_is_refused() -> None:
     for party in ("bank0", "shop0"):
         refused(Lie(party, "LayerInputs", with_field(widths=(1, 1, 1))), CiphertextRefused)
 
 
-LABELLED: dict[str, dict[str, Any]] = {
-    "none": {"rows": np.zeros_like},
-    "floats": {"rows": lambda rows: rows.astype(np.float64)},
-    "integers": {"rows": lambda rows: rows.astype(np.int64)},
-    "bytes": {"rows": lambda rows: rows.astype(np.uint8)},
-    "too few": {"rows": lambda rows: rows[1:]},
-    "too many": {"rows": lambda rows: np.repeat(rows, 2)},
-    "a matrix": {"rows": lambda rows: rows[:, None]},
-    "no scores": {"scores": 0},
-    "negative scores": {"scores": -1},
-    "a billion scores": {"scores": 10**9},
-    "more scores than any machine has": {"scores": 2**62},
-}
-
-
-@pytest.mark.parametrize("stage", ["train", pytest.param("validate", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", LABELLED)
-def test_labelled_rows_of_another_form_are_refused(case: str, stage: str) -> None:
-    refused(Lie("bank0", "LabelledRows", with_field(**LABELLED[case])), WrongContent, stage=stage, is_measured=True)
+def test_no_labelled_row_at_all_is_refused() -> None:
+    refused(Lie("bank0", "LabelledRows", with_field(rows=np.zeros_like)), WrongContent, "names no labelled row")
 
 
 # Ciphertexts
@@ -130,12 +95,12 @@ def numbers(of: Callable[[CipherArray], Any]) -> Change:
 
 LAYOUTS: dict[str, Change] = {
     "another key": other_key,
-    "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
-    "one row less": lambda array: same_key(array, shape=(array.shape[0] - 1, *array.shape[1:])),
-    "turned": lambda array: same_key(array, shape=(array.shape[0] * 2, *array.shape[1:])),
     "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
     "another bound": lambda array: same_key(array, bound=array.layout.bound - 1),
     "shares": lambda array: same_key(array, is_share=True),
+}
+SHAPES: dict[str, Change] = {
+    "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
     "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
 }
 ENTRIES: dict[str, Change] = {
@@ -154,7 +119,7 @@ ARRAYS = [
     ("bank0", "SourceSignals", "moment"),
     ("bank0", "MaskedEncoderGradient", "values"),
     ("shop0", "MaskedEncoderGradient", "values"),
-    ("shop0", "SealedCodes", "values"),
+    ("shop0", "CodesToScore", "values"),
     ("bank0", "MaskedScores", "values"),
 ]
 
@@ -162,11 +127,10 @@ ARRAYS = [
 @pytest.mark.parametrize(("party", "name", "field"), ARRAYS)
 def test_ciphertexts_of_another_layout_or_key_are_refused(party: str, name: str, field: str) -> None:
     for case, change in LAYOUTS.items():
-        if field == "remainder" and case == "one row less":
-            continue
-        if field not in ("codes", "values") and case not in ("another key", "another scale"):
-            continue
-        refused(Lie(party, name, with_field(**{field: change})), CiphertextRefused, iterations=1)
+        if field in ("codes", "values") or case in ("another key", "another scale"):
+            refused(Lie(party, name, with_field(**{field: change})), CiphertextRefused, iterations=1)
+    for change in SHAPES.values():
+        refused(Lie(party, name, with_field(**{field: change})), (CiphertextRefused, WrongContent), iterations=1)
 
 
 @pytest.mark.parametrize(
@@ -179,20 +143,17 @@ def test_what_is_no_ciphertext_is_refused(case: str, party: str, name: str, fiel
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["MirroredLossSignals", "MirroredTranslatorSignals"])
-def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(name: str) -> None:
-    party, fields = (
-        ("bank0", "codes moment sums") if name == "MirroredLossSignals" else ("shop0", "rows moment translator")
-    )
-    for field in fields.split():
-        for case in ("another key", "one row more"):
-            change = with_field(**{field: LAYOUTS[case]})
-            refused(Lie(party, name, change), CiphertextRefused, stage="validate", iterations=1)
+@pytest.mark.parametrize("party", ["bank0", "shop0"])
+def test_ciphertexts_of_another_layout_are_refused_with_swapped_roles(party: str) -> None:
+    for field in ("codes", "moment", "sums"):
+        for change in (LAYOUTS["another key"], SHAPES["one row more"]):
+            lie = Lie(party, "MirroredSignals", with_field(**{field: change}))
+            refused(lie, (CiphertextRefused, WrongContent), stage="validate", iterations=1)
 
 
 @pytest.mark.parametrize("party", ["bank0", "shop0"])
 def test_keys_that_protect_nothing_are_refused(party: str) -> None:
-    for modulus, kind in ((0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused), (2**4000 + 1, KeyRefused)):
+    for modulus, kind in ((5, KeyTooSmall), (2**1023 + 2, KeyRefused)):
         refused(Lie(party, "PublicModulus", with_field(modulus=modulus)), kind)
         refused(Lie(party, "PublicModulus", with_field(modulus=modulus)), kind, stage="predict")
 
@@ -205,12 +166,6 @@ def ring(change: Callable[[np.ndarray], np.ndarray]) -> Change:
 
 
 OPENED: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "one more": lambda values: np.vstack([values, values[:1]]),
-    "none": lambda values: values[:0],
-    "narrow": lambda values: np.ascontiguousarray(values[:, 1:]),
-    "flat": lambda values: values.reshape(-1),
-    "floats": lambda values: values.astype(np.float64),
-    "signed": lambda values: values.view(np.int8),
     "larger than the key": lambda values: np.full_like(values, 255),
     "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),
     "nothing opened": np.zeros_like,
@@ -238,34 +193,22 @@ def test_a_verdict_that_comes_too_early_is_out_of_step() -> None:
     refused(lie, OutOfStep, "expected SourceSignals from 'bank0' at step 1 but got Verdict")
 
 
+class InTheClear(Lie):
+    """A lie that crosses as it does in a run without encryption."""
+
+    def send(self, channel: Channel, message: Any) -> Any:
+        said = super().send(channel, message)
+        if said is not message:
+            every = template_of(said).every_declaration()
+            channel._sends[type(said)] = next(one for one in every if one.protection is PLAIN)
+        return said
+
+
 def test_codes_in_the_clear_are_out_of_step_in_an_encrypted_run() -> None:
-    """Also where the liar's own channel would let it."""
-    clear = ClearTargetSignals(np.zeros((ROWS, WIDTH)), 0.0)
-    refused(Lie("shop0", "TargetSignals", lambda honest: clear), OutOfStep, "may not send here")
-    back = ClearSourceSignals(np.zeros((ROWS, WIDTH)), np.zeros((WIDTH, WIDTH)))
-    refused(Lie("bank0", "SourceSignals", lambda honest: back), OutOfStep, "may not send here")
-
-
-CLEAR: list[tuple[str, str, dict[str, Any]]] = [
-    ("shop0", "ClearTargetSignals", {"codes": np.zeros((ROWS + 1, WIDTH))}),
-    ("shop0", "ClearTargetSignals", {"codes": np.full((ROWS, WIDTH), np.nan)}),
-    ("bank0", "ClearSourceSignals", {"rows": np.zeros((ROWS, WIDTH + 1))}),
-    ("bank0", "ClearSourceSignals", {"moment": np.full((WIDTH, WIDTH), np.inf)}),
-    ("shop0", "ClearCodes", {"values": np.zeros((1, WIDTH))}),
-    ("shop0", "ClearScoresAlone", {"values": np.zeros((3, 2))}),
-    ("bank0", "ClearLabels", {"values": np.zeros((3, 2))}),
-]
-
-
-@pytest.mark.parametrize(("party", "name", "fields"), CLEAR)
-def test_wrong_shapes_are_refused_in_the_clear_too(party: str, name: str, fields: dict[str, Any]) -> None:
-    refused(Lie(party, name, with_field(**fields)), WrongContent, protection="none", safeguard=True)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_remainder_that_is_no_number_is_refused_in_the_clear(value: float) -> None:
-    lie = Lie("shop0", "ClearTargetSignals", with_field(remainder=value))
-    refused(lie, WrongContent, protection="none")
+    clear = TargetSignals(np.zeros((ROWS, WIDTH)), np.zeros(6), np.zeros(1))
+    refused(InTheClear("shop0", "TargetSignals", lambda honest: clear), OutOfStep, "may not send here")
+    back = SourceSignals(np.zeros((ROWS, WIDTH)), np.zeros(6))
+    refused(InTheClear("bank0", "SourceSignals", lambda honest: back), OutOfStep, "may not send here")
 
 
 # The regression that takes over
@@ -273,15 +216,8 @@ def test_a_remainder_that_is_no_number_is_refused_in_the_clear(value: float) -> 
 DEEP = "[" * 100_000
 MODELS: dict[str, dict[str, Any]] = {
     "no JSON": {"labels": "{"},
-    "nothing": {"labels": ""},
-    "a number": {"labels": "3"},
-    "a list": {"labels": "[1, 2]"},
-    "null": {"labels": "null"},
-    "another version": {"labels": '{"version": 99}'},
     "nested": {"labels": DEEP},
-    "nested inside": {"labels": '{"version":' * 50_000},
     "one class": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [1]})},
-    "an unknown task": {"labels": lambda text: json.dumps({**json.loads(text), "task": "survival"})},
     "classes that are lists": {"labels": lambda text: json.dumps({**json.loads(text), "classes": [[1], [2]]})},
 }
 
@@ -299,54 +235,38 @@ def test_coefficients_of_another_form_are_refused(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("party", "name"), [("bank0", "SealedLabels"), ("shop0", "ScoresAlone"), ("shop0", "MaskedFit")]
+    ("party", "name"), [("bank0", "LabelsToFit"), ("shop0", "ScoresAlone"), ("shop0", "MaskedFit")]
 )
 def test_labels_and_scores_of_another_layout_or_key_are_refused(party: str, name: str) -> None:
-    for change in LAYOUTS.values():
+    for change in (*LAYOUTS.values(), SHAPES["nothing"]):
         lie = Lie(party, name, with_field(values=change))
-        refused(lie, CiphertextRefused, safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
+        refused(lie, (CiphertextRefused, WrongContent), safeguard=True, margin=1.0, labelled_rows=8, iterations=1)
 
 
 # Prediction
 
-ASKED: dict[str, tuple[dict[str, Any], type[ColonnadeError]]] = {
-    "none": ({"count": 0}, WrongContent),
-    "fewer than none": ({"count": -1}, WrongContent),
-    "2^60": ({"count": 2**60}, WrongContent),
-    "a number of 3600 digits": ({"count": 2**12000}, WrongContent),
-    "a number of 3600 digits below nothing": ({"count": -(2**12000)}, WrongContent),
-    "2^30": ({"count": 2**30}, CiphertextRefused),
-    "more than are sent": ({"count": 100}, CiphertextRefused),
-    "fewer than are sent": ({"count": 5}, CiphertextRefused),
-    "a collector nobody knows": ({"collector": "mallory"}, WrongContent),
-    "a collector of many letters": ({"collector": "m" * 10**6}, WrongContent),
-    "others nobody knows": ({"others": ("mallory",)}, WrongContent),
-    "itself among the others": ({"others": ("bank0",)}, WrongContent),
-    "a sum of one": ({"is_summed": True}, OutOfStep),
+ASKED: dict[str, dict[str, Any]] = {
+    "2^30": {"count": 2**30},
+    "more than are sent": {"count": 100},
+    "fewer than are sent": {"count": 5},
+    "itself among the others": {"others": ("bank0",)},
+    "a sum of one": {"is_summed": True},
 }
 
 
 @pytest.mark.parametrize("case", ASKED)
 def test_questions_that_make_no_sense_are_refused(case: str) -> None:
-    fields, kind = ASKED[case]
-    refused(Lie("shop0", "RowsToScore", with_field(**fields)), kind, stage="predict", is_measured=True)
+    refused(Lie("shop0", "RowsToScore", with_field(**ASKED[case])), WrongContent, stage="predict", is_measured=True)
 
 
-SEVERAL: dict[str, dict[str, Any]] = {
-    "named twice": {"others": ("bank1", "bank1")},
-    "one nobody knows": {"others": ("bank1", "mallory")},
-    "a collector that is not asked": {"collector": "bank1", "others": ()},
-}
-
-
-@pytest.mark.parametrize("case", SEVERAL)
-def test_questions_to_several_sources_that_make_no_sense_are_refused(case: str) -> None:
-    refused(Lie("shop0", "RowsToScore", with_field(**SEVERAL[case])), WrongContent, stage="predict", sources=2)
+def test_a_collector_that_is_not_asked_is_refused() -> None:
+    lie = Lie("shop0", "RowsToScore", with_field(collector="bank1", others=()))
+    refused(lie, WrongContent, "no source of this prediction", stage="predict", sources=2)
 
 
 @pytest.mark.parametrize("case", OPENED)
 @pytest.mark.parametrize(
-    ("party", "name"), [("shop0", "AnswerParts"), pytest.param("bank1", "ScoreMasks", marks=pytest.mark.slow)]
+    ("party", "name"), [("shop0", "AnswerParts"), pytest.param("bank1", "ScoreParts", marks=pytest.mark.slow)]
 )
 def test_parts_of_a_sum_of_another_form_are_refused(case: str, party: str, name: str) -> None:
     refused(Lie(party, name, ring(OPENED[case])), WrongContent, stage="predict", sources=2)
@@ -362,8 +282,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "floats": {"values": lambda values: values.astype(np.float64)},
     "small integers": {"values": lambda values: values.astype(np.int8)},
     "truths": {"values": lambda values: values > 0},
-    "one too few": {"values": lambda values: values[1:]},
-    "a matrix": {"values": lambda values: values[:, None]},
     "no JSON": {"labels": "{"},
     "an empty text": {"labels": ""},
     "a list": {"labels": "[]"},
@@ -386,30 +304,12 @@ def test_answers_that_make_no_sense_are_refused(case: str) -> None:
     refused(Lie("bank0", "PredictedLabels", with_field(**ANSWERS[case])), WrongContent, stage="predict")
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_predicted_numbers_that_are_none_are_refused(value: float) -> None:
-    lie = Lie("bank0", "PredictedLabels", with_field(values=lambda values: np.full_like(values, value)))
-    refused(lie, WrongContent, stage="predict", task="regression")
-
-
 # Validation
 
-FOLDS: dict[str, dict[str, Any]] = {
-    "none": {"rows": np.zeros_like},
-    "floats": {"rows": lambda rows: rows.astype(np.float64)},
-    "too few": {"rows": lambda rows: rows[1:]},
-    "no rows": {"count": 0},
-    "fewer than none": {"count": -3},
-    "2^60": {"count": 2**60},
-    "a number of 3600 digits": {"count": 2**12000},
-}
 
-
-@pytest.mark.parametrize(
-    "case", ["2^60", *[pytest.param(one, marks=pytest.mark.slow) for one in FOLDS if one != "2^60"]]
-)
-def test_folds_of_another_form_are_refused(case: str) -> None:
-    refused(Lie("bank0", "FoldRows", with_field(**FOLDS[case])), WrongContent, stage="validate")
+@pytest.mark.slow
+def test_folds_without_a_labelled_row_are_refused() -> None:
+    refused(Lie("bank0", "FoldRows", with_field(rows=np.zeros_like)), WrongContent, stage="validate")
 
 
 @pytest.mark.slow
@@ -418,20 +318,12 @@ def test_folds_of_rows_that_have_no_label_are_refused() -> None:
     refused(lie, WrongContent, stage="validate", labelled_rows=12)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("party", ["bank0", "shop0"])
-@pytest.mark.parametrize("count", [0, -1, 2**60, 2**12000], ids=lambda count: f"{count.bit_length()} bits")
-def test_counts_of_rows_to_score_that_no_table_has_are_refused(count: int, party: str) -> None:
-    lie = Lie(party, "RowCount", with_field(count=count))
-    refused(lie, WrongContent, stage="validate", iterations=1, is_measured=True)
-
-
 @pytest.mark.parametrize(
     "count", [2**30, pytest.param(5, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.slow)]
 )
 def test_other_counts_than_are_sent_are_refused_without_memory_for_them(count: int) -> None:
     lie = Lie("shop0", "RowCount", with_field(count=count))
-    refused(lie, CiphertextRefused, stage="validate", iterations=1, is_measured=True)
+    refused(lie, WrongContent, stage="validate", iterations=1, is_measured=True)
 
 
 @pytest.mark.parametrize(
@@ -446,7 +338,7 @@ def test_labels_given_in_validation_that_make_no_sense_are_refused(case: str) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["beyond the classes", "below the classes", "floats", "truths", "one too few"])
+@pytest.mark.parametrize("case", ["beyond the classes", "below the classes", "floats", "truths"])
 def test_labels_that_come_back_in_validation_and_make_no_sense_are_refused(case: str) -> None:
     lie = Lie("shop0", "PredictedLabels", with_field(**ANSWERS[case]))
     refused(lie, WrongContent, stage="validate", iterations=1)

@@ -27,7 +27,7 @@ from colonnade.errors import (
     TrainingFailed,
     WrongContent,
 )
-from colonnade.methods.mpdl.messages import Logits, choice, fold_verdict
+from colonnade.methods.mpdl.messages import Choice, FoldVerdict, Logits
 
 WORLD: dict[str, Any] = {"shared": 20, "own": {"bank": 8, "shop": 6}}
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 10, "generator_epochs": 1, "hidden": 3}
@@ -112,31 +112,8 @@ TO_BOTH = pytest.mark.parametrize(
 # What is announced
 
 
-@pytest.mark.parametrize("count", [-1, 2**40, 2**70])
-def test_columns_that_cannot_be_are_refused(count: int) -> None:
-    refused(Lie("shop", "Columns", with_field(own=count)))
-
-
-@pytest.mark.parametrize("digest", [b"", bytes(32), b"d" * 2**20], ids=len)
-def test_other_common_columns_are_refused(digest: bytes) -> None:
-    refused(Lie("shop", "Columns", with_field(common=digest)), ConfigError, "common_columns")
-
-
-COUNTS: list[dict[str, int]] = [
-    *[{name: value} for name in ("shared", "validation", "test", "own") for value in (-1, 2**40)],
-    {"shared": 0},
-    {"hidden": 0},
-    {"hidden": 2**40},
-    {"outputs": 0},
-    {"outputs": -1},
-    {"outputs": 2**70},
-]
-
-
-@pytest.mark.parametrize("fields", mostly_slow(COUNTS, *COUNTS[::2]), ids=str)
-@TO_BOTH
-def test_schedules_that_cannot_be_are_refused(fields: dict[str, int], place: int) -> None:
-    refused(Lie("bank", "Schedule", with_field(**fields), place))
+def test_other_common_columns_are_refused() -> None:
+    refused(Lie("shop", "Columns", with_field(common=bytes(32))), ConfigError, "common_columns")
 
 
 @pytest.mark.parametrize("fields", [{"shared": 17}, {"test": 5}, {"validation": 1}], ids=str)
@@ -149,65 +126,27 @@ def test_a_schedule_that_differs_between_parties_ends_the_run(fields: dict[str, 
     refused(Lie("bank", "Schedule", with_field(**fields), 1), (WrongContent, OutOfStep))
 
 
-@pytest.mark.parametrize("place", [0, 1], ids=["to the shop", "to the helper"])
-def test_so_many_rows_that_memory_would_not_do_are_refused(place: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The count alone must not take memory: here anything above a gigabyte is none."""
-    limited(monkeypatch)
-    refused(Lie("bank", "Schedule", with_field(own=2**31 - 1), place), (WrongContent, OutOfStep, ConfigError))
-
-
-def limited(patch: pytest.MonkeyPatch) -> None:
-    """Let numpy and torch refuse arrays of a gigabyte, as a machine with less memory would."""
-    most = 2**30
-
-    def checked(make: Any, size: Callable[..., int]) -> Any:
-        def made(*arguments: Any, **named: Any) -> Any:
-            if size(*arguments) * 8 > most:
-                raise MemoryError("a count that somebody else announced")
-            return make(*arguments, **named)
-
-        return made
-
-    def product(shape: Any, *_: Any) -> int:
-        return int(np.prod(np.atleast_1d(np.array(shape, dtype=object))))
-
-    patch.setattr(np, "zeros", checked(np.zeros, product))
-    patch.setattr(np, "arange", checked(np.arange, lambda *limits: int(limits[min(1, len(limits) - 1)])))
-    patch.setattr(torch, "zeros", checked(torch.zeros, product))
-
-
-@pytest.mark.parametrize("seed", [-1, 2**64, 2**200])
-def test_orders_of_rows_that_cannot_be_are_refused(seed: int) -> None:
-    refused(Lie("bank", "RowOrder", with_field(seed=seed)))
-
-
 # Tables
 
 TABLES: dict[str, dict[str, Any]] = {
-    "a row more": {"values": lambda values: np.vstack([values, values[:1]])},
-    "a row less": {"values": lambda values: values[1:].copy()},
     "a column less": {"values": lambda values: values[:, 1:].copy()},
-    "flat": {"values": lambda values: values.reshape(-1)},
-    "nothing": {"values": lambda values: values[:0]},
-    "single precision": {"values": lambda values: values.astype(np.float32)},
-    "whole numbers": {"values": lambda values: values.astype(np.int64)},
-    "not a number": {"values": lambda values: np.full_like(values, np.nan)},
     "one that is infinite": {"values": lambda values: np.where(values == values[0, 0], np.inf, values)},
     "a name more": {"names": lambda names: (*names, "more")},
-    "no names": {"names": ()},
-    "a long name": {"names": lambda names: ("n" * 2**20, *names[1:])},
 }
 
 
 @pytest.mark.parametrize("case", TABLES)
-@pytest.mark.parametrize("party", mostly_slow(["bank", "shop"], "shop"))
-def test_released_tables_of_another_form_are_refused(party: str, case: str) -> None:
-    refused(Lie(party, "ReleasedTable", with_field(**TABLES[case])))
+@pytest.mark.parametrize("setting", ["release", "in the clear"])
+def test_released_tables_that_do_not_fit_their_names_are_refused(setting: str, case: str) -> None:
+    refused(Lie("shop", "ReleasedTable", with_field(**TABLES[case])), setting=setting)
 
 
-@pytest.mark.parametrize("case", ["a row more", "one that is infinite", "whole numbers", "a long name"])
-def test_open_tables_of_another_form_are_refused(case: str) -> None:
-    refused(Lie("shop", "OpenTable", with_field(**TABLES[case])), setting="in the clear")
+def test_only_a_table_without_noise_may_lack_cells() -> None:
+    lie = Lie(
+        "shop", "ReleasedTable", with_field(values=lambda values: np.where(values == values[0, 0], np.nan, values))
+    )
+    refused(lie)
+    assert survived(Lie("shop", "ReleasedTable", lie.change), "in the clear") is not None
 
 
 @pytest.mark.parametrize("size", mostly_slow([1e300, 1.7e308], 1.7e308))
@@ -235,50 +174,7 @@ def survived(lie: Lie, setting: str) -> cn.Run | None:
     return run
 
 
-@pytest.mark.parametrize("names", [("n" * 2**20,), tuple("n" for _ in range(2**17)), ()], ids=["long", "many", "none"])
-@pytest.mark.parametrize("party", mostly_slow(["bank", "shop"], "bank"))
-def test_names_of_columns_that_cannot_be_are_refused(party: str, names: tuple[str, ...]) -> None:
-    refused(Lie(party, "ColumnNames", with_field(names=names)), setting="interactive")
-
-
-@pytest.mark.parametrize(
-    "name", ["\x1b[2J", "a\nb", "\u202e0", "n" * 1024], ids=["cursor", "line", "direction", "long"]
-)
-def test_names_of_columns_that_would_deface_a_terminal_do_not_reach_it(name: str) -> None:
-    """Names of pixels are shown where they name no place in the picture."""
-    lie = Lie("shop", "ReleasedTable", with_field(names=lambda names: (name, *names[1:])))
-    refused(lie, (ConfigError, WrongContent), setting="tied")
-
-
 # Arrays
-
-ARRAYS: dict[str, Change] = {
-    "a row more": lambda values: torch.cat([values, values[:1]]),
-    "a row less": lambda values: values[1:].clone(),
-    "nothing": lambda values: values[:0].clone(),
-    "flat": lambda values: values.reshape(-1)[:-1].clone(),
-    "not a number": lambda values: torch.full_like(values, torch.nan),
-    "one that is infinite": lambda values: torch.where(values == values.reshape(-1)[0], torch.inf, values),
-}
-OPEN: list[tuple[str, str, str, str]] = [
-    ("helper", "Logits", "release", "train"),
-    ("bank", "LogitGradient", "release", "train"),
-    ("helper", "FirstGradient", "release", "train"),
-    ("shop", "AloneInputs", "release", "train"),
-    ("bank", "AloneInputs", "release", "train"),
-    ("helper", "KernelGradient", "tied", "train"),
-    ("bank", "BlockGradient", "sealed", "train"),
-    ("shop", "BlockGradient", "sealed", "train"),
-    ("shop", "DualScalars", "penalty", "train"),
-    ("shop", "GeneratedColumns", "interactive", "train"),
-    ("bank", "GeneratedColumns", "interactive penalty", "train"),
-    ("bank", "ShippedRows", "ship", "train"),
-    ("shop", "ShippedRows", "ship", "train"),
-    ("helper", "Logits", "release", "predict"),
-    ("helper", "AloneScores", "release", "predict"),
-    ("shop", "AloneInputs", "release", "predict"),
-    ("bank", "AloneInputs", "release", "predict"),
-]
 
 
 def of_either_kind(change: Change) -> Change:
@@ -289,25 +185,12 @@ def of_either_kind(change: Change) -> Change:
 
 
 @pytest.mark.parametrize(
-    ("case", "place"),
-    [
-        (case, place) if place < 2 or case == "not a number" else pytest.param(case, place, marks=pytest.mark.slow)
-        for place in range(len(OPEN))
-        for case in ARRAYS
-    ],
-)
-def test_numbers_of_another_shape_or_none_at_all_are_refused(case: str, place: int) -> None:
-    party, name, setting, stage = OPEN[place]
-    change = with_field(values=of_either_kind(ARRAYS[case]))
-    refused(Lie(party, name, change), WrongContent, setting=setting, stage=stage)
-
-
-@pytest.mark.parametrize(
     ("party", "name", "setting"),
     [("shop", "DualScalars", "penalty"), ("shop", "GeneratedColumns", "interactive"), ("shop", "ShippedRows", "ship")],
 )
-def test_numbers_of_another_precision_are_refused(party: str, name: str, setting: str) -> None:
-    refused(Lie(party, name, with_field(values=lambda values: values.astype(np.float32))), setting=setting)
+def test_numbers_of_another_precision_do_no_harm(party: str, name: str, setting: str) -> None:
+    lie = Lie(party, name, with_field(values=lambda values: values.astype(np.float32)))
+    assert survived(lie, setting) is not None
 
 
 HUGE: list[tuple[str, str, str]] = [
@@ -336,23 +219,15 @@ def test_numbers_far_out_of_range_never_break_anything_but_the_run(place: int) -
 
 # Masked sums
 
-WORDS: dict[str, Change] = {
-    "a row more": lambda values: np.vstack([values, values[:1]]),
-    "nothing": lambda values: values[:0].copy(),
-    "signed": lambda values: values.view(np.int64),
-    "numbers": lambda values: values.astype(np.float64),
-    "bytes": lambda values: np.zeros(values.shape, np.uint8),
-    "something else": lambda values: np.random.default_rng(1).integers(0, 2**64 - 1, values.shape, dtype=np.uint64),
-}
-
 
 @pytest.mark.parametrize("stage", mostly_slow(["train", "predict"], "train"))
-@pytest.mark.parametrize("case", WORDS)
-def test_masked_values_that_are_none_are_refused(case: str, stage: str) -> None:
-    refused(Lie("shop", "MaskedValues", with_field(values=WORDS[case])), stage=stage)
+def test_masked_values_that_do_not_cancel_are_refused(stage: str) -> None:
+    draw = np.random.default_rng(1)
+    change = with_field(values=lambda values: draw.integers(0, 2**64 - 1, values.shape, dtype=np.uint64))
+    refused(Lie("shop", "MaskedValues", change), stage=stage)
 
 
-@pytest.mark.parametrize("key", [b"", bytes(32), b"\x01" + bytes(31), bytes(33), b"k" * 2**20], ids=len)
+@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31)], ids=["nothing", "one"])
 def test_keys_for_masks_that_hide_nothing_are_refused(key: bytes) -> None:
     refused(Lie("shop", "MaskKey", with_field(public=key)), words="key for masks")
 
@@ -370,9 +245,9 @@ SEALED: list[tuple[str, str, str, str, str]] = [
     ("bank", "EncryptedQuery", "rows", "sealed", "train"),
     ("shop", "EncryptedQuery", "rows", "sealed", "train"),
     ("shop", "QueryAnswer", "products", "sealed", "train"),
-    ("shop", "SealedScalars", "values", "interactive penalty", "train"),
-    ("shop", "SealedGradient", "values", "interactive penalty", "train"),
-    ("bank", "SealedGradient", "values", "interactive", "train"),
+    ("shop", "DualScalars", "values", "interactive penalty", "train"),
+    ("shop", "ColumnGradient", "values", "interactive penalty", "train"),
+    ("bank", "ColumnGradient", "values", "interactive", "train"),
     ("shop", "EncryptedQuery", "rows", "not augmented", "predict"),
     ("bank", "QueryAnswer", "products", "not augmented", "predict"),
 ]
@@ -392,7 +267,7 @@ def test_ciphertexts_of_another_layout_or_key_are_refused(case: str, place: int)
     refused(lie, (CiphertextRefused, WrongContent), setting=setting, stage=stage)
 
 
-@pytest.mark.parametrize(("modulus", "kind"), [(0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)])
+@pytest.mark.parametrize(("modulus", "kind"), [(1, KeyTooSmall), (2**1023 + 2, KeyRefused)])
 @pytest.mark.parametrize("setting", mostly_slow(["interactive", "sealed"], "interactive"))
 def test_keys_that_protect_nothing_are_refused(setting: str, modulus: int, kind: type[ColonnadeError]) -> None:
     refused(Lie("shop", "PublicModulus", with_field(modulus=modulus)), kind, setting=setting)
@@ -407,54 +282,18 @@ def test_a_verdict_that_differs_between_parties_ends_the_run(place: int) -> None
     refused(lie, (WrongContent, OutOfStep), setting="folds")
 
 
-CHOICES: dict[str, dict[str, Any]] = {
-    "no model": {"model": ""},
-    "a model that was not trained": {"model": "wide"},
-    "a megabyte": {"model": "f" * 2**20},
-    "a sequence": {"model": "\x1b[2J"},
-    "no mark": {"mark": ""},
-    "a mark of a megabyte": {"mark": "a" * 2**20},
-    "a mark that moves the cursor": {"mark": "\x1b[2J"},
-}
-
-
-@TO_BOTH
-@pytest.mark.parametrize("case", CHOICES)
-def test_a_choice_that_cannot_be_is_refused(case: str, place: int) -> None:
-    refused(Lie("bank", "Choice", with_field(**CHOICES[case]), place))
-
-
 # Prediction
 
 
-MARKS: dict[str, dict[str, str]] = {
-    "no mark": {"mark": ""},
-    "another mark": {"mark": "0" * 16},
-    "a mark of a megabyte": {"mark": "m" * 2**20},
-    "another model": {"model": "joint"},
-    "no model": {"model": ""},
-    "a model of a megabyte": {"model": "m" * 2**20},
-}
-
-
-@pytest.mark.parametrize("case", MARKS)
+@pytest.mark.parametrize("fields", [{"mark": "0" * 16}, {"model": "joint"}], ids=str)
 @TO_BOTH
-def test_another_model_than_was_trained_or_chosen_is_refused(case: str, place: int) -> None:
+def test_another_model_than_was_trained_or_chosen_is_refused(fields: dict[str, str], place: int) -> None:
     """Weights of two models would fit, and give nonsense."""
-    kind = WrongContent if "megabyte" in case else ConfigError
-    refused(Lie("bank", "ModelMark", with_field(**MARKS[case]), place), kind, stage="predict")
+    refused(Lie("bank", "ModelMark", with_field(**fields), place), ConfigError, stage="predict")
 
 
-@TO_BOTH
-@pytest.mark.parametrize("fields", [{"shared": -1}, {"own": -1}, {"shared": 2**40}, {"own": 2**200}], ids=str)
-def test_rows_that_cannot_be_are_refused(fields: dict[str, int], place: int) -> None:
-    refused(Lie("bank", "ModelMark", with_field(**fields), place), stage="predict")
-
-
-@pytest.mark.parametrize("setting", mostly_slow(["release", "not augmented"], "release"))
-@pytest.mark.parametrize("count", [-1, -(2**62), 2**40, 2**200])
-def test_rows_to_score_that_cannot_be_are_refused(count: int, setting: str) -> None:
-    refused(Lie("shop", "RowsAlone", with_field(count=count)), stage="predict", setting=setting)
+def test_other_shared_rows_than_are_scored_are_refused() -> None:
+    refused(Lie("bank", "ModelMark", with_field(shared=8)), words="other shared rows", stage="predict")
 
 
 @pytest.mark.parametrize("setting", mostly_slow(["release", "not augmented"], "release"))
@@ -465,8 +304,8 @@ def test_another_number_of_rows_than_announced_is_refused(count: int, setting: s
     refused(lie, (WrongContent, OutOfStep, CiphertextRefused), stage="predict", setting=setting)
 
 
-@pytest.mark.parametrize("counts", [(), (5, 5), (-1,), (2**40,), (4,), (6,)], ids=str)
-def test_allowed_rows_that_cannot_be_are_refused(counts: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("counts", [(4,), (6,)], ids=str)
+def test_allowed_rows_that_were_not_asked_for_are_refused(counts: tuple[int, ...]) -> None:
     lie = Lie("bank", "AllowedRows", with_field(counts=counts))
     refused(lie, (WrongContent, OutOfStep), stage="predict")
 
@@ -509,12 +348,12 @@ def test_descriptions_of_labels_that_cannot_be_are_refused(case: str) -> None:
 
 
 def test_a_verdict_in_place_of_a_gradient_is_out_of_step() -> None:
-    lie = Lie("bank", "LogitGradient", lambda honest: fold_verdict("collaborator")(True))
+    lie = Lie("bank", "LogitGradient", lambda honest: FoldVerdict(True))
     refused(lie, OutOfStep, setting="folds")
 
 
 def test_a_choice_in_place_of_a_verdict_is_out_of_step() -> None:
-    lie = Lie("bank", "FoldVerdict", lambda honest: choice("feature_holder")("joint", "0" * 16))
+    lie = Lie("bank", "FoldVerdict", lambda honest: Choice("joint", "0" * 16))
     refused(lie, OutOfStep, setting="folds")
 
 

@@ -19,7 +19,6 @@ from tests.unit.session import toys
 from tests.unit.session.toys import Answer, Ask, Play
 
 from colonnade.errors import (
-    ConfigError,
     Deadlock,
     FrameRefused,
     OutOfStep,
@@ -29,10 +28,11 @@ from colonnade.errors import (
     RoleFailed,
     WrongContent,
 )
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.ledger import LedgerWriter, compare
 from colonnade.messages import PLAIN, declaration_of, message, seal
 from colonnade.methods.splitnn import METHOD, SplitNN
-from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, EpochVerdict, HeldOutActivations
+from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
 from colonnade.session import Channel, Policy, RunPlan, ScriptedLink, Session
 from colonnade.session.channel import _GREETING
 from colonnade.session.control import Failed, Goodbye, Hello, ResumeFrom
@@ -56,6 +56,7 @@ class Hostile:
             context=self.context if context is None else context,
             sequence=self.sequence if sequence is None else sequence,
             step=step,
+            declaration=self.channel.declaration(type(content)),
         )
 
     def say(self, content: Any, **how: Any) -> bytes:
@@ -137,7 +138,7 @@ def test_an_undeclared_message_is_out_of_step() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (1, 2), (0,), (2, 0)])
 def test_a_wrong_shape_is_wrong_content(shape: tuple[int, ...]) -> None:
-    text = f"expected Answer.values of shape (2,) from 'shop' at step 1 but got {shape}"
+    text = f"at step 1 refused Answer from 'shop'. Its field values has the shape {shape} where (2,) belongs"
     ends_in(WrongContent, text, lambda peer: peer.say(Answer(np.zeros(shape))))
 
 
@@ -298,8 +299,8 @@ def test_leaving_before_the_greeting_ends_in_a_loss() -> None:
         ("shop", 3, "\x1b]0;owned\x07\x1b[2J\r\n\x00\u202e\u2028 done"),
         ("\x1b[31m" + "y" * 1_000_000, 3, "fine"),
         ("shop", 2**12000, "fine"),
-        ("shop", -(2**12000), "fine"),
-        ("shop", -1, ""),
+        ("shop", -1, "fine"),
+        ("shop", 3, ""),
         ("bank", 3, "you did it yourself"),
     ],
     ids=["long", "control", "name", "huge step", "negative step", "empty", "blame"],
@@ -312,7 +313,8 @@ def test_hostile_last_words_are_shown_short_and_harmless(party: str, step: int, 
     with any_text():
         error = played.run()["bank"]
     assert isinstance(error, PeerFailed | PeerLost | WrongContent)
-    assert isinstance(error, PeerFailed) is (len(party) < 99 and len(cause) < 99 and cause.isprintable()), "or not read"
+    is_read = len(party) < 99 and len(cause) < 99 and cause.isprintable() and step == 3
+    assert isinstance(error, PeerFailed) is is_read
     assert str(error).isprintable()
     assert len(str(error)) < 2500
     ledger = played.sessions["bank"].ledger.read()
@@ -371,7 +373,7 @@ def scripted(frames: list[bytes]) -> tuple[Channel, ScriptedLink]:
         peer="shop",
         peer_role="helper",
         run="run",
-        messages=(Ask, Answer),
+        declarations=[declaration_of(Ask), declaration_of(Answer)],
         ledger=LedgerWriter(),
         policy=Policy(),
         step=lambda: 4,
@@ -385,7 +387,7 @@ def test_a_scripted_peer_is_read_in_order_and_then_gone() -> None:
     context = channel._incoming
     answers = [ScriptedLink.frame(Answer(np.full(2, n)), context=context, sequence=n) for n in range(3)]
     link._frames.extend(answers)
-    assert [channel.receive(Answer, values=(2,)).values[0] for _ in range(3)] == [0, 1, 2]
+    assert [channel.receive(Answer).values[0] for _ in range(3)] == [0, 1, 2]
     with pytest.raises(PeerLost):
         channel.receive(Answer)
 
@@ -398,7 +400,7 @@ def test_a_refused_frame_does_not_move_the_channel_on() -> None:
         with pytest.raises(FrameRefused):
             channel.receive(Answer)
     link._frames.append(good)
-    channel.receive(Answer, values=(2,))
+    channel.receive(Answer)
     assert len(list(channel._ledger.read().messages())) == 1
 
 
@@ -410,7 +412,7 @@ def test_contexts_depend_on_every_fact_they_bind() -> None:
             ScriptedLink([]),
             role="lead",
             peer_role="helper",
-            messages=(),
+            declarations=(),
             ledger=LedgerWriter(),
             policy=Policy(),
             step=lambda: 0,
@@ -459,7 +461,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
 
     from colonnade.data import AlignedRows, split_rows
     from colonnade.launch.settings import config_to_json
-    from colonnade.session import Holding, Party, play
+    from colonnade.session import Holding, Participant
     from colonnade.transport import MemoryHub
 
     config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
@@ -474,14 +476,14 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     hub = MemoryHub(given, silence_seconds=5)
     honest = "shop" if hostile == "bank" else "bank"
     sessions = {
-        name: Session(Party(name), METHOD, plan, {peer: hub.link(name, peer)})
+        name: Session(Participant(name), METHOD, plan, {peer: hub.link(name, peer)})
         for name, peer in ((honest, hostile), (hostile, honest))
     }
     ended: list[BaseException] = []
 
     def play_honestly() -> None:
         try:
-            play(sessions[honest], lambda _: Holding(given[honest], aligned[honest], split), config)
+            toys.play_honestly(sessions[honest], Holding(given[honest], aligned[honest], split), config)
         except BaseException as error:
             ended.append(error)
         finally:
@@ -507,38 +509,10 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     return error
 
 
-@pytest.mark.parametrize("width", [0, -1, -(2**63), 65537, 2**31, 2**64, 2**12000])
-def test_a_hostile_width_is_refused_before_anything_is_built(width: int) -> None:
-    error = training("shop", lambda peer, rows: peer.say(CutWidth(width)))
-    assert isinstance(error, ConfigError | ProtocolError), repr(error)
-    assert not isinstance(error, RoleFailed)
-    assert "cut width" in str(error)
-
-
 def test_activations_before_the_width_are_out_of_step() -> None:
     error = training("shop", lambda peer, rows: peer.say(CutActivations(torch.zeros(8, 3))))
     assert type(error) is OutOfStep
     assert "expected CutWidth" in str(error)
-
-
-@pytest.mark.parametrize("shape", [(8, 4), (7, 3), (3, 8), (24,), (8, 3, 1), (0, 3), ()])
-def test_activations_of_another_shape_are_wrong_content(shape: tuple[int, ...]) -> None:
-    def code(peer: Hostile, rows: int) -> None:
-        peer.say(CutWidth(3))
-        peer.say(CutActivations(torch.zeros(shape)))
-
-    assert type(training("shop", code)) is WrongContent
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_activations_that_are_not_finite_are_wrong_content(value: float) -> None:
-    def code(peer: Hostile, rows: int) -> None:
-        peer.say(CutWidth(3))
-        activations = torch.zeros(8, 3)
-        activations[5, 2] = value
-        peer.say(CutActivations(activations))
-
-    assert type(training("shop", code)) is WrongContent
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.uint8, torch.bool])
@@ -551,23 +525,6 @@ def test_activations_of_another_type_do_no_harm(dtype: torch.dtype) -> None:
 
     error = training("shop", code)
     assert isinstance(error, OutOfStep | WrongContent), repr(error)
-
-
-@pytest.mark.parametrize("shape", [(8, 4), (7, 3), (), (0,)])
-def test_gradients_of_another_shape_are_wrong_content(shape: tuple[int, ...]) -> None:
-    def code(peer: Hostile, rows: int) -> None:
-        peer.hear(), peer.hear()
-        peer.say(CutGradient(torch.zeros(shape)))
-
-    assert type(training("bank", code)) is WrongContent
-
-
-def test_gradients_that_are_not_finite_are_wrong_content() -> None:
-    def code(peer: Hostile, rows: int) -> None:
-        peer.hear(), peer.hear()
-        peer.say(CutGradient(torch.full((8, 3), float("nan"))))
-
-    assert type(training("bank", code)) is WrongContent
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64, torch.bool])

@@ -23,8 +23,10 @@ from colonnade.errors import (
     OutOfStep,
     WrongContent,
 )
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.secure_linear import TrainedInputs
 from colonnade.methods.prada import shift
-from colonnade.methods.prada.messages import bank_messages
+from colonnade.methods.prada.messages import MARK_BYTES, GroupGradients
 from colonnade.session import Channel, derive_seed
 
 WORLD: dict[str, Any] = {"source_rows": 24, "target_rows": 24, "labelled": 20}
@@ -83,52 +85,9 @@ def refused(
 
 # What is announced
 
-NAMES: dict[str, dict[str, Any]] = {
-    "no group": {"names": ()},
-    "too many groups": {"names": tuple(f"group{place}" for place in range(5000))},
-    "a group twice": {"names": ("a", "b", "a")},
-    "a group without a name": {"names": ("a", "", "b")},
-    "a name that moves the cursor": {"names": ("a", "b\x1b[2J", "c")},
-    "a name of a megabyte": {"names": ("a", "b" * 2**20, "c")},
-    "more numbers than agreed": {"aggregate": 7},
-    "no number": {"aggregate": 0},
-    "more numbers than any machine has": {"aggregate": 2**62},
-    "many new categories": {"new": ("a",) * 5000},
-    "new categories of a megabyte": {"new": ("n" * 2**20,)},
-}
 
-
-@pytest.mark.parametrize("case", NAMES)
-def test_groups_that_cannot_be_are_refused(case: str) -> None:
-    refused(Lie(HOLDER, "GroupNames", with_field(**NAMES[case])), WrongContent, is_measured="any" in case, **CLEAR)
-
-
-def test_new_categories_for_a_source_are_refused() -> None:
-    refused(Lie(HOLDER, "GroupNames", with_field(new=("a",)), place=1), WrongContent, **CLEAR)
-
-
-ROWS: dict[str, dict[str, Any]] = {
-    "one beyond the last": {"rows": lambda rows: np.append(rows[1:], 24)},
-    "one before the first": {"rows": lambda rows: np.append(rows, -1)},
-    "far outside": {"rows": lambda rows: np.append(rows, 2**62)},
-    "a row twice": {"rows": lambda rows: np.append(rows, rows[0])},
-    "floats": {"rows": lambda rows: rows.astype(np.float64)},
-    "marks": {"rows": lambda rows: np.ones(24, dtype=bool)},
-    "a matrix": {"rows": lambda rows: rows[:, None]},
-    "one number": {"rows": lambda rows: np.array(3)},
-    "none": {"rows": lambda rows: rows[:0]},
-    "no score": {"scores": 0},
-    "fewer than no score": {"scores": -1},
-    "a huge number of scores": {"scores": 10**9},
-    "more scores than any machine has": {"scores": 2**62},
-}
-
-
-@pytest.mark.parametrize("case", ROWS)
-@pytest.mark.parametrize("party", ["bank0", pytest.param("sister0", marks=pytest.mark.slow)])
-def test_labelled_rows_that_cannot_be_are_refused(case: str, party: str) -> None:
-    is_large = "any machine" in case or "huge" in case
-    refused(Lie(party, "LabelledRows", with_field(**ROWS[case])), WrongContent, is_measured=is_large, **CLEAR)
+def test_new_categories_of_groups_that_do_not_exist_are_refused() -> None:
+    refused(Lie(HOLDER, "GroupNames", with_field(new=("z",))), WrongContent, "does not have", **CLEAR, novelties=1)
 
 
 def test_labelled_rows_that_are_all_held_out_are_refused() -> None:
@@ -142,9 +101,9 @@ def test_labelled_rows_that_are_all_held_out_are_refused() -> None:
 
 
 def test_keys_that_protect_nothing_are_refused() -> None:
-    for modulus, kind in ((0, KeyTooSmall), (-5, KeyTooSmall), (2**1023 + 2, KeyRefused)):
+    for modulus, kind in ((5, KeyTooSmall), (2**1023 + 2, KeyRefused)):
         refused(Lie(HOLDER, "PublicModulus", with_field(modulus=modulus)), kind)
-    refused(Lie(HOLDER, "PublicModulus", with_field(modulus=0)), KeyTooSmall, stage="predict")
+    refused(Lie(HOLDER, "PublicModulus", with_field(modulus=5)), KeyTooSmall, stage="predict")
 
 
 # Shares, ciphertexts, and what is opened
@@ -155,7 +114,6 @@ LAYOUTS: dict[str, Change] = {
     "one row more": lambda array: same_key(array, shape=(array.shape[0] + 1, *array.shape[1:])),
     "another scale": lambda array: same_key(array, fraction_bits=array.layout.fraction_bits + 1),
     "another bound": lambda array: same_key(array, bound=array.layout.bound * 2),
-    "nothing": lambda array: same_key(array, shape=(0, *array.shape[1:])),
 }
 ARRAYS: list[tuple[str, str, str, dict[str, Any]]] = [
     (HOLDER, "TrainedInputs", "columns", {}),
@@ -164,7 +122,7 @@ ARRAYS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("sister0", "MaskedLogits", "values", {}),
     ("sister0", "TrainedGradients", "weights", {}),
     ("sister0", "TrainedGradients", "inputs", {}),
-    ("sister0", "NoisedGradients", "inputs", {"defence": "marvell"}),
+    ("sister0", "TrainedGradients", "inputs", {"defence": "marvell"}),
     (HOLDER, "SealedInputs", "columns", {}),
     ("bank0", "MaskedGradient", "values", {}),
     (HOLDER, "SealedInputs", "columns", {"stage": "predict"}),
@@ -185,8 +143,8 @@ ARRAYS: list[tuple[str, str, str, dict[str, Any]]] = [
 def test_ciphertexts_of_another_layout_or_key_are_refused(case: str, place: int) -> None:
     party, name, field, options = ARRAYS[place]
     # With another bound as many numbers may need another count of ciphertexts, and then already the frame is refused.
-    kinds = (CiphertextRefused, FrameRefused) if case == "another bound" else CiphertextRefused
-    refused(Lie(party, name, with_field(**{field: LAYOUTS[case]})), kinds, **options)
+    kinds = {"another bound": (CiphertextRefused, FrameRefused), "one row more": (WrongContent,)}
+    refused(Lie(party, name, with_field(**{field: LAYOUTS[case]})), kinds.get(case, CiphertextRefused), **options)
 
 
 def test_inputs_packed_for_another_use_are_refused() -> None:
@@ -199,29 +157,7 @@ def test_share_updates_where_none_is_due_or_none_where_one_is_are_refused() -> N
     refused(Lie(HOLDER, "TrainedInputs", with_field(update=None), place=1), WrongContent, "none where one was")
 
 
-SHARES: dict[str, Change] = {
-    "one less": lambda values: values[1:],
-    "none": lambda values: (),
-    "many": lambda values: values * 1000,
-}
-
-
-@pytest.mark.parametrize("case", SHARES)
-def test_shares_of_another_number_are_refused(case: str) -> None:
-    refused(Lie(HOLDER, "OpeningShare", with_field(values=SHARES[case])), WrongContent, "shares instead of")
-
-
-def test_shares_far_beyond_their_range_end_the_run() -> None:
-    """They would be exponents of that length in every product that follows."""
-    lie = Lie(HOLDER, "OpeningShare", with_field(values=lambda values: tuple(2**4000 for _ in values)))
-    refused(lie, WrongContent)
-
-
 OPENED: dict[str, Change] = {
-    "one more": lambda values: np.vstack([values, values[:1]]),
-    "none": lambda values: values[:0],
-    "narrow": lambda values: np.ascontiguousarray(values[:, 1:]),
-    "floats": lambda values: values.astype(np.float64),
     "larger than the key": lambda values: np.full_like(values, 255),
     "something else": lambda values: np.random.default_rng(1).integers(0, 100, values.shape).astype(np.uint8),
 }
@@ -241,55 +177,12 @@ OPENINGS = [
         for case in OPENED
     ],
 )
-def test_opened_values_of_another_form_are_refused(case: str, place: int) -> None:
+def test_opened_values_that_are_something_else_are_refused(case: str, place: int) -> None:
     name, options = OPENINGS[place]
     refused(Lie(HOLDER, name, with_field(values=OPENED[case])), WrongContent, **options)
 
 
-# In the clear
-
-VALUES: dict[str, Change] = {
-    "a row more": lambda values: np.vstack([values, values[:1]]),
-    "a column less": lambda values: np.ascontiguousarray(values[:, 1:]),
-    "not a number": lambda values: np.full_like(values, np.nan),
-    "infinite": lambda values: np.where(values == values[0, 0], np.inf, values),
-}
-IN_THE_CLEAR = [
-    (HOLDER, "ClearStart", {}),
-    (HOLDER, "ClearInputs", {}),
-    ("sister0", "ClearGradients", {}),
-    ("sister0", "ClearNoisedGradients", {"defence": "marvell"}),
-    (HOLDER, "ClearInputs", {"stage": "predict"}),
-    (HOLDER, "ClearInputs", {"stage": "explain"}),
-]
-
-
-@pytest.mark.parametrize(
-    ("case", "place"),
-    [
-        (case, place) if case == "not a number" or place == 2 else pytest.param(case, place, marks=pytest.mark.slow)
-        for place in range(len(IN_THE_CLEAR))
-        for case in VALUES
-    ],
-)
-def test_numbers_of_another_shape_or_none_at_all_are_refused_in_the_clear(case: str, place: int) -> None:
-    party, name, options = IN_THE_CLEAR[place]
-    refused(Lie(party, name, with_field(values=VALUES[case])), WrongContent, **CLEAR, **options)
-
-
 # Whose turn it is, and when it ends
-
-TURNS: dict[str, dict[str, Any]] = {
-    "backwards": {"step": -1},
-    "from the beginning": {"step": 0},
-    "far ahead": {"step": 2**62},
-    "further than any number": {"step": 2**200},
-}
-
-
-@pytest.mark.parametrize("case", TURNS)
-def test_turns_that_go_backwards_or_too_far_are_refused(case: str) -> None:
-    refused(Lie(HOLDER, "Turn", with_field(**TURNS[case])), WrongContent, **CLEAR)
 
 
 def test_a_turn_that_is_never_over_is_refused() -> None:
@@ -302,11 +195,7 @@ def test_a_turn_that_is_never_over_is_refused() -> None:
                 Channel.send(channel, said)
             return said
 
-    refused(Again(HOLDER, "Turn", with_field(is_over=False)), WrongContent, "backwards", **CLEAR)
-
-
-def test_a_bank_that_says_it_kept_another_step_is_refused() -> None:
-    refused(Lie("bank0", "TurnSeen", with_field(step=10**9)), WrongContent, "another step", **CLEAR)
+    refused(Again(HOLDER, "Turn", with_field(is_over=False)), WrongContent, "step is", **CLEAR)
 
 
 def test_a_turn_without_end_is_out_of_step_when_the_next_message_comes() -> None:
@@ -325,69 +214,43 @@ ENDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("party", ["sister0", pytest.param("bank0", marks=pytest.mark.slow)])
 def test_epochs_that_end_as_they_cannot_are_refused(case: str, party: str) -> None:
     fields, changes = ENDS[case]
-    refused(Lie(party, "EpochEnd", with_field(**fields)), WrongContent, **CLEAR, **changes)
+    refused(Lie(party, "EpochVerdict", with_field(**fields)), WrongContent, **CLEAR, **changes)
 
 
 @pytest.mark.parametrize(
     ("model", "compare"),
     [
-        pytest.param("", "vfl", marks=pytest.mark.slow),
-        pytest.param("m" * 2**20, "none", id="a megabyte"),
-        ("\x1b[2J", "none"),
         pytest.param("vfl", "local", marks=pytest.mark.slow),
         ("local", "none"),
         ("vfl", "none"),
     ],
 )
 def test_a_choice_that_does_not_exist_is_refused(model: str, compare: str) -> None:
-    words = "does not exist" if len(model) < 99 and model.isprintable() else "refused Chosen"
-    refused(Lie("bank0", "Chosen", with_field(model=model)), WrongContent, words, **CLEAR, compare=compare)
+    refused(Lie("bank0", "Chosen", with_field(model=model)), WrongContent, "model", **CLEAR, compare=compare)
 
 
-@pytest.mark.parametrize("mark", ["", "m" * 2**20, "\x1b[2J"], ids=["none", "a megabyte", "a sequence"])
-def test_a_mark_that_is_none_is_refused(mark: str) -> None:
-    refused(Lie("bank0", "Chosen", with_field(mark=mark)), WrongContent, **CLEAR)
-    kind, words = (WrongContent, "refused ModelMark") if mark else (ConfigError, "another training")
-    refused(Lie("bank0", "ModelMark", with_field(mark=mark)), kind, words, stage="predict", **CLEAR)
-
-
-# Explanations
-
-LEVELS: dict[str, Change] = {
-    "too high": lambda levels: levels + 5,
-    "negative": lambda levels: levels - 5,
-    "floats": lambda levels: levels.astype(np.float64),
-    "a row more": lambda levels: np.vstack([levels, levels[:1]]),
-    "a column less": lambda levels: levels[:, 1:],
-    "flat": lambda levels: levels.reshape(-1),
-    "as large as can be": lambda levels: np.full(levels.shape, 2**62),
-    "unsigned and huge": lambda levels: np.full(levels.shape, 2**64 - 1, np.uint64),
-}
-
-
-@pytest.mark.parametrize("case", LEVELS)
-def test_levels_that_cannot_be_are_refused(case: str) -> None:
-    refused(Lie(HOLDER, "GroupLevels", with_field(levels=LEVELS[case])), WrongContent, stage="explain", **CLEAR)
+def test_a_mark_of_another_training_is_refused() -> None:
+    lie = Lie("bank0", "ModelMark", with_field(mark="0" * 2 * MARK_BYTES))
+    refused(lie, ConfigError, "another training", stage="predict", **CLEAR)
 
 
 # Order
 
 
 def test_gradients_in_the_clear_are_out_of_step_in_an_encrypted_run() -> None:
-    clear = bank_messages("source", False).ClearGradients(np.zeros((10, 3)))
+    clear = GroupGradients(np.zeros((10, 3)))
     refused(Lie("sister0", "TrainedGradients", lambda honest: clear), OutOfStep, "may not send here")
 
 
 def test_a_frozen_target_cannot_be_made_to_take_trained_inputs() -> None:
     """A feature holder that asks for gradients where none are agreed gets none, whatever it sends."""
-    inputs = bank_messages("target", False).linear.TrainedInputs
 
     def change(honest: Any) -> Any:
-        return inputs(honest.columns, honest.rows, honest.columns, None)
+        return TrainedInputs(honest.columns, honest.rows, honest.columns, None)
 
     refused(Lie(HOLDER, "SealedInputs", change, place=1), OutOfStep, "may not send here")
 
 
 def test_an_end_that_comes_too_early_is_out_of_step() -> None:
-    end = bank_messages("source", False).EpochEnd(True, True)
-    refused(Lie("sister0", "ClearGradients", lambda honest: end), OutOfStep, "EpochEnd", **CLEAR)
+    end = EpochVerdict(True, True)
+    refused(Lie("sister0", "GroupGradients", lambda honest: end), OutOfStep, "EpochVerdict", **CLEAR)

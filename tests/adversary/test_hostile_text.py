@@ -26,7 +26,7 @@ from tests.adversary import test_hostile_ftl as ftl
 from tests.adversary import test_hostile_mpdl as mpdl
 from tests.adversary.hostile import Lie, lying, with_field
 from tests.cli.conftest import colonnade as colonnade  # a fixture
-from tests.reports.conftest import binary_evaluation, content, multiclass_evaluation
+from tests.reports.conftest import binary_evaluation, content, multiclass_evaluation, record_of
 from tests.worlds import integers_for_ciphertexts
 
 from colonnade.cli import main
@@ -34,11 +34,11 @@ from colonnade.cli.output import echo, print_json, print_table, say
 from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.answers import described, told_labels
-from colonnade.launch.home import make_home
-from colonnade.launch.status import StatusFile
-from colonnade.launch.watch import Watcher
+from colonnade.launch.identity import make_home
+from colonnade.launch.status import StatusFile, Watcher
 from colonnade.ledger.entries import GENESIS, chain
-from colonnade.reports import RunRecord, render, write
+from colonnade.reports import render, write
+from colonnade.session import Figure, Finding
 from colonnade.session.files import write_whole
 from colonnade.transport.grpc import certificates
 
@@ -341,7 +341,7 @@ def test_an_error_shows_somebodys_words_and_does_not_obey_them(
     def fail(folder: Path) -> Any:
         raise ConfigError(f"'{OBEYED[case]}' is no name.")
 
-    monkeypatch.setattr("colonnade.launch.home.read_party_home", fail)
+    monkeypatch.setattr("colonnade.cli.pair.read_party_home", fail)
     (tmp_path / "party.toml").write_text("")
     outcome = colonnade("pair", "--list", "--home", tmp_path)
     assert outcome.code == 2
@@ -407,45 +407,51 @@ class Elements(HTMLParser):
         self.comments.append(data)
 
 
-def record_naming(name: str) -> RunRecord:
-    """Return the record of a run in which every text that anybody chose is this one."""
+def record_naming(name: str) -> Any:
+    """Return a run in which every text that anybody chose is this one."""
     found = content({"together": multiclass_evaluation(0.5), "alone": multiclass_evaluation(0.2)})
     for evaluation in found["evaluations"].values():
-        for curve in evaluation["curves"]["roc"]:
+        for curve in evaluation.curves["roc"]:
             curve["class"] = name
-        confusion = evaluation["curves"]["confusion"]
+        confusion = evaluation.curves["confusion"]
         confusion["classes"] = [name for _ in confusion["classes"]]
     for party in found["parties"]:
         party["name"] = party["role"] = name
         party["label"] = party["label"] and name
-        party["coefficients"] = [[name, [0.5, -0.5]]]
+        party["coefficients"] = {name: [0.5, -0.5]}
         for column in party["columns"]:
             column["name"] = column["kind"] = name
     for crossed in found["crossed"]:
         crossed |= dict.fromkeys(("message", "sender", "receiver", "protection", "paper_step", "reveals"), name)
-        crossed["shapes"] = [name]
+        crossed["shapes"] = (name,)
     for ledger in found["ledgers"]:
-        ledger |= {"party": name, "head": name, "agrees_with": [name]}
-    figures = [
-        {"kind": "bars", "title": name, "values": {"names": [name], "lengths": [1.0]}},
-        {"kind": "scatter", "title": name, "values": {"series": [{"name": name, "x": [0.0], "y": [1.0]}]}},
-        {"kind": "beeswarm", "title": name, "values": {"names": [name], "values": [[1.0]], "levels": [[0]]}},
-        {
-            "kind": "trade_off",
-            "title": name,
-            "values": {
-                "series": [{"name": name, "x": [0.0], "y": [1.0], "marks": [name]}],
-                "across": name,
-                "up": name,
-            },
-        },
-    ]
-    finding = {"name": name, "title": name, "text": name, "columns": [name], "rows": [[name]], "figures": figures}
-    changed = {"name": name, "title": name, "alignment": name, "alone_party": name, "digest": name, "launch": name}
+        ledger |= {"party": name, "head": name, "agrees_with": (name,)}
+    trade_off = {"series": [{"name": name, "x": [0.0], "y": [1.0], "marks": [name]}], "across": name, "up": name}
+    values: dict[str, dict[str, Any]] = {
+        "bars": {"names": [name], "lengths": [1.0]},
+        "scatter": {"series": [{"name": name, "x": [0.0], "y": [1.0]}]},
+        "beeswarm": {"names": [name], "values": [[1.0]], "levels": [[0]]},
+        "trade_off": trade_off,
+    }
+    figures = tuple(Figure(kind=kind, title=name, values=one) for kind, one in values.items())
+    finding = Finding(name=name, title=name, text=name, columns=(name,), rows=((name,),), figures=figures)
+    changed: dict[str, Any] = {
+        "name": name,
+        "title": name,
+        "alignment": name,
+        "label_holders": [name],
+        "digest": name,
+        "launch": name,
+    }
     curves = [{**point, "part": name} for point in found["curves"]]
-    settings = {name: {name: [name]}}
-    found |= {**changed, "marks": [name], "findings": [finding], "curves": curves, "settings": settings}
-    return RunRecord.from_json(found)
+    found |= {
+        **changed,
+        "marks": [name],
+        "findings": {name: finding},
+        "curves": curves,
+        "settings": {name: {name: [name]}},
+    }
+    return record_of(found)
 
 
 @functools.cache
@@ -463,7 +469,8 @@ def test_no_markup_of_a_partner_survives_in_a_report(markup: str) -> None:
 
 
 def test_letters_that_are_not_seen_are_spelt_out_in_a_report() -> None:
-    page = render(record_naming("".join(OBEYED[case][:8] for case in OBEYED)))
+    name = "".join(OBEYED[case][:8] for case in OBEYED)
+    page = render(record_naming(name))
     assert page.replace("\n", "").replace("\xa0", "").isprintable()
 
 
@@ -471,5 +478,5 @@ def test_a_report_written_by_hand_is_for_its_owner(tmp_path: Path) -> None:
     place = tmp_path / "report.html"
     place.write_text("older")
     place.chmod(0o644)
-    write(RunRecord.from_json(content({"together": binary_evaluation(3.0)})), place)
+    write(record_of(content({"together": binary_evaluation(3.0)})), place)
     assert oct(rights(place)) == "0o600"

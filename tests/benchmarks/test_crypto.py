@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import pytest
-
 from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
 
 OPERATIONS = ("encrypt", "matrix_vector", "transposed_vector", "decrypt")

@@ -18,12 +18,11 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_joining import Group, edit, group_in
 
 from colonnade.errors import AlignmentError, HandshakeRefused, PeerFailed, PolicyRefused, UsageError
-from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import read_party_home
-from colonnade.launch.joining import Joining
-from colonnade.launch.party_folder import PartyEnd
-from colonnade.launch.watch import Watcher
+from colonnade.launch.home import read_party_home
+from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.ledger import Ledger, compare
+from colonnade.reports import PartyRun
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -48,13 +47,12 @@ def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Group:
     return made
 
 
-def shop_aligns(group: Group, mode: str | None = None, party: str = "shop") -> PartyEnd:
+def shop_aligns(group: Group, mode: str | None = None, party: str = "shop") -> PartyRun:
     """Do what the command does with --yes."""
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"") as folder:
         joining = agreed(Joining(alignment_plan(group.plan(), mode), home, folder))
-        joining.read_table()
-        return joining.align(observer=None, watcher=Watcher())
+        return joining.take_part()
 
 
 def history(group: Group, party: str) -> list[dict[str, Any]]:
@@ -118,7 +116,7 @@ def test_both_learn_and_each_has_a_ledger(group: Group, colonnade: Any) -> None:
     assert first[:5] == ["bank", "label_holder", "400", "360", "40"]
     assert "All parties know which of their rows all of them share." in outcome.out
     assert "The result is kept" in outcome.out
-    assert ended[0].record.overlap["shared"] == 360
+    assert ended[0].overlap["shared"] == 360
     assert not (group.home("bank") / "runs").exists()
     compare(ledger(group, "bank"), ledger(group, "shop"))
     assert not list(group.homes.folder.rglob("unfinished-*")), "secrets are gone"
@@ -149,7 +147,7 @@ def test_size_only_tells_all_how_many_and_nobody_which(group: Group, colonnade: 
     assert outcome.code == 0, outcome.err
     assert "360" in outcome.out
     assert "nobody knows which" in outcome.out
-    assert ended[0].record.overlap == {
+    assert ended[0].overlap == {
         "rows": 360,
         "partners": {"bank": {"rows": 400, "shared": 360}},
         "shared": 360,
@@ -165,7 +163,7 @@ def test_one_learns_tells_the_lead_only(group: Group, colonnade: Any) -> None:
     with partner(lambda: shop_aligns(group, "one_learns")) as ended:
         outcome = colonnade("align", "--mode", "one_learns", "--yes", "../run.toml", "--json")
     assert outcome.json["parties"]["bank"]["shared"] == 360
-    found = ended[0].record.overlap
+    found = ended[0].overlap
     assert (found["shared"], found["rest"], found["partners"]["bank"]["shared"]) == (None, None, None)
     assert names(ledger(group, "shop")) & {"SharedRows", "SharedCount"} == set()
 

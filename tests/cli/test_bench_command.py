@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import colonnade.cli.bench as command
-from colonnade.launch.bench.crypto import FULL, QUICK, Effort
-from colonnade.launch.bench.form import Findings
+from colonnade.crypto.bench.form import Findings
+from colonnade.crypto.bench.speed import FULL, QUICK, Effort
 
 
 @pytest.fixture

@@ -104,8 +104,10 @@ def test_methods_lists_and_shows(colonnade: Any) -> None:
     assert colonnade("methods", "--json").json[0] == document
     for role in document["roles"]:
         assert role in one.out
-    for setting, default in document["settings"].items():
-        assert re.search(rf"^{setting} +{re.escape(json.dumps(default))}  ", one.out, re.MULTILINE)
+    for setting, about in document["settings"].items():
+        assert (
+            f"  {setting}: {about['takes']}; default {json.dumps(about['default'])}\n    {about['meaning']}" in one.out
+        )
     for message in document["messages"]:
         assert message["message"] in one.out
         assert message["reveals"] in one.out

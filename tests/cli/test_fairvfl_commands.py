@@ -14,12 +14,11 @@ from tests.unit.launch.test_joining import together
 from tests.unit.methods.fairvfl.worlds import SMALL, UNFAIR, told_gender
 
 from colonnade.errors import PeerFailed, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
+from colonnade.launch.join import Joining
 from colonnade.launch.run import Run
-from colonnade.launch.watch import Watcher
+from colonnade.launch.run_folder import RunFolder
 from colonnade.methods.fairvfl import METHOD
 
 pytestmark = pytest.mark.timeout(240)
@@ -111,15 +110,14 @@ def test_homes_apart_keep_a_refusal_with_the_label_holders_model(folder: Path) -
 
     def take_part(party: str, stage: str) -> Any:
         mine = joining(party, stage)
-        mine.read_table()
-        return mine.run(observer=None, watcher=Watcher(), compare=False)
+        return mine.run()
 
     def score(party: str) -> Any:
         plan = METHOD.in_stage(read_run_file(folder / "run.toml"), "predict")
         run_folder = RunFolder(folder / party / "runs" / "model")
         predicting = agreed(Joining(plan, read_party_home(folder / party), run_folder))
         file = None if party == "server" else str(folder / party / "new.csv")
-        return predicting.predict(file, watcher=Watcher())
+        return predicting.predict(file)
 
     for stage in ("train", "audit"):
         ended = together({party: partial(take_part, party, stage) for party in PARTIES})

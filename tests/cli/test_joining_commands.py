@@ -21,10 +21,9 @@ from tests.kills.harness import Homes, agreed
 from tests.unit.launch.test_joining import BOTH, Group, edit, group_in, new_rows
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
-from colonnade.launch import doctor, joining
+from colonnade.launch import doctor, join
 from colonnade.launch.doctor import examine_peer
 from colonnade.launch.lock import alone_in
-from colonnade.launch.watch import Watcher
 from colonnade.ledger import Ledger
 from colonnade.session import read_json
 
@@ -95,7 +94,7 @@ def type_in(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
 
 
 def open_no_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "Endpoint", lambda *_, **__: pytest.fail("a door was opened"))
+    monkeypatch.setattr(join, "Endpoint", lambda *_, **__: pytest.fail("a door was opened"))
 
 
 # --- run ----------------------------------------------------------------------------------------------------------
@@ -109,7 +108,7 @@ def test_a_run_with_a_partner_from_consent_to_report(group: Group, colonnade: An
     assert "Consent: given by --yes." in outcome.err
     assert "Connected to shop." in outcome.err
     assert "label_holder" in outcome.out
-    assert "shop" not in outcome.out, "the partner's row is in its own house"
+    assert "shop" not in outcome.out, "the partner keeps its row"
     assert f"Report:  {Path('runs/churn/report.html')}" in outcome.out.replace("./", "")
     assert ended[0].folder == group.folder("shop")
     assert read_json(group.folder("bank") / "consent.json")["how"] == "given by --yes"
@@ -170,7 +169,7 @@ def test_an_operator_at_a_terminal_says_yes_and_json_stays_json(
 def test_a_policy_may_speak_for_the_operator(group: Group, colonnade: Any) -> None:
     edit(group.home("bank") / "party.toml", "[policy]\n", '[policy]\nconsent = "policy"\n')
     with partner(lambda: group.take_part("shop")):
-        outcome = colonnade("run", "--no-compare", "--quiet", "../run.toml")
+        outcome = colonnade("run", "--no-compare", "../run.toml")
     assert outcome.code == 0, outcome.err
     assert "Consent: given by policy.consent in party.toml." in outcome.err
 
@@ -182,7 +181,7 @@ def test_consent_is_remembered_after_an_interrupt_but_not_for_another_run(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(joining, "join", interrupted)
+        patched.setattr(join, "take_part_remotely", interrupted)
         outcome = colonnade("run", "--yes", "../run.toml")
     assert outcome.code == INTERRUPTED
     assert "run the same command again" in outcome.err
@@ -190,8 +189,8 @@ def test_consent_is_remembered_after_an_interrupt_but_not_for_another_run(
     assert found["state"] == "interrupted"
 
     with monkeypatch.context() as patched:
-        patched.setattr(joining, "join", interrupted)
-        patched.setattr(joining.Joining, "sends", lambda _: pytest.fail("asked again"))
+        patched.setattr(join, "take_part_remotely", interrupted)
+        patched.setattr("colonnade.cli.run.ask_consent", lambda _: pytest.fail("asked again"))
         outcome = colonnade("run", "../run.toml")
     assert "Consent: given by --yes, before this run was interrupted." in outcome.err
 
@@ -255,7 +254,7 @@ def test_scores_go_to_the_label_holder(finished: Group, colonnade: Any, monkeypa
     plan = replace(finished.plan(), stage="predict")
 
     def score(party: str) -> Any:
-        return agreed(finished.joining(party, plan)).predict(files[party], watcher=Watcher())
+        return agreed(finished.joining(party, plan)).predict(files[party])
 
     with partner(lambda: score("shop")) as ended:
         outcome = colonnade("predict", "runs/churn", "--table", "new.csv", "--yes", "--json")

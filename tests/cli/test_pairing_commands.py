@@ -21,7 +21,7 @@ import pytest
 
 from colonnade.errors import ProtocolError, UsageError
 from colonnade.launch import pairing
-from colonnade.launch.home import own_certificate, paired, previous_certificate
+from colonnade.launch.identity import own_certificate, paired, previous_certificate
 from colonnade.transport.grpc import make_identity
 
 INSTALLED = str(Path(sys.executable).parent / "colonnade")
@@ -318,7 +318,7 @@ def test_without_partners_a_new_key_is_used_at_once(homes: Homes, colonnade: Any
 
 
 def paired_fingerprint(homes: Homes) -> str:
-    from colonnade.launch.home import describe_certificate
+    from colonnade.launch.identity import describe_certificate
 
     return describe_certificate((homes.folder / "shop.pem").read_bytes()).fingerprint
 
@@ -450,7 +450,7 @@ CASES = [
 
 
 def _rotated(homes: Homes) -> None:
-    from colonnade.launch.home import start_rotation
+    from colonnade.launch.identity import start_rotation
 
     (homes.folder / "s").write_bytes(start_rotation(homes.shop)[1].read_bytes())
 

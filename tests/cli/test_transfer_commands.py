@@ -17,11 +17,10 @@ import pytest
 from tests.kills.harness import agreed, free_ports
 
 from colonnade.errors import PolicyRefused, ProtocolError, UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import make_home, pin_partner
-from colonnade.launch.joining import Joining
-from colonnade.launch.watch import Watcher
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
+from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import RunFolder
 from colonnade.ledger import Ledger
 
 pytestmark = pytest.mark.timeout(180)
@@ -283,12 +282,11 @@ def joining(market: Market, party: str, stage: str = "train") -> Joining:
 
 def take_part(market: Market, party: str, stage: str = "train") -> Any:
     mine = joining(market, party, stage)
-    mine.read_table()
-    return mine.run(observer=None, watcher=Watcher(), compare=False)
+    return mine.run()
 
 
 def score(market: Market, party: str, table: str | None) -> Any:
-    return joining(market, party, "predict").predict(table, watcher=Watcher())
+    return joining(market, party, "predict").predict(table)
 
 
 def test_joined_homes_train_and_score_rows_of_the_target(
@@ -301,7 +299,7 @@ def test_joined_homes_train_and_score_rows_of_the_target(
     assert "safeguard" in ended[0].findings
     for party in ("bank", "shop"):
         sent = Ledger.read(paired.folder / party / FOLDER / "ledger.jsonl").summary()
-        known = {one.message for one in joining(paired, party).sends()}
+        known = {one.name for one, _ in joining(paired, party).sends()}
         ours = {one.message for one in sent if one.direction == "sent"}
         assert ours - known <= {"Hello", "HeldCheckpoints", "ResumeFrom", "Finished", "Goodbye"}, "all was announced"
 
@@ -361,7 +359,7 @@ def test_an_operator_is_asked_for_the_stage_by_name(paired: Market, colonnade: A
     outcome = colonnade("run", "../run.toml", "--stage", "validate")
     assert outcome.code == POLICY
     assert "The stage validate of the run 'credit' (ftl) will send from 'shop'" in outcome.err
-    assert "ClearTranslatorSignals" in outcome.err
+    assert "MirroredSignals" in outcome.err
 
 
 def test_parties_that_name_different_stages_are_told(paired: Market, colonnade: Any) -> None:

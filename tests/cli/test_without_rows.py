@@ -16,10 +16,9 @@ from tests.kills.harness import agreed
 from tests.unit.launch.test_without_rows import homes_in
 
 from colonnade.errors import UsageError
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.joining import Joining
-from colonnade.launch.watch import Watcher
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import RunFolder
 
 Command = Callable[..., Outcome]
 
@@ -102,7 +101,7 @@ def test_its_operator_runs_and_predicts_from_its_own_home(
 ) -> None:
     monkeypatch.chdir(project / "helper")
     handler = signal.getsignal(signal.SIGTERM)
-    with partners(project, lambda party, joining: joining.run(observer=None, watcher=Watcher(), compare=False)):
+    with partners(project, lambda party, joining: joining.run()):
         ran = colonnade("run", "../run.toml", "--yes")
     signal.signal(signal.SIGTERM, handler)
     assert ran.code == 0, ran.err
@@ -110,7 +109,7 @@ def test_its_operator_runs_and_predicts_from_its_own_home(
     assert "predict runs/count\n" in ran.out, "with nothing to give"
 
     def score(party: str, joining: Joining) -> None:
-        joining.predict(str(project / party / "t.csv"), watcher=Watcher())
+        joining.predict(str(project / party / "t.csv"))
 
     refused = colonnade("predict", "runs/count", "--table", "t.csv", "--yes")
     assert "brings no rows to be scored: bank and shop do" in refused.err
@@ -140,9 +139,3 @@ def test_doctor_and_methods_and_status_know_of_it(colonnade: Command) -> None:
     assert "count" in colonnade("status", "--home", ".").out
     assert colonnade("report", "runs/count").code == 0
     assert colonnade("audit", "verify", "runs/count").code == 0
-
-
-def test_plan_refuses_columns_of_it(colonnade: Command) -> None:
-    outcome = colonnade("plan", "run.toml", "--columns", "helper=3")
-    assert outcome.code == UsageError.exit_code
-    assert "--columns names 'helper', whose role collaborator has none" in outcome.err

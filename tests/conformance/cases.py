@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import colonnade as cn
-from colonnade.methods import method_for
-from colonnade.session import Method
-
-ROWS = 160
+from colonnade.testing import Case
 
 
-@dataclass(frozen=True)
-class Case:
-    """A method with settings that are quick on the toy data, and how many parties play each role."""
-
-    name: str
-    config: Any
-    roles: Mapping[str, int]
-    rows: int = ROWS
-    learns: float = 0.8
-    """The AUC the federated model must reach on the toy data's held-out rows; 0 where it is not asked to learn."""
-    repeats_within: float = 0.0
-    """How far two runs of one seed may be apart. Above 0 only where secret shares are rounded, and the page says so."""
-    may_be_missing: tuple[str, ...] = ()
-    """Messages that a run sends or not, depending on what it finds in the data."""
-    draws_in_secret: bool = False
-    """Whether noise or initial weights come from a secret of their party: then no two runs are alike."""
-    without: tuple[str, ...] = ()
-    """Columns that the tables lack: where categories stand in the settings, everybody knows them."""
-    tells_scores: bool = False
-    """Whether other parties than the lead get scores of rows that only they know, and not predictions alone."""
-    asks_all: bool = False
-    """Whether rows that only one party knows are scored with the help of all others that hold rows."""
-
-    @property
-    def method(self) -> Method:
-        """Return the method that the settings belong to."""
-        return method_for(self.config)
-
-    @property
-    def beats_alone(self) -> bool:
-        """Return whether it must be better than the label holder alone; on twenty rows, chance decides on secrets."""
-        return self.learns > 0.0 and not self.draws_in_secret
-
-    def __str__(self) -> str:
-        return f"{type(self.config).__name__}: {self.name}"
+def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
+    """Return the one column of an attribute's holder: two classes, of which some are unknown, or numbers."""
+    if place % 2:
+        return pd.DataFrame({f"s{place}": block[:, 1]})
+    classes = np.where(block[:, 0] > block[:, 0].mean(), "canary-old", "canary-young").astype(object)
+    classes[::9] = None
+    return pd.DataFrame({f"s{place}": classes})
 
 
 _SPLITNN: dict[str, Any] = {
@@ -145,7 +112,6 @@ _PENALISED: dict[str, Any] = {
 _THREE = {"label_holder": 1, "feature_holder": 1, "collaborator": 1}
 _OF_MPDL: dict[str, Any] = {"draws_in_secret": True, "without": ("kind",), "tells_scores": True}
 
-# The attributes' holders have nothing but these two columns; see `sensitive_column`.
 _FAIRVFL: dict[str, Any] = {
     "attributes": ("s0", "s1"),
     "epochs": 16,
@@ -168,6 +134,7 @@ _FAIRVFL: dict[str, Any] = {
     "secret_start": False,
     "key_size": "insecure_test",
 }
+_SENSITIVE = {"attribute_holder": sensitive_column}
 _SIX = {"label_holder": 1, "feature_holder": 2, "aggregator": 1, "attribute_holder": 2}
 
 _TWO = {"label_holder": 1, "feature_holder": 1}
@@ -356,12 +323,12 @@ CASES = (
         asks_all=True,
         **_OF_MPDL,
     ),
-    Case("robust", cn.FairVFL(**_FAIRVFL), _SIX, rows=320, learns=0.65),
+    Case("robust", cn.FairVFL(**_FAIRVFL), _SIX, rows=320, learns=0.65, columns=_SENSITIVE),
     Case(
         "robust, at the server, merged, secret start",
         cn.FairVFL(**_FAIRVFL | {"secret_start": True, "mapper_step": "merged", "task_cut": "server", "epochs": 4}),
         _SIX | {"feature_holder": 3},
-        rows=160,
+        columns=_SENSITIVE,
         learns=0.0,
         draws_in_secret=True,
     ),
@@ -378,7 +345,7 @@ CASES = (
             }
         ),
         _SIX,
-        rows=160,
+        columns=_SENSITIVE,
         learns=0.0,
     ),
 )
@@ -397,69 +364,3 @@ PROTECTIVE = (
     "mapper_step",
 )
 """Settings that decide what is sent, and how it is protected: every choice of them is in some case."""
-
-TRANSPORTS = ("memory", "grpc")
-
-
-def parties_of(case: Case) -> dict[str, tuple[str, ...]]:
-    """Return party names by role."""
-    return {role: tuple(f"{role}-{number}" for number in range(count)) for role, count in case.roles.items()}
-
-
-def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, cn.PartyTable]:
-    """Return one table per party whose role brings rows; only all columns together explain the label.
-
-    Where one role's rows are scored without the others' columns, all columns follow the same hidden traits instead, as
-    nothing could be transferred otherwise. Where rows that not all know are learned from, every party has some.
-
-    Columns hold irrational-looking numbers, so that their bytes are recognisable wherever they turn up. One column of
-    each party is text, one has missing values. Who holds an attribute has a single column, which explains nothing.
-    """
-    generator, rows = np.random.default_rng(3), case.rows
-    without = {role.name for role in case.method.roles if not role.has_rows}
-    with_rows = {role: parties for role, parties in parties_of(case).items() if role not in without}
-    names = [name for parties in with_rows.values() for name in parties]
-    centred = {name: generator.normal(size=(rows, 4)) for name in names}
-    if case.method.scores_alone is not None:
-        traits = generator.normal(size=(rows, 4))
-        centred = {name: traits @ generator.normal(size=(4, 4)) + 0.3 * block for name, block in centred.items()}
-        signal = traits @ np.array([1.0, -1.0, 0.5, 0.5])
-    else:
-        explaining = [name for name in names if name not in with_rows.get("attribute_holder", ())]
-        signal = sum(centred[name] @ np.array([1.0, -1.0, 0.5, 0.5]) for name in explaining)
-    blocks = {name: block * 7.3 + 101.7 for name, block in centred.items()}
-    tables = {}
-    holding = {role.name for role in case.method.roles if role.has_label}
-    for role, parties in with_rows.items():
-        for name in parties:
-            frame = pd.DataFrame(blocks[name], columns=[f"c{i}" for i in range(4)])
-            frame["kind"] = np.where(centred[name][:, 0] > 0, "canary-yellow", "canary-green")
-            frame.loc[::9, "c3"] = np.nan
-            frame = frame.drop(columns=list(case.without))
-            if role == "attribute_holder":
-                frame = sensitive_column(blocks[name], parties.index(name))
-            frame["id"] = [f"row-{number}" for number in range(rows)]
-            labelled = role in holding and with_label
-            if labelled:
-                frame["label"] = np.where(signal > 0, "label-canary-yes", "label-canary-no")
-            if case.method.scores_rest:
-                # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
-                frame = frame[np.arange(rows) % 5 != len(tables)]
-            shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
-            tables[name] = cn.PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
-    return tables
-
-
-def sensitive_column(block: np.ndarray, place: int) -> pd.DataFrame:
-    """Return the one column of an attribute's holder: two classes, of which some are unknown, or numbers."""
-    if place % 2:
-        return pd.DataFrame({f"s{place}": block[:, 1]})
-    classes = np.where(block[:, 0] > block[:, 0].mean(), "canary-old", "canary-young").astype(object)
-    classes[::9] = None
-    return pd.DataFrame({f"s{place}": classes})
-
-
-def train(case: Case, transport: str = "memory", **options: Any) -> cn.Run:
-    """Carry out a run of the case over a transport."""
-    options = {"seed": 5, "transport": transport, **options}
-    return cn.simulate(options.pop("config", case.config), toy_tables(case), roles=parties_of(case), **options)

@@ -9,7 +9,8 @@ import pytest
 from colonnade.errors import RoleFailed
 from colonnade.methods import METHODS
 from colonnade.session import Session
-from tests.conformance.cases import CASES, Case, train
+from colonnade.testing import Case, train
+from tests.conformance.cases import CASES
 from tests.worlds import integers_for_ciphertexts
 
 # What a method cannot do without: columns' public bounds, and which columns are sensitive.

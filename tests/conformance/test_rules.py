@@ -14,9 +14,11 @@ import colonnade as cn
 from colonnade.errors import PolicyRefused
 from colonnade.methods import METHODS
 from colonnade.session import Policy
+from colonnade.testing import OF_POLICIES, Case, toy_tables, train
+from colonnade.testing.rules import RULES
 from tests import tally
-from tests.conformance.cases import CASES, Case, parties_of, toy_tables, train
-from tests.conformance.rules import RULES, check_rules_that_are_just_met_refuse_nothing
+from tests.conformance.cases import CASES
+from tests.parties import with_policies
 from tests.unit.methods.mpdl import graph_worlds
 
 TOY = Case("toy", tally.Tally(), {"label_holder": 1, "feature_holder": 1, "collaborator": 1}, learns=0.0)
@@ -35,15 +37,10 @@ def test_every_rule_of_a_policy_has_a_check() -> None:
     assert {one.name for one in fields(Policy)} - {"file", "lines"} == set(RULES)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("check", OF_POLICIES)
 @pytest.mark.parametrize("case", RULED, ids=str)
-def test_every_rule_is_kept_in_every_method(rule: str, case: Case) -> None:
-    RULES[rule](case)
-
-
-@pytest.mark.parametrize("case", RULED, ids=str)
-def test_rules_that_are_just_met_refuse_nothing(case: Case) -> None:
-    check_rules_that_are_just_met_refuse_nothing(case)
+def test_every_rule_is_kept_in_every_method(check: str, case: Case) -> None:
+    OF_POLICIES[check](case)
 
 
 # Other stages that score
@@ -68,7 +65,8 @@ class Scoring:
         """Carry the stage out, with a limit on what some parties score."""
         policies = {party: Policy(predictions_per_day=limit) for party, limit in limits.items()}
         options: dict[str, Any] = {"stage": self.stage, "after": self.after, "folder": folder}
-        return cn.simulate(self.config, self.tables, roles=self.roles, seed=5, policies=policies, **options)
+        brought = with_policies(self.tables, policies)
+        return cn.simulate(self.config, brought, roles=self.roles, seed=5, **options)
 
 
 def _validating() -> Scoring:
@@ -76,7 +74,7 @@ def _validating() -> Scoring:
     case = next(one for one in CASES if one.method.name == "ftl" and one.config.protection == "none")
     case = replace(case, config=replace(case.config, folds=2, iterations=2), roles={"source": 1, "target": 1})
     helping = {"source-0": "target-0", "target-0": "source-0"}
-    return Scoring("validate", case.config, parties_of(case), toy_tables(case), helping)
+    return Scoring("validate", case.config, case.parties, toy_tables(case), helping)
 
 
 def _graph() -> Scoring:
@@ -89,14 +87,14 @@ def _audit() -> Scoring:
     case = replace(case, config=replace(case.config, epochs=1, attackers=1, audit_plain=False))
     tables = toy_tables(case)
     helping = {party: "label_holder-0" for party in tables if party != "label_holder-0"}
-    return Scoring("audit", case.config, parties_of(case), tables, helping, ("aggregator-0",), train(case))
+    return Scoring("audit", case.config, case.parties, tables, helping, ("aggregator-0",), train(case))
 
 
 def _explanation() -> Scoring:
     case = next(one for one in CASES if one.method.name == "prada" and one.config.protection == "none")
     case = replace(case, config=replace(case.config, explanations=True, fine_epochs=1))
     helping = {"feature_holder-0": "target-0"}
-    return Scoring("explain", case.config, parties_of(case), toy_tables(case), helping, (), train(case))
+    return Scoring("explain", case.config, case.parties, toy_tables(case), helping, (), train(case))
 
 
 SCORING = {

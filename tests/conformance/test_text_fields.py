@@ -12,7 +12,7 @@ import torch
 from colonnade import alignment
 from colonnade.errors import DeclarationError, WrongContent
 from colonnade.launch import doctor
-from colonnade.messages import LIMITS, declaration_of, decode_body, encode_body, kinds
+from colonnade.messages import LIMITS, Declaration, declaration_of, decode_body, encode_body, kinds
 from colonnade.messages.kinds import Kind
 from colonnade.methods import METHODS
 from colonnade.session import CONTROL
@@ -30,9 +30,11 @@ NO_NAMES = {
 """The texts that may be longer than a name. What is in one that is long is checked by who reads it."""
 
 
-def declared() -> list[type]:
-    messages = [*CONTROL, *alignment.MESSAGES, doctor.Clock, doctor.Probe]
-    return [*messages, *(one for method in METHODS for one in method.messages)]
+def declared() -> list[Declaration]:
+    """Return every message once, as it crosses between any two roles under any protection."""
+    messages = map(declaration_of, (*CONTROL, *alignment.MESSAGES, doctor.Clock, doctor.Probe))
+    every = [*messages, *(one for method in METHODS for one in method.declarations)]
+    return list({one.cls: one for one in every}.values())
 
 
 def texts(kind: Kind, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -58,15 +60,14 @@ def made(kind: Kind, path: tuple[str, ...], text: str) -> Any:
     if isinstance(kind, kinds._Text):
         return "short" if path else text
     simple = {"bool": True, "int": 1, "float": 1.0, "bytes": b"x", "array": np.zeros(1), "tensor": torch.zeros(1)}
-    return simple[kind.describe()]
+    return simple[kind._describe()]
 
 
-FIELDS = [(cls, path, longest) for cls in declared() for path, longest in texts(declaration_of(cls).body)]
-NAMES = [(declaration_of(cls).name, *path) for cls, path, _ in FIELDS]
+FIELDS = [(one, path, longest) for one in declared() for path, longest in texts(one.body)]
+NAMES = [(one.name, *path) for one, path, _ in FIELDS]
 
 
-def arrived(cls: type, path: tuple[str, ...], text: str) -> object:
-    declaration = declaration_of(cls)
+def arrived(declaration: Declaration, path: tuple[str, ...], text: str) -> object:
     with any_text():
         body = b"".join(map(bytes, encode_body(declaration, made(declaration.body, path, text))))
     return decode_body(declaration, memoryview(body))
@@ -82,16 +83,15 @@ def test_only_texts_that_are_no_names_are_long() -> None:
     assert {name: longest for name, longest in found.items() if longest != LONGEST_NAME} == NO_NAMES
 
 
-@pytest.mark.parametrize(("cls", "path", "longest"), FIELDS, ids=map(".".join, NAMES))
+@pytest.mark.parametrize(("declaration", "path", "longest"), FIELDS, ids=map(".".join, NAMES))
 def test_a_text_that_is_too_long_or_not_plain_is_refused_on_both_sides(
-    cls: type, path: tuple[str, ...], longest: int
+    declaration: Declaration, path: tuple[str, ...], longest: int
 ) -> None:
-    arrived(cls, path, "n" * longest)
+    arrived(declaration, path, "n" * longest)
     for text in ("\x1b[2J", "two\nlines", "\x9b", "\u202e", "\u2028", "\u200b", "é" * (longest + 1)):
         if len(text.encode()) > LIMITS.text_bytes:
             text = "x" * (longest - 1) + "\x00"
         with pytest.raises(WrongContent):
-            arrived(cls, path, text)
-        declaration = declaration_of(cls)
+            arrived(declaration, path, text)
         with pytest.raises(DeclarationError):
             encode_body(declaration, made(declaration.body, path, text))

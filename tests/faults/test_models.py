@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.conformance.cases import CASES, Case, train
-from tests.conformance.checks import same_model
+from tests.conformance.cases import CASES
 from tests.faults.proxy import FaultProxy
 
+from colonnade.testing import Case, train
+from colonnade.testing.checks import is_same_model
 from colonnade.transport.grpc import LoopbackNetwork
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
@@ -64,7 +65,7 @@ def all_together(proxy: FaultProxy, dice: random.Random) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("fault", [reset, close, damage, stall, shake, all_together])
-def test_a_training_over_a_bad_network_ends_in_the_same_model(
+def test_a_training_over_a_bad_network_ends_in_the_is_same_model(
     fault: Callable[[FaultProxy, random.Random], None], case: Case, proxies: list[FaultProxy]
 ) -> None:
     expected = train(case)
@@ -90,4 +91,4 @@ def test_a_training_over_a_bad_network_ends_in_the_same_model(
     assert faults
     run.verify()
     # With secret draws no two runs are the same; this one must still end, with ledgers that agree.
-    assert same_model(case, expected, run) or case.draws_in_secret
+    assert is_same_model(case, expected, run) or case.draws_in_secret

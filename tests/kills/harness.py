@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colonnade.launch.home import make_home, pin_partner
-from colonnade.launch.joining import Joining
+from colonnade.launch.identity import make_home, pin_partner
+from colonnade.launch.join import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger, compare
 
@@ -244,5 +244,5 @@ def free_ports(count: int) -> list[int]:
 
 def agreed(joining: Joining) -> Joining:
     """Return a party that may send: its operator has agreed."""
-    joining.consent(yes=True)
+    joining.agree("given in a test")
     return joining

@@ -410,13 +410,13 @@ def test_noised_codes_are_clipped_and_carry_noise_of_the_agreed_size() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CodeSender, "noised", noised)
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     noise = np.concatenate([(found - clipped).reshape(-1) for clipped, found in sent]) / (0.7 * 1.5)
     assert abs(noise.mean()) < 4 / math.sqrt(len(noise))
     assert abs(noise.std() - 1.0) < 3 / math.sqrt(len(noise))
     assert max(np.linalg.norm(clipped, axis=1).max() for clipped, _ in sent) < 0.7 + 1e-12
-    crossed = [one.values.numpy() for one in received(run, "bank", "NoisedCodes")]
-    crossed += [one.values.numpy() for one in received(run, "bank", "NoisedHeldOutCodes")]
+    crossed = [one.values.numpy() for one in received(run, "bank", "Codes")]
+    crossed += [one.values.numpy() for one in received(run, "bank", "HeldOutCodes")]
     assert len(crossed) == len(sent)
     for (_, made), got in zip(sent, crossed, strict=True):
         assert np.array_equal(made, got), "what is computed is what crosses"
@@ -426,7 +426,7 @@ def test_gradients_of_noised_codes_go_straight_through() -> None:
     """The feature party learns as if its codes had crossed as they are, from the gradient at what crossed."""
     config = settings(level=1, epochs=1, partner_orthogonality=0.0, optimiser="SGD", learning_rate=0.1)
     with watched() as found:
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     encoders = copy.deepcopy(found.encoders["shop"])
     optimiser = torch.optim.SGD(encoders.parameters(), lr=0.1)
     gradients = received(run, "shop", "CodeGradient")

@@ -61,12 +61,7 @@ def holders_of(found: Frames, facts: Watched, bounds: tuple[float, float] = (LOW
 
 def released_to(run: cn.Run, party: str) -> torch.Tensor:
     """Return all tables that a party received, side by side in the order of parties."""
-    tables = [
-        received(run, party, name, other)
-        for other in run.plan.parties
-        for name in ("ReleasedTable", "OpenTable")
-        if other != party
-    ]
+    tables = [received(run, party, "ReleasedTable", other) for other in run.plan.parties if other != party]
     return torch.from_numpy(np.concatenate([one.values for several in tables for one in several], axis=1))
 
 
@@ -181,7 +176,7 @@ def test_all_classifiers_are_those_of_one_process(case: str) -> None:
     task, parties, changes, kinds = CASES[case]
     config, found = settings(**changes), frames(task, parties, **kinds)
     with watched() as facts:
-        run = run_of(found, config, keep_views=True)
+        run = run_of(found, config, launch=cn.Launch(keep_views=True))
     bounds = (LOW, HIGH)
     holders = holders_of(found, facts, bounds)
     lessons = {name: torch.from_numpy(rows) for name, rows in facts.lessons["bank"]}
@@ -201,7 +196,7 @@ def test_columns_without_noise_are_scaled_by_what_the_rows_have() -> None:
     found = frames("binary")
     config = settings(mechanism="none", bounds={})
     with watched() as facts:
-        run = run_of(found, config, keep_views=True)
+        run = run_of(found, config, launch=cn.Launch(keep_views=True))
     for party, frame in found.items():
         table = facts.tables[party]
         known = frame.iloc[np.concatenate([table.shared, table.own])]
@@ -271,7 +266,7 @@ def test_convolutions_are_those_of_one_process(kernels: str, completion: str) ->
         augment=completion == "own_copy",
     )
     with watched() as facts:
-        run = run_of(found, config, keep_views=True)
+        run = run_of(found, config, launch=cn.Launch(keep_views=True))
     holders = holders_of(found, facts, (0.0, 1.0))
     learned = torch.arange(len(facts.tables["bank"].shared))
     places = [
@@ -320,7 +315,7 @@ def dual_settings(exchange: str, case: str, **changes: Any) -> cn.MPDL:
 def test_generators_are_those_of_one_process(case: str) -> None:
     config, found = dual_settings("release", case), frames("binary")
     with watched() as facts:
-        run = run_of(found, config, keep_views=True)
+        run = run_of(found, config, launch=cn.Launch(keep_views=True))
     holders = holders_of(found, facts)
     networks = [copy.deepcopy(facts.generators[party]) for party in found]
     inputs = [central.standardised(one.units[one.shared], one.scale) for one in holders]

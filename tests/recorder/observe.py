@@ -75,7 +75,7 @@ def _play(variant: Variant) -> Recorded:
                     stage=stage,
                     after=model if stage in _GOES_ON else None,
                     evaluate=variant.evaluate,
-                    name=stage,
+                    launch=cn.Launch(name=stage),
                 )
                 model, values = run if run.parts else model, _results(run)
         found[stage] = {

@@ -1,6 +1,7 @@
-"""Record anew what methods do: ``python -m tests.recorder.record [part of a variant's name]``.
+"""Record anew what methods do: ``python -m tests.recorder.record [--names] [part of a variant's name]``.
 
-It says what is not as it was, and leaves alone what is.
+It says what is not as it was, and leaves alone what is. With ``--names`` it takes over other names of messages, and
+nothing else: where anything but a name differs, it says so and leaves the variant as it was recorded.
 """
 
 from __future__ import annotations
@@ -51,16 +52,42 @@ def write(method: str, found: dict[str, Any]) -> None:
     (FOLDER / f"{method}.json").write_text(text + "\n", "utf-8")
 
 
-def main(part: str = "") -> int:
+def main(*arguments: str) -> int:
     """Record the variants whose name has this in it, each twice to see that it repeats; return 1 if one does not."""
     odd: list[str] = []
+    only_names, part = "--names" in arguments, " ".join(one for one in arguments if one != "--names")
     for method in dict.fromkeys(one.method for one in VARIANTS):
         mine = [one for one in VARIANTS if one.method == method]
         chosen = [one for one in mine if part in str(one)]
         if chosen:
-            odd += _record(method, mine, chosen)
+            odd += _rename(method, chosen) if only_names else _record(method, mine, chosen)
     print("".join(f"{one}\n" for one in odd), end="")
     return int(bool(odd))
+
+
+def _rename(method: str, chosen: list[Variant]) -> list[str]:
+    """Take over other names of messages where nothing else differs; say what else does."""
+    known, odd = read(method), []
+    is_same = known["environment"] == environment()
+    for variant in chosen:
+        old, new = known["variants"][variant.name], observe(variant)
+        for stage in (one for one in old if one in new):
+            for channel, now in new[stage]["messages"].items():
+                before = old[stage]["messages"].get(channel, [])
+                if len(before) == len(now):
+                    renamed = [_named(one, other) for one, other in zip(before, now, strict=True)]
+                    old[stage]["messages"][channel] = renamed
+        said = differences(old, new, within=variant.within, is_same_machine=is_same)
+        odd += [f"{variant}: {one}" for one in said]
+        if said:
+            known["variants"][variant.name] = read(method)["variants"][variant.name]
+    write(method, known)
+    return odd
+
+
+def _named(old: str, new: str) -> str:
+    way, _, *rest = old.split(" ")
+    return " ".join([way, new.split(" ")[1], *rest])
 
 
 def _record(method: str, mine: list[Variant], chosen: list[Variant]) -> list[str]:
@@ -88,4 +115,4 @@ def _record(method: str, mine: list[Variant], chosen: list[Variant]) -> list[str
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:2]))
+    sys.exit(main(*sys.argv[1:]))

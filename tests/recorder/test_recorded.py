@@ -15,9 +15,6 @@ from tests.recorder.observe import environment, observe
 from tests.recorder.record import read
 from tests.recorder.variants import VARIANTS, Variant
 
-# Until it has been seen on the machines of CI too.
-pytestmark = pytest.mark.slow
-
 recorded = cache(read)
 MOST_SAID = 12
 

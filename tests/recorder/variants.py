@@ -348,6 +348,7 @@ VARIANTS = (
     _mpdl("perceptron with dual penalty", generator="mlp", dual_weight=0.005, dual_consent=True),
     _mpdl("step by step", **_STEPWISE),
     _mpdl("step by step with dual penalty", **_STEPWISE, dual_weight=0.005),
+    _mpdl("step by step, nothing hidden", "dual", **_STEPWISE, mechanism="none"),
     _mpdl("shipped, numbers", completion="ship", labels="regression"),
     _mpdl("secure block", completion="secure_block", block_consent=True),
     _mpdl("two stages", "dual", "central", "predict", generator="mlp"),

@@ -1,14 +1,18 @@
-"""Records of three runs, one for each task."""
+"""What the page reads of three runs, one for each task.
+
+The page reads attributes only, so that here they are plain values, also such as no run could have.
+"""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from colonnade.metrics import Evaluation, evaluate
-from colonnade.reports import RunRecord
+from colonnade.reports import CheckedLedger, Crossed
 
 BREAST_COLUMNS = ["radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "symmetry"]
 
@@ -36,9 +40,10 @@ def regression_evaluation(noise: float, rows: int = 2500) -> Evaluation:
 
 
 def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
-    """A record as plain JSON-able content, the way the launcher writes it."""
+    """Return all that a page reads, in a form that is easy to change."""
     return {
         "name": "breast-2026",
+        "stage": "train",
         "title": "Breast cancer, hospital and laboratory",
         "method": {
             "name": "splitnn",
@@ -49,10 +54,14 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
                 "feature_holder": "Holds further columns; trains its encoder.",
             },
         },
-        "created": "2026-11-15T22:10:04Z",
-        "duration_seconds": 83.4,
+        "started": "2026-11-15T22:10:04Z",
+        "seconds": 83.4,
         "launch": "simulation: all parties in one process",
-        "version": "0.1.0",
+        "marks": ["insecure test keys", "alignment by plain equality: simulation only"],
+        "other_versions": {},
+        "makes_model": True,
+        "findings": {},
+        "label_holders": [],
         "seed": 7,
         "digest": "9f2c" * 16,
         "settings": {
@@ -60,14 +69,12 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
             "evaluate": {"test_fraction": 0.2},
         },
         "alignment": "Shared rows were found by comparing ids in the clear, which a simulation may do.",
-        "marks": ["insecure test keys", "alignment by plain equality: simulation only"],
         "parties": [
             {
                 "name": "hospital",
                 "role": "label_holder",
                 "rows": 420,
                 "shared_rows": 350,
-                "features": 8,
                 "columns": [
                     {"name": name, "kind": "number", "missing": index % 3, "distinct": 300 + index}
                     for index, name in enumerate(BREAST_COLUMNS)
@@ -80,7 +87,6 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
                 "role": "feature_holder",
                 "rows": 500,
                 "shared_rows": 350,
-                "features": 22,
                 "columns": [
                     {
                         "name": f"assay_{index:02}",
@@ -95,7 +101,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
             },
         ],
         "rows": {"train": 224, "validation": 56, "test": 70},
-        "evaluations": {key: value.to_json() for key, value in evaluations.items()},
+        "evaluations": evaluations,
         "curves": [
             {
                 "step": step,
@@ -117,7 +123,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
                 "reveals": "the cut-layer activations of the batch, from which columns may partly be inferred.",
                 "count": 120,
                 "bytes": 3_932_160,
-                "shapes": [[64, 16], [32, 16]],
+                "shapes": ("64 × 16", "32 × 16"),
             },
             {
                 "message": "HiddenGradient",
@@ -128,7 +134,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
                 "reveals": "noised gradients, which still carry some information about the labels.",
                 "count": 120,
                 "bytes": 3_932_160,
-                "shapes": [[64, 16], [32, 16]],
+                "shapes": ("64 × 16", "32 × 16"),
             },
             {
                 "message": "BlindedIds",
@@ -139,33 +145,68 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
                 "reveals": "the number of rows.",
                 "count": 1,
                 "bytes": 13_860,
-                "shapes": ["420 × 33"],
+                "shapes": ("420 × 33",),
             },
         ],
         "ledgers": [
-            {"party": "hospital", "entries": 241, "head": "ab12" * 16, "verified": True, "agrees_with": ["laboratory"]},
-            {"party": "laboratory", "entries": 241, "head": "cd34" * 16, "verified": True, "agrees_with": ["hospital"]},
+            {
+                "party": "hospital",
+                "entries": 241,
+                "head": "ab12" * 16,
+                "verified": True,
+                "agrees_with": ("laboratory",),
+            },
+            {
+                "party": "laboratory",
+                "entries": 241,
+                "head": "cd34" * 16,
+                "verified": True,
+                "agrees_with": ("hospital",),
+            },
         ],
     }
 
 
+def record_of(content: dict[str, Any]) -> Any:
+    """Return a run with these values."""
+    made, about = dict(content), content["method"]
+    roles = [SimpleNamespace(name=name, holds=holds) for name, holds in about["roles"].items()]
+    own = {"coefficients": {}, "is_elsewhere": False, "has_table": True}
+    made["brought"] = {
+        party["name"]: own | {name: value for name, value in party.items() if name != "name"}
+        for party in made.pop("parties")
+    }
+    made["plan"] = SimpleNamespace(
+        name=made.pop("name"), stage=made.pop("stage"), seed=made.pop("seed"), digest=lambda: content["digest"]
+    )
+    made["method"] = SimpleNamespace(**{**about, "roles": roles, "version": "0.1.0"})
+    made["crossed"] = tuple(Crossed(**one) for one in made["crossed"])
+    made["checked_ledgers"] = tuple(CheckedLedger(**one) for one in made.pop("ledgers"))
+    return SimpleNamespace(**made)
+
+
+def changed(record: Any, **values: Any) -> Any:
+    """Return a run in which some values differ."""
+    return SimpleNamespace(**{**vars(record), **values})
+
+
 @pytest.fixture(scope="session")
-def binary() -> RunRecord:
+def binary() -> Any:
     models = {"together": binary_evaluation(2.0), "alone": binary_evaluation(3.5), "central": binary_evaluation(1.9)}
-    return RunRecord.from_json(content(models))
+    return record_of(content(models))
 
 
 @pytest.fixture(scope="session")
-def multiclass() -> RunRecord:
+def multiclass() -> Any:
     models = {
         key: multiclass_evaluation(strength) for key, strength in (("together", 0.5), ("alone", 0.2), ("central", 0.55))
     }
-    return RunRecord.from_json({**content(models), "title": "Handwritten digits"})
+    return record_of({**content(models), "title": "Handwritten digits"})
 
 
 @pytest.fixture(scope="session")
-def regression() -> RunRecord:
+def regression() -> Any:
     models = {
         key: regression_evaluation(noise) for key, noise in (("together", 2e4), ("alone", 4e4), ("central", 1.8e4))
     }
-    return RunRecord.from_json({**content(models), "title": "House prices"})
+    return record_of({**content(models), "title": "House prices"})

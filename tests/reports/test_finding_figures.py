@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.reports.conftest import changed
 from tests.reports.test_page import HOSTILE, Page
 
 from colonnade.errors import RunFolderError
-from colonnade.reports import FigureNote, FindingNote, RunRecord, render
+from colonnade.reports import render
+from colonnade.reports.figure_values import check_figure
 from colonnade.reports.figures import _colours, _swarm
+from colonnade.session import Figure, Finding
 
 SCATTER = {
     "series": [{"name": "source", "x": [0, 1.5], "y": [2, 3]}, {"name": "target", "x": [0.5], "y": [0.25]}],
@@ -45,30 +47,30 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def without(binary: RunRecord) -> Page:
+def without(binary: Any) -> Page:
     """The page of a finding without a figure."""
-    return Page(render(replace(binary, findings=(found(),))))
+    return Page(render(changed(binary, findings={"x": found()})))
 
 
 @pytest.fixture
-def plain(binary: RunRecord) -> RunRecord:
+def plain(binary: Any) -> Any:
     """A record without figures of its own, which take longer to draw than those in question here."""
-    return replace(binary, evaluations={}, curves=())
+    return changed(binary, evaluations={}, curves=())
 
 
-def found(*figures: FigureNote) -> FindingNote:
-    return FindingNote(name="explanation", title="What moves the score", figures=figures)
+def found(*figures: Figure) -> Finding:
+    return Finding(name="explanation", title="What moves the score", text="", figures=figures)
 
 
-def drawn(kind: str, title: str = "A figure", **values: Any) -> FigureNote:
-    return FigureNote(kind=kind, title=title, values=KINDS[kind] | values)
+def drawn(kind: str, title: str = "A figure", **values: Any) -> Figure:
+    return Figure(kind=kind, title=title, values=KINDS[kind] | values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(
-    binary: RunRecord, without: Page, kind: str
+    binary: Any, without: Page, kind: str
 ) -> None:
-    page = Page(render(replace(binary, findings=(found(drawn(kind)),))))
+    page = Page(render(changed(binary, findings={"x": found(drawn(kind))})))
     assert page.tags.count("svg") == without.tags.count("svg") + 1
     labels = [value for element, name, value in page.attributes if (element, name) == ("svg", "aria-label")]
     assert sum(label.startswith("A figure. ") for label in labels) == 1
@@ -77,8 +79,8 @@ def test_a_figure_is_drawn_once_with_a_caption_and_words_for_who_cannot_see_it(
     assert len(ids) == len(set(ids)), "ids of one figure do not meet those of another"
 
 
-def test_both_domains_have_a_name_and_a_colour(plain: RunRecord) -> None:
-    page = render(replace(plain, findings=(found(drawn("scatter")),)))
+def test_both_domains_have_a_name_and_a_colour(plain: Any) -> None:
+    page = render(changed(plain, findings={"x": found(drawn("scatter"))}))
     figure = page[page.index('class="figures small"') :]
     assert "2 rows of source, 1 rows of target." in figure
     assert "#b8332f" in figure
@@ -86,15 +88,15 @@ def test_both_domains_have_a_name_and_a_colour(plain: RunRecord) -> None:
     assert re.search(r"<text[^>]*>source</text>", figure)
 
 
-def test_scatters_stand_side_by_side_and_others_have_more_room(plain: RunRecord) -> None:
-    page = render(replace(plain, findings=(found(drawn("bars"), drawn("scatter"), drawn("scatter")),)))
+def test_scatters_stand_side_by_side_and_others_have_more_room(plain: Any) -> None:
+    page = render(changed(plain, findings={"x": found(drawn("bars"), drawn("scatter"), drawn("scatter"))}))
     small = page.index('class="figures small"')
     assert page[small:].count("A figure. ") >= 3
     assert page.index('class="figures"', small) > small, "what is compared comes first"
 
 
-def test_a_beeswarm_has_its_zero_line_and_five_colours(plain: RunRecord) -> None:
-    page = render(replace(plain, findings=(found(drawn("beeswarm")),)))
+def test_a_beeswarm_has_its_zero_line_and_five_colours(plain: Any) -> None:
+    page = render(changed(plain, findings={"x": found(drawn("beeswarm"))}))
     for colour in ("#2166ac", "#6ea6cd", "#b9b4bd", "#e8896b", "#b2182b", "#8a9098"):
         assert colour in page
     assert "A dot is one of 5 rows." in page
@@ -109,8 +111,8 @@ def test_dots_of_equal_value_lie_beside_each_other_around_the_middle() -> None:
     assert _swarm([], 1.0) == []
 
 
-def test_pictures_have_captions_rows_with_names_and_stripes_where_nothing_is_known(plain: RunRecord) -> None:
-    page = render(replace(plain, findings=(found(drawn("pictures")),)))
+def test_pictures_have_captions_rows_with_names_and_stripes_where_nothing_is_known(plain: Any) -> None:
+    page = render(changed(plain, findings={"x": found(drawn("pictures"))}))
     figure = page[page.index('<figure class="wide"') :]
     assert figure.count("<image") == 4
     assert figure.count("data:image/png;base64,") == 4
@@ -118,7 +120,7 @@ def test_pictures_have_captions_rows_with_names_and_stripes_where_nothing_is_kno
         assert re.search(rf"<text[^>]*>{text}</text>", figure)
     assert "2 pictures. From top to bottom: before, after. Pixels that are not known are striped." in figure
     whole = drawn("pictures", captions=["1"], rows=[{"name": "one", "pictures": [[1, 2, 3, 4]]}])
-    assert "1 picture. From top to bottom: one.<" in render(replace(plain, findings=(found(whole),)))
+    assert "1 picture. From top to bottom: one.<" in render(changed(plain, findings={"x": found(whole)}))
 
 
 def test_a_picture_is_grey_coloured_or_striped() -> None:
@@ -133,7 +135,7 @@ def test_a_picture_is_grey_coloured_or_striped() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_names_from_people_we_do_not_know_are_text(plain: RunRecord, kind: str) -> None:
+def test_names_from_people_we_do_not_know_are_text(plain: Any, kind: str) -> None:
     hostile: dict[str, Any] = {"names": [HOSTILE, HOSTILE]}
     if kind == "scatter":
         hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1]}]}
@@ -141,18 +143,18 @@ def test_names_from_people_we_do_not_know_are_text(plain: RunRecord, kind: str) 
         hostile = {"series": [{"name": HOSTILE, "x": [1], "y": [1], "marks": [HOSTILE]}], "across": HOSTILE}
     if kind == "pictures":
         hostile = {"captions": [HOSTILE], "rows": [{"name": HOSTILE, "pictures": [[0, 1, 2, 3]]}]}
-    page = Page(render(replace(plain, findings=(found(drawn(kind, HOSTILE, **hostile)),))))
+    page = Page(render(changed(plain, findings={"x": found(drawn(kind, HOSTILE, **hostile))})))
     assert "script" not in page.tags
 
 
-def test_nothing_to_draw_is_drawn_without_a_fault(plain: RunRecord) -> None:
+def test_nothing_to_draw_is_drawn_without_a_fault(plain: Any) -> None:
     empty = (
-        FigureNote(kind="bars", title="a", values={"names": [], "lengths": []}),
-        FigureNote(kind="beeswarm", title="b", values={"names": [], "values": [], "levels": []}),
-        FigureNote(kind="beeswarm", title="c", values={"names": ["x"], "values": [[]], "levels": [[]]}),
-        FigureNote(kind="scatter", title="d", values={"series": [{"name": "source", "x": [], "y": []}]}),
+        Figure(kind="bars", title="a", values={"names": [], "lengths": []}),
+        Figure(kind="beeswarm", title="b", values={"names": [], "values": [], "levels": []}),
+        Figure(kind="beeswarm", title="c", values={"names": ["x"], "values": [[]], "levels": [[]]}),
+        Figure(kind="scatter", title="d", values={"series": [{"name": "source", "x": [], "y": []}]}),
     )
-    assert render(replace(plain, findings=(found(*empty),)))
+    assert render(changed(plain, findings={"x": found(*empty)}))
 
 
 @pytest.mark.parametrize(
@@ -184,24 +186,16 @@ def test_nothing_to_draw_is_drawn_without_a_fault(plain: RunRecord) -> None:
 )
 def test_values_that_do_not_fit_are_refused(kind: str, values: dict[str, Any]) -> None:
     with pytest.raises(RunFolderError, match="figure"):
-        FigureNote(kind=kind, title="x", values=values)
+        check_figure(Figure(kind=kind, title="x", values=values))
 
 
-def test_figures_survive_the_way_through_json(plain: RunRecord) -> None:
-    record = replace(plain, findings=(found(*(drawn(kind) for kind in KINDS)),), makes_model=False)
-    again = RunRecord.from_json(record.to_json())
-    assert again.findings == record.findings
-    assert not again.makes_model
-    assert render(again) == render(record)
-
-
-def test_each_part_of_a_training_has_its_own_loss_curve(plain: RunRecord) -> None:
+def test_each_part_of_a_training_has_its_own_loss_curve(plain: Any) -> None:
     points = tuple(
         {"step": step, "epoch": step, "train_loss": 1 / (1 + step), "validation_loss": None, "part": part}
         for part in ("pretrain of sister", f"finetune of {HOSTILE}")
         for step in range(3)
     )
-    page = Page(render(replace(plain, curves=points, chosen_epoch=None)))
+    page = Page(render(changed(plain, curves=points, chosen_epoch=None)))
     assert "Loss, pretrain of sister." in page.text
     assert "Loss, finetune of" in page.text
     ids = [value for _, name, value in page.attributes if name == "id"]
@@ -209,8 +203,8 @@ def test_each_part_of_a_training_has_its_own_loss_curve(plain: RunRecord) -> Non
     assert "script" not in page.tags
 
 
-def test_a_stage_that_makes_a_model_says_how_good_it_is(binary: RunRecord) -> None:
-    page = Page(render(replace(binary, stage="pretrain", makes_model=True))).text
+def test_a_stage_that_makes_a_model_says_how_good_it_is(binary: Any) -> None:
+    page = Page(render(changed(binary, plan=changed(binary.plan, stage="pretrain")))).text
     assert "What was trained, and by whom" in page
     assert "makes no model" not in page
     assert "reach AUC" in page

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.reports.conftest import content, multiclass_evaluation
+from tests.reports.conftest import changed, content, multiclass_evaluation, record_of
 
 import colonnade.reports
 from colonnade.metrics import evaluate
-from colonnade.reports import LedgerNote, RunRecord, render, write
+from colonnade.reports import CheckedLedger, render, write
 
 HOSTILE = "<script>alert('$x_1$')</script>\"&"
 VOID = {"meta", "br"}
@@ -57,23 +56,15 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module", params=["binary", "multiclass", "regression", "bare"])
-def record(request) -> RunRecord:
+def record(request):
     if request.param == "bare":
-        return RunRecord(
-            name="bare",
-            title="Nothing but a name",
-            method=colonnade.reports.MethodNote(name="splitnn", title="Split neural network"),
-            created="2026-11-15T22:10:04Z",
-            launch="simulation",
-            version="0.1.0",
-            seed=None,
-            digest="",
-        )
+        nothing = {"crossed": [], "ledgers": [], "parties": [], "rows": {}, "curves": [], "settings": {}}
+        return record_of({**content({}), **nothing, "chosen_epoch": None})
     return request.getfixturevalue(request.param)
 
 
 @pytest.fixture(scope="module")
-def rendered(record: RunRecord) -> str:
+def rendered(record) -> str:
     """The record's page, which takes a second or two to draw."""
     return render(record)
 
@@ -121,7 +112,7 @@ def test_the_page_is_accessible(rendered):
 
 def test_the_page_is_small_and_deterministic(record, rendered, tmp_path):
     assert len(rendered.encode()) < 1_500_000
-    path = write(RunRecord.from_json(record.to_json()), tmp_path / "report.html")
+    path = write(record, tmp_path / "report.html")
     assert path.read_text(encoding="utf-8") == rendered
 
 
@@ -168,7 +159,7 @@ def test_each_task_has_its_figures(binary, multiclass, regression):
 
 
 def test_many_classes_are_drawn_instead_of_tabled():
-    record = RunRecord.from_json(content({"together": multiclass_evaluation(0.5, classes=30, rows=600)}))
+    record = record_of(content({"together": multiclass_evaluation(0.5, classes=30, rows=600)}))
     text = render(record)
     Page(text)
     assert "<strong>Confusion matrix.</strong>" in text
@@ -185,14 +176,14 @@ def test_names_from_users_are_escaped_everywhere():
             return HOSTILE + value
         if isinstance(value, dict):
             return {key: hostile(item) for key, item in value.items()}
-        return [hostile(item) for item in value] if isinstance(value, list) else value
+        return [hostile(item) for item in value] if isinstance(value, list | tuple) else value
 
     honest = content(models)
-    made = hostile({key: value for key, value in honest.items() if key != "evaluations"})
+    made = hostile({key: value for key, value in honest.items() if key not in ("evaluations", "makes_model")})
     made["settings"] = {HOSTILE: {HOSTILE: HOSTILE}}
     made["rows"] = {HOSTILE: 3}
     made["evaluations"] = {**honest["evaluations"], HOSTILE: honest["evaluations"]["alone"]}
-    text = render(RunRecord.from_json(made))
+    text = render(record_of({**made, "makes_model": True}))
     page = Page(text)
     assert "script" not in page.tags
     assert "<script" not in text
@@ -203,20 +194,20 @@ def test_names_in_any_script_or_with_broken_characters_do_not_stop_the_report(tm
     made = content({key: multiclass_evaluation(0.4, rows=60) for key in ("together", "alone")})
     for party, name in zip(made["parties"], ("医院\n病院 🏥", "_lab\ud800 $"), strict=True):
         party["name"] = name
-    path = write(RunRecord.from_json(made), tmp_path / "report.html")
+    path = write(record_of(made), tmp_path / "report.html")
     assert "医院" in path.read_text(encoding="utf-8")
 
 
 def test_a_broken_ledger_is_the_first_thing_said(binary):
-    broken = LedgerNote(party="laboratory", entries=3, head="ee" * 32, verified=False)
-    text = Page(render(replace(binary, ledgers=(broken,)))).text
+    broken = CheckedLedger(party="laboratory", entries=3, head="ee" * 32, verified=False)
+    text = Page(render(changed(binary, checked_ledgers=(broken,)))).text
     assert "The ledger of laboratory does not verify: do not rely on this report." in text
     assert text.index("does not verify") < text.index("insecure test keys")
 
 
 def test_one_class_in_the_test_rows_is_explained(binary):
     only = evaluate("binary", [0] * 20, np.linspace(0, 0.9, 20))
-    text = Page(render(replace(binary, evaluations={"together": only}))).text
+    text = Page(render(changed(binary, evaluations={"together": only}))).text
     assert "one class only, so AUC and KS cannot be computed" in text
 
 
@@ -226,14 +217,14 @@ def test_gaps_in_the_learning_curve_do_not_stop_the_report(binary):
         {"step": 1, "epoch": 0, "train_loss": float("nan")},
         {"step": 2, "epoch": 0, "train_loss": 0.4, "validation_loss": None},
     )
-    text = render(replace(binary, curves=points, chosen_epoch=0))
+    text = render(changed(binary, curves=points, chosen_epoch=0))
     assert "By step: training from 0.5 to 0.4." in text
-    assert "This run recorded no learning curve." in render(replace(binary, curves=()))
+    assert "This run recorded no learning curve." in render(changed(binary, curves=()))
 
 
 def test_a_long_run_is_thinned():
     points = [{"step": step, "epoch": 0, "train_loss": 1 / (1 + step)} for step in range(50_000)]
-    text = render(RunRecord.from_json({**content({}), "curves": points}))
+    text = render(record_of({**content({}), "curves": points}))
     assert len(text.encode()) < 300_000
 
 
@@ -243,5 +234,6 @@ def test_importing_reports_does_not_import_matplotlib():
 
 
 def test_every_exported_name_exists():
-    assert colonnade.reports.__all__ == sorted(colonnade.reports.__all__, key=lambda name: (name[0].islower(), name))
-    assert all(hasattr(colonnade.reports, name) for name in colonnade.reports.__all__)
+    names = colonnade.reports.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert all(hasattr(colonnade.reports, name) for name in names)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.reports.conftest import content
+from tests.reports.conftest import changed
 
-from colonnade.errors import RunFolderError
 from colonnade.metrics import Evaluation
-from colonnade.reports import FindingNote, PartyNote, RunRecord
 from colonnade.reports.wording import bytes_text, duration_text, listed, number, uncertainty_note, verdict
+from colonnade.session import Finding
 
 
 def scored(rows: int = 70, task: str = "binary", **metrics: float) -> Evaluation:
@@ -18,8 +17,12 @@ def scored(rows: int = 70, task: str = "binary", **metrics: float) -> Evaluation
     return Evaluation(task=task, rows=rows, metrics={**metrics, **extra})
 
 
-def said(record: RunRecord, **evaluations: Evaluation) -> tuple[str, str]:
-    return verdict(replace(record, evaluations=evaluations))
+def found_out(title: str) -> Finding:
+    return Finding(name="x", title=title, text="")
+
+
+def said(record: Any, **evaluations: Evaluation) -> tuple[str, str]:
+    return verdict(changed(record, evaluations=evaluations))
 
 
 def test_better_than_alone(binary):
@@ -58,7 +61,7 @@ def test_alone_missing(binary):
 
 
 def test_findings_stand_where_there_is_no_model_alone(binary):
-    found = replace(binary, findings=(FindingNote(name="x", title="Transfer against learning alone"),))
+    found = changed(binary, findings={"x": found_out("Transfer against learning alone")})
     _, second = said(found, together=scored(auc=0.9))
     assert second == "What else was found out stands below: Transfer against learning alone."
     _, second = said(found, together=scored(auc=0.9), alone=scored(auc=0.8))
@@ -67,19 +70,19 @@ def test_findings_stand_where_there_is_no_model_alone(binary):
 
 def test_what_several_parties_found_is_named_once(binary):
     titles = ("Do rows help?", "Columns: hospital", "Columns: laboratory")
-    found = replace(binary, findings=tuple(FindingNote(name=one, title=one) for one in titles))
+    found = changed(binary, findings={one: found_out(one) for one in titles})
     _, second = said(found, together=scored(auc=0.9))
     assert second == "What else was found out stands below: Do rows help?; Columns."
 
 
 def test_a_stage_that_makes_no_model_says_what_it_found(binary):
-    found = (FindingNote(name="x", title="Validation of transfer"),)
-    staged = replace(binary, stage="validate", makes_model=False, findings=found)
+    found = {"x": found_out("Validation of transfer")}
+    staged = changed(binary, plan=changed(binary.plan, stage="validate"), makes_model=False, findings=found)
     assert said(staged) == (
         "This run was the stage validate, which makes no model.",
         "It found out: Validation of transfer.",
     )
-    assert said(replace(staged, findings=(), alone_party="bank"))[1] == "What it finds out, bank has."
+    assert said(changed(staged, findings={}, label_holders=["bank"]))[1] == "What it finds out, bank has."
 
 
 def test_nothing_evaluated(binary):
@@ -98,15 +101,15 @@ def test_one_class_falls_back_to_accuracy(binary):
 
 
 def test_an_aggregator_is_not_named_as_a_contributor(binary):
-    aggregator = PartyNote(name="broker", role="aggregator")
-    first, _ = verdict(replace(binary, parties=(*binary.parties, aggregator)))
+    nothing = {"columns": [], "label": None, "is_elsewhere": False, "has_table": True}
+    first, _ = verdict(changed(binary, brought={**binary.brought, "broker": nothing}))
     assert first.startswith("Together, hospital and laboratory reach")
 
 
 def test_two_label_holders_need_a_name(binary):
-    parties = tuple(replace(party, label="y") for party in binary.parties)
-    assert "the label holder alone" in verdict(replace(binary, parties=parties))[0]
-    assert "laboratory alone" in verdict(replace(binary, parties=parties, alone_party="laboratory"))[0]
+    brought = {party: {**about, "label": "y"} for party, about in binary.brought.items()}
+    assert "the label holder alone" in verdict(changed(binary, brought=brought))[0]
+    assert "laboratory alone" in verdict(changed(binary, brought=brought, label_holders=["laboratory"]))[0]
 
 
 def test_the_uncertainty_note_names_only_what_was_used():
@@ -141,20 +144,3 @@ def test_other_units():
         "0.001235",
         "-4,000",
     ]
-
-
-def test_a_record_round_trips(binary):
-    assert RunRecord.from_json(binary.to_json()) == binary
-
-
-def test_a_record_with_an_unknown_or_missing_field_is_refused():
-    with pytest.raises(RunFolderError, match="Did you mean 'marks'"):
-        RunRecord.from_json({**content({}), "mark": []})
-    made = content({})
-    del made["digest"]
-    with pytest.raises(RunFolderError, match="digest"):
-        RunRecord.from_json(made)
-    made = content({})
-    made["parties"][0]["colums"] = []
-    with pytest.raises(RunFolderError, match="Did you mean 'columns'"):
-        RunRecord.from_json(made)

@@ -29,10 +29,12 @@ from colonnade.alignment.messages import (
     ShuffledMarks,
     TwiceBlindedIds,
 )
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.ledger import GENESIS, Ledger
 from colonnade.ledger.entries import chain
 from colonnade.messages import PLAIN, declaration_of, decode_body, message, open_frame, record, seal
-from colonnade.methods.splitnn.messages import MESSAGES, CutActivations, CutWidth, EpochVerdict
+from colonnade.methods.splitnn import METHOD
+from colonnade.methods.splitnn.messages import CutActivations, CutWidth
 from colonnade.session import CONTROL
 from colonnade.session.control import Failed, Finished, Goodbye, HeldCheckpoints, ResumeFrom
 
@@ -116,7 +118,8 @@ def made_ledger() -> dict[str, Any]:
 
 
 def made_schemas() -> dict[str, str]:
-    return {cls.__name__: declaration_of(cls).schema.hex() for cls in (*CONTROL, *alignment.MESSAGES, *MESSAGES)}
+    every = (*map(declaration_of, (*CONTROL, *alignment.MESSAGES)), *METHOD.declarations)
+    return {f"{one.name} {one.protection}": one.schema.hex() for one in every}
 
 
 def stored(name: str) -> Any:
@@ -143,7 +146,8 @@ def test_declarations_keep_their_schemas() -> None:
 def test_a_frame_can_be_built_by_hand_from_the_documented_layout() -> None:
     """A second implementation, from the docstring of frame.py alone."""
     body = b"\x0a" + b"\x02" + struct.pack("<I", 1) + b"\x20"
-    identity = "\n".join(["CutWidth", "feature_holder", "label_holder", "PLAIN", "set-up", "record(width:int)"])
+    body_of = "record(width:int Between(1,65536) Binds(width))"
+    identity = "\n".join(["CutWidth", "feature_holder", "label_holder", "PLAIN", "set-up", body_of])
     front = b"CLND\x01\x00\x00\x00" + CONTEXT + struct.pack("<QQ", 3, 258)
     front += hashlib.sha256(identity.encode()).digest()[:8]
     front += struct.pack("<Q", len(body)) + hashlib.sha256(body).digest() + bytes(8)

@@ -8,20 +8,17 @@ from colonnade.alignment.align import (
     count_shared,
     find_overlap,
 )
-from colonnade.alignment.forecast import measure_id_seconds, sample_messages
-from colonnade.alignment.meeting import Met
+from colonnade.alignment.intersection import PartnerRows
 from colonnade.alignment.messages import MESSAGES, sends
 
 __all__ = [
     "MESSAGES",
-    "Met",
     "Overlap",
+    "PartnerRows",
     "align",
     "align_in_one_place",
     "align_with_each",
     "count_shared",
     "find_overlap",
-    "measure_id_seconds",
-    "sample_messages",
     "sends",
 ]

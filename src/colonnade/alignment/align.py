@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from colonnade.alignment.meeting import Meeting, Met, Places, partners_of
-from colonnade.alignment.messages import MOST_IDS, GivenRows
+from colonnade.alignment.intersection import Intersection, PartnerRows, Places, partners_of
+from colonnade.alignment.messages import GivenRows
 from colonnade.data import AlignedRows, PartyTable, id_marks, matched_rows, normalised_ids, rows_of_marks
-from colonnade.errors import AlignmentError, ConfigError, WrongContent
+from colonnade.errors import AlignmentError, ConfigError
 from colonnade.session import Alignment, Session
 
 __all__ = ["Overlap", "align", "align_in_one_place", "align_with_each", "count_shared", "find_overlap"]
@@ -27,13 +28,23 @@ class Overlap:
     """What a party knows after an alignment alone."""
 
     rows: int
-    partners: dict[str, Met]
-    """The lead has met every other party, and each of these the lead."""
+    partners: dict[str, PartnerRows]
+    """Of the lead: every other party; of each of these: the lead."""
     shared: int | None
     """How many rows all parties have, or None where this party is not told."""
     is_reused: bool
     aligned: AlignedRows
     """The shared rows, where this party may know them; otherwise all of them are rest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the party learnt, as JSON values; None where it is not told."""
+        return {
+            "rows": self.rows,
+            "partners": {partner: dataclasses.asdict(one) for partner, one in self.partners.items()},
+            "shared": self.shared,
+            "rest": None if self.shared is None else self.rows - self.shared,
+            "reused": self.is_reused,
+        }
 
 
 def find_overlap(session: Session, table: PartyTable) -> Overlap:
@@ -41,32 +52,34 @@ def find_overlap(session: Session, table: PartyTable) -> Overlap:
     parties = session.method.parties_with_rows(session.plan)
     if session.party not in parties:
         return Overlap(0, {}, None, False, _nothing(_NONE))
-    mode, meets_one = session.plan.alignment.mode, len(parties) == 2
+    mode, is_pair = session.plan.alignment.mode, len(parties) == 2
     nothing = _aligned(np.empty(0, np.int64), table.rows, _ECDH)
     if session.plan.alignment.protocol == "given" or not partners_of(session):
         if mode != "both_learn":
             raise ConfigError(f"Rows that another tool matched are known to all, so mode = '{mode}' cannot be used.")
         aligned = align(session, table)
-        partners = {peer.peer: Met(None, len(aligned)) for peer in partners_of(session)}
+        partners = {peer.peer: PartnerRows(None, len(aligned)) for peer in partners_of(session)}
         return Overlap(table.rows, partners, len(aligned), False, aligned)
-    meeting = Meeting(session, table)
+    intersection = Intersection(session, table)
     if mode == "both_learn":
-        positions = meeting.shared_by_all()
-        aligned = _aligned(positions, table.rows, _REUSED if meeting.is_reused else _ECDH)
-        if meets_one:
-            meeting.met = {peer: Met(met.rows, len(aligned)) for peer, met in meeting.met.items()}
-        return Overlap(table.rows, meeting.met, len(aligned), meeting.is_reused, aligned)
+        positions = intersection.shared_by_all()
+        aligned = _aligned(positions, table.rows, _REUSED if intersection.is_reused else _ECDH)
+        if is_pair:
+            intersection.partners = {
+                peer: PartnerRows(one.rows, len(aligned)) for peer, one in intersection.partners.items()
+            }
+        return Overlap(table.rows, intersection.partners, len(aligned), intersection.is_reused, aligned)
     if mode == "size_only":
-        counts = meeting.sizes()
-        met = {peer: Met(meeting.met[peer].rows, count) for peer, count in counts.items()}
-        return Overlap(table.rows, met, next(iter(counts.values())) if meets_one else None, False, nothing)
-    found = list(meeting.shared_with_each().values())
+        counts = intersection.sizes()
+        partners = {peer: PartnerRows(intersection.partners[peer].rows, count) for peer, count in counts.items()}
+        return Overlap(table.rows, partners, next(iter(counts.values())) if is_pair else None, False, nothing)
+    found = list(intersection.shared_with_each().values())
     if not found:
-        return Overlap(table.rows, meeting.met, None, False, nothing)
+        return Overlap(table.rows, intersection.partners, None, False, nothing)
     by_all = found[0]
     for positions in found[1:]:
         by_all = by_all[np.isin(by_all, positions)]
-    return Overlap(table.rows, meeting.met, len(by_all), False, _aligned(by_all, table.rows, _ECDH))
+    return Overlap(table.rows, intersection.partners, len(by_all), False, _aligned(by_all, table.rows, _ECDH))
 
 
 def align(session: Session, table: PartyTable) -> AlignedRows:
@@ -86,9 +99,9 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
             f"alignment.mode = '{session.plan.alignment.mode}' does not tell all parties which rows they share, so "
             "nothing can be trained or scored. Use both_learn, or 'colonnade align' to look only."
         )
-    meeting = Meeting(session, table)
-    positions = meeting.shared_by_all()
-    return _aligned(positions, table.rows, _REUSED if meeting.is_reused else _ECDH)
+    intersection = Intersection(session, table)
+    positions = intersection.shared_by_all()
+    return _aligned(positions, table.rows, _REUSED if intersection.is_reused else _ECDH)
 
 
 def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRows]:
@@ -100,13 +113,13 @@ def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRow
         return {}
     if session.plan.alignment.mode == "size_only":
         raise ConfigError("alignment.mode = 'size_only' tells nobody which rows are shared. Count them instead.")
-    found = Meeting(session, table).shared_with_each()
+    found = Intersection(session, table).shared_with_each()
     return {peer: _aligned(positions, table.rows, _ECDH) for peer, positions in found.items()}
 
 
 def count_shared(session: Session, table: PartyTable) -> dict[str, int]:
     """Find only how many rows the lead shares with each other party; nobody learns which."""
-    return Meeting(session, table).sizes() if partners_of(session) else {}
+    return Intersection(session, table).sizes() if partners_of(session) else {}
 
 
 def align_in_one_place(
@@ -142,8 +155,6 @@ def _take_given(session: Session, table: PartyTable) -> AlignedRows:
     for peer in partners_of(session):
         peer.send(own)
         theirs = peer.receive(GivenRows)
-        if not 0 <= theirs.count <= MOST_IDS or len(theirs.digest) != len(own.digest):
-            raise WrongContent(f"'{peer.peer}' describes its matched rows in a way no version of colonnade does.")
         if (theirs.count, theirs.digest) != (own.count, own.digest):
             raise AlignmentError(
                 f"The rows given as matched differ between '{session.party}' ({own.count}) and '{peer.peer}' "

@@ -84,12 +84,9 @@ class Side:
         parts = self.engine.parts(len(points) // POINT_BYTES, _SECONDS_EACH)
         return self._map("multiply", [points[part.start * POINT_BYTES : part.stop * POINT_BYTES] for part in parts])
 
-    def receive(self, kind: type[Any], field: str, shape: tuple[int, int]) -> bytes:
-        """Wait for an array of bytes."""
-        content = getattr(self.peer.receive(kind, **{field: shape}), field)
-        if content.dtype != np.uint8:
-            raise WrongContent(f"'{self.peer.peer}' sent {field} that are not bytes.")
-        return bytes(content.tobytes())
+    def receive(self, kind: type[Any], field: str, ids: int) -> bytes:
+        """Wait for an array of bytes about so many ids."""
+        return bytes(getattr(self.peer.receive(kind, ids=ids), field).tobytes())
 
     def _map(self, function: str, chunks: Sequence[bytes]) -> bytes:
         work = Work(f"{_ROOM}:{function}", f"{_ROOM}:prepare_blinder", self.state.secret + self.state.salt)
@@ -121,12 +118,12 @@ def ask_partner(side: Side) -> tuple[Places, Tokens]:
         # While the partner works on this one.
         ask(number + 1)
         ids = side.piece(number)
-        points = side.receive(TwiceBlindedIds, "points", (len(ids), POINT_BYTES))
+        points = side.receive(TwiceBlindedIds, "points", len(ids))
         pairs = [points[at * POINT_BYTES : (at + 1) * POINT_BYTES] + one for at, one in enumerate(ids)]
         outputs.append(side.work("unblind_each", pairs))
         state.keep(number, outputs[-1])
     numbers = _pieces(state.their_count)
-    marks = b"".join(side.receive(IdMarks, "marks", (side.theirs(number), MARK_BYTES)) for number in numbers)
+    marks = b"".join(side.receive(IdMarks, "marks", side.theirs(number)) for number in numbers)
     _refuse_others(side, 0, marks)
     side.told(total, total)
     own = _as_rows(b"".join(outputs), OUTPUT_BYTES)
@@ -157,8 +154,6 @@ def answer_partner(side: Side, first: int) -> Tokens:
 
 def rows_of_tokens(tokens: Tokens, own: Tokens) -> Places | None:
     """Return the places of tokens among a party's own; None unless each is one of these, and none comes twice."""
-    if tokens.dtype != np.uint8 or tokens.ndim != 2 or tokens.shape[1] != MARK_BYTES or len(tokens) > len(own):
-        return None
     _, places, found = np.intersect1d(_comparable(own), _comparable(tokens), return_indices=True)
     if len(places) != len(tokens):
         return None
@@ -172,8 +167,7 @@ def ask_count(side: Side) -> int:
     own_count = len(side.state.sent_order)
     theirs = _blind_in_turn(side)
     returned = [
-        side.receive(ShuffledMarks, "marks", (min(PIECE, own_count - number * PIECE), MARK_BYTES))
-        for number in _pieces(own_count)
+        side.receive(ShuffledMarks, "marks", min(PIECE, own_count - number * PIECE)) for number in _pieces(own_count)
     ]
     own, others = _once(side.peer, b"".join(returned)), _once(side.peer, theirs)
     return len(np.intersect1d(own, others, assume_unique=True))
@@ -191,7 +185,7 @@ def answer_count(side: Side) -> None:
 
 
 def _answer(side: Side, number: int) -> None:
-    points = side.receive(BlindedIds, "points", (side.theirs(number), POINT_BYTES))
+    points = side.receive(BlindedIds, "points", side.theirs(number))
     multiplied = side.multiply(points)
     _refuse_others(side, number, points)
     side.peer.send(TwiceBlindedIds(_as_rows(multiplied, POINT_BYTES)))
@@ -217,7 +211,7 @@ def _blind_in_turn(side: Side) -> bytes:
         if ids := side.piece(number):
             side.peer.send(BlindedIds(_as_rows(side.work("blind", ids), POINT_BYTES)))
         if count := side.theirs(number):
-            points = side.multiply(side.receive(BlindedIds, "points", (count, POINT_BYTES)))
+            points = side.multiply(side.receive(BlindedIds, "points", count))
             cut = (points[at : at + POINT_BYTES] for at in range(0, len(points), POINT_BYTES))
             marks += [hashlib.sha256(point).digest()[:MARK_BYTES] for point in cut]
     side.told(total, total)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
 import numpy as np
 
-from colonnade.messages import ANYONE, MASKED, PLAIN, message, record
+from colonnade.crypto.blinding import MARK_BYTES, POINT_BYTES
+from colonnade.data import LETTERS
+from colonnade.messages import ANYONE, MASKED, PLAIN, Between, Carries, Dims, Length, OneOf, Warns, message, record
 from colonnade.session import Alignment
 
 __all__ = [
     "MESSAGES",
-    "MOST_IDS",
+    "RESULT_BYTES",
+    "SALT_BYTES",
     "AlignmentOffer",
     "AlignmentOpening",
     "BlindedIds",
@@ -23,8 +28,16 @@ __all__ = [
     "sends",
 ]
 
-MOST_IDS = 2**32
-"""The most rows a partner may claim to bring."""
+SALT_BYTES, RESULT_BYTES = 32, 16
+_LONGEST_ID, _MOST_COLUMNS, _MOST_RESULTS = 2**20, 64, 64
+
+Array = np.ndarray[Any, Any]
+Count = Annotated[int, Between(0, 2**32)]
+Salt = Annotated[bytes, Length(SALT_BYTES, SALT_BYTES)]
+Result = Annotated[bytes, Length(RESULT_BYTES, RESULT_BYTES)]
+"""The name of an earlier result."""
+Points = Annotated[Array, Dims("ids", POINT_BYTES, kind="u1")]
+Marks = Annotated[Array, Dims("ids", MARK_BYTES, kind="u1")]
 
 
 @record
@@ -33,109 +46,119 @@ class DeclaredFormat:
 
     is_text: bool
     is_digits: bool
-    shortest: int
-    longest: int
+    shortest: Annotated[int, Between(0, _LONGEST_ID)]
+    longest: Annotated[int, Between(0, _LONGEST_ID)]
     has_leading_zeros: bool
     has_spaces: bool
-    letters: str
-    parts: int
+    letters: Annotated[str, OneOf(*LETTERS)]
+    parts: Annotated[int, Between(1, _MOST_COLUMNS)]
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class AlignmentOffer:
     """How many rows the sender brings, what its ids look like, its share of a salt, and which results it still has.
 
     Reveals: those facts. An earlier result is named by a random number that both parties keep.
     """
 
-    count: int
-    salt: bytes
+    count: Count
+    salt: Salt
     format: DeclaredFormat
-    held: tuple[bytes, ...]
-    unfinished: bytes
-    finished_pieces: int
+    held: Annotated[tuple[Result, ...], Length(0, _MOST_RESULTS)]
+    unfinished: Annotated[bytes, Length(0, SALT_BYTES)]
+    finished_pieces: Count
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class AlignmentOpening:
     """How the alignment goes on: a share of its salt, an earlier result to use, or where to take up one cut short.
 
     Reveals: how many rows the sender brings, and whether its ids are those of an earlier alignment.
     """
 
-    count: int
-    salt: bytes
-    reuse: bytes | None
-    first_piece: int
+    count: Count
+    salt: Annotated[bytes, Length(0, SALT_BYTES)]
+    reuse: Annotated[bytes | None, OneOf(given="held")]
+    first_piece: Annotated[int, Between(0, "answered")]
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment", carries=Carries.ROWS)
 class BlindedIds:
     """Ids hashed to points of a curve and multiplied with secrets of the sender, in random order.
 
     Reveals: nothing but their number, as long as the secrets stay such; equal ids of two parties cannot be compared.
     """
 
-    points: np.ndarray
+    points: Points
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment", carries=Carries.ROWS)
 class TwiceBlindedIds:
     """The receiver's own blinded ids, multiplied with the sender's secret too.
 
     Reveals: nothing by themselves; the receiver can make marks of its ids from them, and of no others.
     """
 
-    points: np.ndarray
+    points: Points
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+@message(
+    sender=ANYONE,
+    receiver=ANYONE,
+    protection=MASKED,
+    step="alignment",
+    carries=Carries.ROWS,
+    warns={MASKED: Warns.MEMBERSHIP},
+)
 class IdMarks:
     """Short hashes of the sender's ids, made with its secret, in random order.
 
     Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the secret stays one.
     """
 
-    marks: np.ndarray
+    marks: Marks
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=MASKED, step="alignment", carries=Carries.SIZE)
 class ShuffledMarks:
     """Short hashes of the receiver's own blinded ids, multiplied with the sender's secret too, in another order.
 
     Reveals: together with the sender's blinded ids, how many rows both have, and not which.
     """
 
-    marks: np.ndarray
+    marks: Marks
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
+@message(
+    sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.ROWS, warns=Warns.MEMBERSHIP
+)
 class SharedRows:
-    """Which of the receiver's rows all parties have, in the agreed order, each by a token of its id.
+    """The rows that all parties have, in the agreed order, each by a token of its id.
 
-    Reveals: exactly that. A token shows that the sender brought the id too, and nothing of other parties.
+    Reveals: which of the receiver's rows these are. A token shows that the sender brought the id too, and nothing of
+    other parties.
     """
 
-    tokens: np.ndarray
-    result: bytes
+    tokens: Annotated[Array, Dims(None, MARK_BYTES, kind="u1")]
+    result: Result
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class SharedCount:
     """How many rows the two parties share. Reveals: that number."""
 
-    count: int
+    count: Annotated[int, Between(0, "own_rows")]
 
 
-@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment")
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class GivenRows:
     """How many rows another tool matched, and a digest of what they are matched by.
 
     Reveals: that number, and whether the two lists are the same to who has the other.
     """
 
-    count: int
-    digest: bytes
+    count: Count
+    digest: Annotated[bytes, Length(32, 32)]
 
 
 MESSAGES = (

@@ -1,4 +1,4 @@
-"""The ``colonnade`` command.
+"""The ``colonnade`` command, one file per command.
 
 Only what a command needs is imported when it runs, so that ``colonnade --help`` answers at once. Data goes to stdout,
 talk to stderr. Exit codes are listed in docs/ref-exit-codes.md.
@@ -20,7 +20,7 @@ COMMANDS = {
     "pair": "Exchange certificates with a partner, and renew your own.",
     "methods": "List the methods and when to choose which.",
     "groups": "Propose feature groups for a run of prada, to rename and edit.",
-    "plan": "Forecast how long a run will take and what each party will send.",
+    "plan": "Rehearse a run: how long it will take, and what each party will send.",
     "align": "Find the rows that parties share, or only how many, before there is a run.",
     "run": "Take part in a run, or carry it out with all its parties on this machine.",
     "doctor": "Check a home, and the connection to a partner, before there is a run.",

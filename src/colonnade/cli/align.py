@@ -24,11 +24,11 @@ from colonnade.cli.output import (
     say,
     shown_progress,
 )
-from colonnade.cli.run import find_home, find_homes, lead_of, note_unused_matches, shape_of, silent
+from colonnade.cli.run import YES, find_home, find_homes, lead_of, note_unused_matches, silent
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import PartyHome, read_run_file
-from colonnade.launch.party_folder import PartyEnd
+from colonnade.launch.home import PartyHome, read_run_file
+from colonnade.launch.run_folder import alignment_plan, held_alignment
+from colonnade.reports import PartyRun
 from colonnade.session import RunPlan
 
 app = make_app("Find the rows that parties share, or only how many, before there is a run.")
@@ -97,9 +97,9 @@ def align(
         _show(plan, ends, folder)
 
 
-def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple[dict[str, PartyEnd], Path]:
+def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple[dict[str, PartyRun], Path]:
     """Align with all parties on this machine."""
-    from colonnade.launch.local import align_locally
+    from colonnade.launch.local import play_locally
 
     homes = find_homes(plan.parties, file.parent, home)
     note_unused_matches(plan, *homes.values())
@@ -108,7 +108,7 @@ def _align_all(plan: RunPlan, file: Path, home: list[str], quiet: bool) -> tuple
         _resumable(),
         shown_progress(lead_of(plan), quiet) as observer,
     ):
-        ends = align_locally(plan, file, homes, folder, observer=observer, say=silent if quiet else say)
+        ends = play_locally(plan, file, homes, folder, observer=observer, say=silent if quiet else say)
     return ends, folder.path
 
 
@@ -121,20 +121,17 @@ def _check_has_rows(agreed: RunPlan, plan: RunPlan, party: str) -> None:
         )
 
 
-def _align_one(plan: RunPlan, file: Path, where: PartyHome, yes: bool, quiet: bool) -> tuple[dict[str, PartyEnd], Path]:
+def _align_one(plan: RunPlan, file: Path, where: PartyHome, yes: bool, quiet: bool) -> tuple[dict[str, PartyRun], Path]:
     """Align as one party, from its home."""
-    from colonnade.launch.joining import Joining
+    from colonnade.launch.join import Joining
 
     note_unused_matches(plan, where)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with held_alignment(where.folder, plan.name, file.read_bytes()) as folder, _resumable():
-        joining = Joining(plan, where, folder)
-        table = joining.read_table()
-        if not quiet:
-            say(shape_of(where.name, table))
-        ask_consent(joining, yes)
+        joining = Joining(plan, where, folder, Waiting(where, quiet))
+        joining.agree(YES if yes else ask_consent)
         with shown_progress(where.name, quiet) as observer:
-            end = joining.align(observer=observer, watcher=Waiting(where, quiet))
+            end = joining.take_part(observer=observer)
     return {where.name: end}, folder.path
 
 
@@ -154,13 +151,13 @@ def _mode(mode: str | None, size_only: bool) -> str | None:
     return "size_only" if size_only else mode
 
 
-def _document(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> dict[str, Any]:
+def _document(plan: RunPlan, ends: Mapping[str, PartyRun], folder: Path) -> dict[str, Any]:
     return {
         "run": plan.name,
         "protocol": plan.alignment.protocol,
         "mode": plan.alignment.mode,
         "folder": str(folder),
-        "seconds": max(end.record.seconds for end in ends.values()),
+        "seconds": max(end.seconds for end in ends.values()),
         "parties": {
             party: {"role": plan.role_of(party), **_learnt(end), "bytes_sent": end.ledger.bytes_sent()}
             for party, end in ends.items()
@@ -168,7 +165,7 @@ def _document(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> dict
     }
 
 
-def _show(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> None:
+def _show(plan: RunPlan, ends: Mapping[str, PartyRun], folder: Path) -> None:
     print_table(
         ["party", "role", "rows", "shared by all", "rest", "sent"],
         [
@@ -188,7 +185,7 @@ def _show(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> None:
     echo()
     print_table(
         [f"partner of {party}", "rows there", f"shared with {party}"],
-        [[partner, _count(met["rows"]), _count(met["shared"])] for partner, met in partners.items()],
+        [[partner, _count(known["rows"]), _count(known["shared"])] for partner, known in partners.items()],
     )
     echo(f"\n{_WORDS[plan.alignment.mode].format(lead=lead)}")
     if any(_learnt(end)["reused"] for end in ends.values()):
@@ -200,8 +197,8 @@ def _show(plan: RunPlan, ends: Mapping[str, PartyEnd], folder: Path) -> None:
     echo(f"Ledgers: {program()} audit verify {folder}")
 
 
-def _learnt(end: PartyEnd) -> dict[str, Any]:
-    return end.record.overlap or {}
+def _learnt(end: PartyRun) -> dict[str, Any]:
+    return end.overlap or {}
 
 
 def _count(number: int | None) -> str:

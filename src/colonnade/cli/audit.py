@@ -10,7 +10,7 @@ import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table, readable_bytes
 from colonnade.errors import ConfigError
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.run_folder import RunFolder
 from colonnade.ledger import Ledger, compare
 
 app = make_app("Check ledgers and show what crossed.")

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, say
+from colonnade.crypto.bench.speed import FULL, QUICK, measure_crypto
 from colonnade.errors import UsageError, did_you_mean
-from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
 
 app = make_app("Measure the speed of encrypted arithmetic on this machine.")
 

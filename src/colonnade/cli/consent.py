@@ -6,8 +6,7 @@ import sys
 
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
-from colonnade.launch.joining import Joining
-from colonnade.launch.record import known_start
+from colonnade.launch.join import Joining
 from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
@@ -15,25 +14,20 @@ __all__ = ["ask_consent"]
 _STAGES = {ALIGN: "An alignment for the run", "train": "The run", "predict": "A prediction with the run"}
 
 
-def ask_consent(joining: Joining, yes: bool) -> None:
-    """Show what this party will send, by message and protection, and ask for consent where none was given yet."""
-    given = joining.consent(yes)
-    if given is not None:
-        say(f"Consent: {given}.")
-        return
+def ask_consent(joining: Joining) -> str:
+    """Show what this party will send, by message and protection, and ask for consent."""
     plan = joining.plan
     what = _STAGES.get(plan.stage, f"The stage {plan.stage} of the run")
     say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
     for line in table_lines(
         ["message", "to", "protection", "reveals"],
-        [[one.message, one.receiver, one.protection, one.reveals] for one in joining.sends()],
+        [[one.name, peer, one.protection.value, one.reveals] for one, peer in joining.sends()],
         wrapped=True,
     ):
         say(line)
     say("")
-    for warning in (known_start(plan), joining.taken_on_trust()):
-        if warning:
-            say(f"{warning}\n")
+    for warning in joining.warnings():
+        say(f"{warning}\n")
     if not sys.stdin.isatty():
         raise PolicyRefused(
             "Nobody is here to agree to this, so nothing was sent. Look at the list above and give the command again "
@@ -44,4 +38,4 @@ def ask_consent(joining: Joining, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Interrupted("Nothing was sent.")
-    joining.note_consent("given at the terminal")
+    return "given at the terminal"

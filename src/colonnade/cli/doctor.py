@@ -24,7 +24,7 @@ def doctor(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Look at home, key, certificate, partners, table, disk and port; with --peer, at the way to a partner.
+    """Look at home, key, certificate, partners, table, disk and port; with --peer, at the connection to a partner.
 
     Every finding is PASS, or FAIL with the fix. The exit code is 0 if all passed, else 1.
     """

@@ -73,7 +73,7 @@ def groups(
 
 def _table(where: Path, id: str | None, drop: Sequence[str]) -> PartyTable:
     if where.is_dir():
-        from colonnade.launch.files import read_party_home
+        from colonnade.launch.home import read_party_home
 
         if id is not None or drop:
             raise ConfigError(f"--id and --drop are for a file; a home says both in {where / 'party.toml'}.")

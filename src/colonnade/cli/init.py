@@ -10,7 +10,7 @@ import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, program, say
 from colonnade.errors import ConfigError
-from colonnade.launch.home import make_home, own_certificate
+from colonnade.launch.identity import make_home, own_certificate
 
 app = make_app("Make a party's home: key, certificate and a commented party.toml.")
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from colonnade.errors import ColonnadeError, ConfigError, PeerFailed, PeerLost, did_you_mean
-from colonnade.launch.watch import Watcher
+from colonnade.launch.status import Watcher
 from colonnade.session import Observer, Progress
 from colonnade.text import is_plain, spelt_out
 
 if TYPE_CHECKING:
-    from colonnade.launch.files import PartyHome
-    from colonnade.launch.watch import Line
+    from colonnade.launch.home import PartyHome
+    from colonnade.launch.status import Line
 
 __all__ = [
     "Interrupted",
@@ -208,6 +208,10 @@ class Waiting(Watcher):
 
     def __init__(self, home: PartyHome, quiet: bool) -> None:
         self._home, self._quiet, self._said = home, quiet, ""
+
+    def told(self, text: str) -> None:
+        """Say it."""
+        self._say(text)
 
     def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
         """Say who is not there yet, and why if that is known."""

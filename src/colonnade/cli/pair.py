@@ -13,8 +13,8 @@ import typer
 
 from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, program, say
 from colonnade.errors import ConfigError, HandshakeRefused
-from colonnade.launch import home
-from colonnade.launch.files import PartyHome
+from colonnade.launch import identity
+from colonnade.launch.home import PartyHome, read_party_home
 from colonnade.session.files import write_whole
 
 app = make_app("Exchange certificates with a partner, and renew your own.")
@@ -129,7 +129,7 @@ def pair(
     task = _task({name for name, value in given.items() if value is not None and value is not False})
     asked = _Asked(
         file=file,
-        home=home.open_home(home_folder),
+        home=read_party_home(home_folder),
         address=address,
         fingerprint=fingerprint,
         listen=listen,
@@ -175,7 +175,7 @@ def _task(given: set[str]) -> str:
 
 
 def _export(asked: _Asked) -> None:
-    own = home.own_certificate(asked.folder)
+    own = identity.own_certificate(asked.folder)
     if asked.file is None:
         if asked.json:
             print_json(
@@ -197,18 +197,18 @@ def _export(asked: _Asked) -> None:
 
 def _by_file(asked: _Asked) -> None:
     content = _read(asked)
-    if home.is_succession(content):
+    if identity.is_succession(content):
         if asked.fingerprint is not None or asked.address is not None or asked.replace:
             raise ConfigError(
                 "A succession takes no --fingerprint, --address or --replace: the old key vouches for it. Leave it out."
             )
         _accept_succession(asked, content)
         return
-    found = home.check_partner(asked.folder, content, replace=asked.replace)
+    found = identity.check_partner(asked.folder, content, replace=asked.replace)
     if asked.address is not None:
-        home.check_address(asked.address, "The address of the partner")
+        identity.check_address(asked.address, "The address of the partner")
     _compare(found, asked)
-    _tell(home.pin_partner(asked.folder, content, asked.address, replace=asked.replace), asked)
+    _tell(identity.pin_partner(asked.folder, content, asked.address, replace=asked.replace), asked)
 
 
 def _read(asked: _Asked) -> bytes:
@@ -224,7 +224,7 @@ def _read(asked: _Asked) -> bytes:
     return content
 
 
-def _compare(found: home.PartyCertificate, asked: _Asked) -> None:
+def _compare(found: identity.PartyCertificate, asked: _Asked) -> None:
     """Let the operator, or the fingerprint given, decide whether this is the partner's certificate."""
     if asked.fingerprint is not None:
         words = asked.fingerprint.replace(" ", "").replace(":", "").lower()
@@ -274,10 +274,10 @@ def _invite(asked: _Asked) -> None:
         )
     own = pairing.Card(asked.home.name, _own(asked), asked.reachable or _port_only(asked.home.listen))
     code = pairing.make_code()
-    pinned: list[home.Pinned] = []
+    pinned: list[identity.Pinned] = []
 
     def accept(card: pairing.Card) -> None:
-        pinned.append(home.pin_partner(asked.folder, card.certificate, card.address or None, replace=asked.replace))
+        pinned.append(identity.pin_partner(asked.folder, card.certificate, card.address or None, replace=asked.replace))
 
     with pairing.open_listener(listen) as listener:
         say(_how_to_join(code, listen, asked.reachable, listener.getsockname()[1]))
@@ -290,7 +290,7 @@ def _invite(asked: _Asked) -> None:
 
 
 def _how_to_join(code: str, listen: str, reachable: str | None, port: int) -> str:
-    host = home.check_address(reachable or listen, "The address to listen on", lowest=0)[0]
+    host = identity.check_address(reachable or listen, "The address to listen on", lowest=0)[0]
     lines = ["Read this to your partner over the telephone. In the partner's home:", ""]
     place = "THIS-MACHINE" if host in _WILDCARDS else (f"[{host}]" if ":" in host else host)
     lines += [f"    colonnade pair --code {code} --address {place}:{port}", ""]
@@ -308,29 +308,29 @@ def _join(asked: _Asked, text: str) -> None:
     own = pairing.Card(asked.home.name, _own(asked), asked.reachable or _as_far_as_known(asked.home.listen))
 
     def check(found: pairing.Card) -> None:
-        home.check_partner(asked.folder, found.certificate, replace=asked.replace)
+        identity.check_partner(asked.folder, found.certificate, replace=asked.replace)
 
     card = pairing.join(asked.address, code, own, check)
-    _tell(home.pin_partner(asked.folder, card.certificate, card.address or None, replace=asked.replace), asked)
+    _tell(identity.pin_partner(asked.folder, card.certificate, card.address or None, replace=asked.replace), asked)
 
 
 def _own(asked: _Asked) -> bytes:
     if asked.reachable is not None:
-        home.check_address(asked.reachable, "--reachable")
+        identity.check_address(asked.reachable, "--reachable")
     # The whole identity is loaded: a certificate without its key would be no use to the partner.
-    return home.load_identity(asked.folder, asked.home.name).certificate
+    return identity.load_identity(asked.folder, asked.home.name).certificate
 
 
 def _port_only(listen: str | None) -> str:
     """Tell the port alone: the partner knows the host, for it has just dialled it."""
-    return "" if listen is None else f":{home.check_address(listen, 'party.listen in party.toml')[1]}"
+    return "" if listen is None else f":{identity.check_address(listen, 'party.listen in party.toml')[1]}"
 
 
 def _as_far_as_known(listen: str | None) -> str:
     """Tell the own address, but only the port of a party that listens everywhere."""
     if listen is None:
         return ""
-    host, port = home.check_address(listen, "party.listen in party.toml")
+    host, port = identity.check_address(listen, "party.listen in party.toml")
     return f":{port}" if host in _WILDCARDS else listen
 
 
@@ -347,7 +347,7 @@ def _waiting(words: str) -> Iterator[None]:
         yield
 
 
-def _tell(pinned: home.Pinned, asked: _Asked) -> None:
+def _tell(pinned: identity.Pinned, asked: _Asked) -> None:
     partner = pinned.partner
     if asked.json:
         print_json(
@@ -377,15 +377,15 @@ def _tell(pinned: home.Pinned, asked: _Asked) -> None:
 
 
 def _list(asked: _Asked) -> None:
-    found = home.paired(asked.folder)
+    found = identity.paired(asked.folder)
     rows = [
         {
             "name": name,
             "fingerprint": partner.fingerprint,
             "expires": str(partner.expires),
             "address": asked.home.partners.get(name),
-            "has_our_next_certificate": home.has_our_next(asked.folder, name),
-            "may_still_use_its_previous_certificate": home.previous_certificate(asked.folder, name) is not None,
+            "has_our_next_certificate": identity.has_our_next(asked.folder, name),
+            "may_still_use_its_previous_certificate": identity.previous_certificate(asked.folder, name) is not None,
         }
         for name, partner in found.items()
     ]
@@ -420,7 +420,7 @@ def _rotation(row: dict[str, Any]) -> str:
 
 
 def _remove(asked: _Asked, name: str) -> None:
-    home.unpin_partner(asked.folder, name)
+    identity.unpin_partner(asked.folder, name)
     if asked.json:
         print_json({"removed": name})
         return
@@ -431,20 +431,20 @@ def _remove(asked: _Asked, name: str) -> None:
 
 def _rotate(asked: _Asked) -> None:
     if asked.activate:
-        waiting = [name for name in home.paired(asked.folder) if home.has_our_next(asked.folder, name) is False]
-        if not home.activate_next_identity(asked.folder, at_once=True):
+        waiting = [name for name in identity.paired(asked.folder) if identity.has_our_next(asked.folder, name) is False]
+        if not identity.activate_next_identity(asked.folder, at_once=True):
             raise ConfigError("No rotation has begun. Begin one with 'colonnade pair --rotate'.")
-        _tell_rotation(asked, home.own_certificate(asked.folder), None)
+        _tell_rotation(asked, identity.own_certificate(asked.folder), None)
         if waiting and not asked.json:
             say(f"Make sure that these have accepted {asked.home.name}.succession: {', '.join(waiting)}.")
         return
-    following, statement = home.start_rotation(asked.folder)
+    following, statement = identity.start_rotation(asked.folder)
     # Without partners nobody has to be told.
-    is_active = home.activate_next_identity(asked.folder)
+    is_active = identity.activate_next_identity(asked.folder)
     _tell_rotation(asked, following, None if is_active else statement)
 
 
-def _tell_rotation(asked: _Asked, certificate: home.PartyCertificate, statement: Path | None) -> None:
+def _tell_rotation(asked: _Asked, certificate: identity.PartyCertificate, statement: Path | None) -> None:
     if asked.json:
         print_json(
             {
@@ -467,8 +467,8 @@ def _tell_rotation(asked: _Asked, certificate: home.PartyCertificate, statement:
 
 
 def _accept_succession(asked: _Asked, statement: bytes) -> None:
-    name = home.succession_of(statement)
-    accepted = home.accept_succession(asked.folder, name, statement)
+    name = identity.succession_of(statement)
+    accepted = identity.accept_succession(asked.folder, name, statement)
     if asked.json:
         print_json({"succeeded": name, "fingerprint": accepted.fingerprint, "expires": str(accepted.expires)})
         return

@@ -10,14 +10,13 @@ import typer
 
 from colonnade.cli.consent import ask_consent
 from colonnade.cli.output import Waiting, examples, make_app, print_json, say, words_by_party
-from colonnade.cli.run import check_part, find_home, find_homes, resumable
+from colonnade.cli.run import YES, find_home, find_homes, resumable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError, TableError
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.load import load_run
-from colonnade.launch.predict import check_model, column_types, predict_in_threads
 from colonnade.launch.run import Run
-from colonnade.session import write_whole
+from colonnade.launch.run_folder import RunFolder, load_run
+from colonnade.launch.simulation import predict_in_threads
+from colonnade.session import Party, write_whole
 from colonnade.text import csv_cell
 
 if TYPE_CHECKING:
@@ -68,14 +67,14 @@ def predict(
     if output is not None:
         _check_output(output)
     run = load_run(folder)
-    check_model(run)
+    run.check_model()
     if len(run.tables) < len(run.plan.parties):
         scores = _predict_with_partners(run, folder, table or [], home or [], yes, quiet)
     else:
         scores = _predict_here(run, folder, table or [], home or [])
     if scores is None:
         receivers = " and ".join(_scored_for(run))
-        what = "scores" if run.method.scores_alone is None else "predictions"
+        what = "scores" if run.method.predicting.rows != "own" else "predictions"
         unwritten = "" if output is None else f" Nothing was written to {output}."
         say(f"Done; the {what} went to {receivers}.{unwritten}")
         return
@@ -111,23 +110,20 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         if party not in bringing:
             raise ConfigError(_brings_nothing(run, party))
     homes = find_homes(parties, folder.resolve().parent.parent, home)
-    tables = {
-        party: homes[party].read_new_rows(files[party], column_types(run.parts[party]), parties=parties)
-        for party in bringing
-    }
+    tables = {party: homes[party].read_new_rows(files[party], run.parts[party], parties=parties) for party in bringing}
     with open_engine("auto") as engine:
-        policies = {party: where.policy for party, where in homes.items()}
+        given = {party: Party(tables.get(party), policy=where.policy) for party, where in homes.items()}
         queries = {party: where.queries for party, where in homes.items()}
-        scores = predict_in_threads(run, tables, None, policies, engine, queries)
-    if run.method.scores_alone is not None:
+        scores = predict_in_threads(run, given, engine, queries)
+    if run.method.predicting.rows == "own":
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores
-    if run.method.scores_rest:
+    if run.method.predicting.rows == "shared and rest":
         for party in bringing:
             say(_said_by_situation(run, scores, party, tables[party].rows))
         return scores
     asking = " and ".join(f"{party} gave {tables[party].rows}" for party in _scored_for(run))
-    knowing = "that it and the other party" if run.method.is_pairwise else "that all parties"
+    knowing = "that it and the other party" if run.method.predicting.rows == "pairwise" else "that all parties"
     say(f"{len(scores)} rows scored; {asking}, and only rows {knowing} know have a score.")
     return scores
 
@@ -136,7 +132,7 @@ def _predict_with_partners(
     run: Run, folder: Path, table: list[str], home: list[str], yes: bool, quiet: bool
 ) -> pd.DataFrame | None:
     """Score as one party, with partners who give the same command."""
-    from colonnade.launch.joining import Joining
+    from colonnade.launch.join import Joining, check_part
 
     where = find_home(home or [str(folder.resolve().parent.parent)], folder)
     plan = run.method.in_stage(run.plan, "predict")
@@ -145,16 +141,16 @@ def _predict_with_partners(
     if table and not is_bringing:
         raise ConfigError(_brings_nothing(run, where.name))
     if is_bringing and len(table) != 1:
-        others = "the partners give their own" if run.method.scores_alone is None else "the source gives none"
+        others = "the partners give their own" if run.method.predicting.rows != "own" else "the source gives none"
         raise ConfigError(f"Give one --table with this party's columns of the new rows; {others}.")
-    joining = Joining(plan, where, RunFolder(folder))
-    ask_consent(joining, yes)
+    joining = Joining(plan, where, RunFolder(folder), Waiting(where, quiet))
+    joining.agree(YES if yes else ask_consent)
     with resumable(folder):
-        scores = joining.predict(table[0] if is_bringing else None, watcher=Waiting(where, quiet))
-    if scores is not None and run.method.scores_rest:
+        scores = joining.predict(table[0] if is_bringing else None)
+    if scores is not None and run.method.predicting.rows == "shared and rest":
         say(_said_by_situation(run, scores, where.name))
     elif scores is not None:
-        which = "those that all parties know" if run.method.scores_alone is None else "all that were given"
+        which = "those that all parties know" if run.method.predicting.rows != "own" else "all that were given"
         say(f"{len(scores)} rows scored: {which}.")
     return scores
 

@@ -9,8 +9,7 @@ import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json
 from colonnade.errors import ConfigError
-from colonnade.launch.load import load_run
-from colonnade.launch.record import record_of
+from colonnade.launch.run_folder import load_run
 
 app = make_app("Write the HTML report of a finished run again.")
 
@@ -26,7 +25,7 @@ def report(
     """Write one self-contained HTML file: data, metrics, what crossed, settings."""
     run = load_run(folder)
     if json:
-        print_json(record_of(run).to_json())
+        print_json(run.to_json())
         return
     try:
         echo(str(run.report(output)))

@@ -27,16 +27,15 @@ from colonnade.cli.output import (
     shown_progress,
     words_by_party,
 )
-from colonnade.data import PartyTable
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.files import PartyHome, read_party_home, read_run_file, shape_in_words
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.predict import can_score
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
-from colonnade.session import Finding, RunPlan
+from colonnade.session import Finding, Party, RunPlan
 
+YES = "given by --yes"
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
 
 
@@ -83,7 +82,7 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete an earlier run in that folder first.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
         typer.Option(
@@ -143,15 +142,13 @@ def run_all(
         from colonnade.launch.simulation import simulate_plan
         from colonnade.methods import method_named
 
-        tables = {}
+        parties = {}
         for party, where in homes.items():
-            tables[party] = where.table_for(method_named(plan.method), plan)
-            talk(shape_of(party, tables[party]))
-        policies = {party: where.policy for party, where in homes.items()}
+            table = where.table_for(method_named(plan.method), plan)
+            parties[party] = Party(table, policy=where.policy)
+            talk(shape_in_words(party, table))
         with open_engine("auto") as engine:
-            return simulate_plan(
-                plan, tables, policies=policies, folder=run_folder, compare=compare, observer=observer, engine=engine
-            )
+            return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 
 
 def _warn_of_test_keys(plan: RunPlan) -> None:
@@ -187,27 +184,26 @@ def run_one(
     stage: str | None = None,
 ) -> Run:
     """Take part in a run as one party, from its home."""
-    from colonnade.launch.joining import Joining
+    from colonnade.launch.join import join
 
     plan = read_run_file(file, stage)
     _warn_of_test_keys(plan)
     where = find_home(home, file)
-    check_part(plan, where.name)
     note_unused_matches(plan, where)
-    run_folder = RunFolder(folder or where.folder / "runs" / plan.folder_name, file.read_bytes())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with resumable(run_folder.path, overwrite), run_folder.held(overwrite=overwrite):
-        joining = Joining(plan, where, run_folder)
-        if joining.is_finished:
-            say(f"This run is finished; its report is written again from {run_folder.path}.")
-            return joining.complete()
-        table = joining.read_table()
-        if not quiet:
-            say(shape_of(where.name, table))
-        ask_consent(joining, yes)
-        # Only now: a bar that is redrawn would run into the question.
-        with shown_progress(where.name, quiet) as observer:
-            return joining.run(observer=observer, watcher=Waiting(where, quiet), compare=compare)
+    place = folder or where.folder / "runs" / plan.folder_name
+    with resumable(place, overwrite), shown_progress(where.name, quiet) as observer:
+        return join(
+            file,
+            where.folder,
+            consent=YES if yes else ask_consent,
+            stage=stage,
+            folder=place,
+            overwrite=overwrite,
+            compare=compare,
+            observer=observer,
+            watcher=Waiting(where, quiet),
+        )
 
 
 @contextmanager
@@ -221,24 +217,6 @@ def resumable(folder: Path, overwrite: bool = False) -> Iterator[None]:
             f"Interrupted; what was done is kept in {folder}. "
             f"To go on from the last checkpoint, run the same command again{without}."
         ) from None
-
-
-def shape_of(party: str, table: PartyTable) -> str:
-    """Return a line on a table that was read."""
-    return shape_in_words(party, table.rows, len(table.columns), has_label=table.has_label)
-
-
-def check_part(plan: RunPlan, party: str) -> None:
-    """Refuse a party that has nothing to do in a stage."""
-    from colonnade.methods import method_named
-
-    absent = method_named(plan.method).absent.get(plan.stage, ())
-    if party not in plan.parties and absent:
-        raise ConfigError(
-            f"'{party}' has nothing to do in the stage {plan.stage} of the run '{plan.name}': {' and '.join(absent)} "
-            f"takes no part in it. Only {' and '.join(plan.parties)} give this command."
-        )
-    plan.role_of(party)
 
 
 def find_home(given: list[str], file: Path) -> PartyHome:
@@ -272,11 +250,12 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             for party in run.tables
         ],
     )
+    has_rest = run.method.predicting.rows == "shared and rest"
     words = {
         "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
         # Rows that are not shared cannot be put together, so that such a method has more to learn from than this.
-        "central": f"central ({'shared rows, ' if run.method.scores_rest else ''}all columns in one place)",
+        "central": f"central ({'shared rows, ' if has_rest else ''}all columns in one place)",
     }
     if run.evaluations:
         task = next(iter(run.evaluations.values())).task
@@ -297,7 +276,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         _show_finding(finding)
     echo(f"\nReport:  {run.folder}/report.html")
     echo(f"Ledgers: {program()} audit verify {run.folder}")
-    if can_score(run) and not run.refusals:
+    if run.can_score and not run.refusals:
         tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
         echo(f"Score:   {program()} predict {run.folder}{tables}")
     for line in _next_stages(run):
@@ -315,11 +294,11 @@ def _shape(run: Run, party: str) -> list[str]:
 def _next_stages(run: Run) -> Iterator[str]:
     """Say which stages go on from this run, and what to write for them."""
     here = run.plan.stage
-    for stage, earlier in run.method.stands_on.items():
-        if here not in earlier or (stage == "explain" and not run.plan.config.get("explanations")):
+    for stage, about in run.method.stages.items():
+        if here not in about.after or (about.needs and not run.plan.config[about.needs]):
             continue
         # A stage that could stand on several looks for the usual one, unless run.toml says otherwise.
-        named = "" if here == earlier[0] else f', with after = "{run.plan.folder_name}" in run.toml'
+        named = "" if here == about.after[0] else f', with after = "{run.plan.folder_name}" in run.toml'
         yield f"the same command with --stage {stage} goes on from here{named}"
 
 

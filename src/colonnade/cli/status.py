@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes, say
 from colonnade.errors import ConfigError
-from colonnade.launch.overview import RunStatus, runs_in
+from colonnade.launch.status import RunStatus, runs_in
 
 app = make_app("Show the runs of a home: how far they are, and when each partner was last heard.")
 
@@ -24,7 +25,7 @@ def status(
         raise ConfigError(f"There is no folder {home}. Give a party's home with --home.")
     runs = runs_in(home / "runs")
     if json:
-        print_json({"runs": [one.to_json() for one in runs]})
+        print_json({"runs": [asdict(one) for one in runs]})
         return
     if not runs:
         say(f"There are no runs in {home / 'runs'} yet. Start one with 'colonnade run run.toml'.")

@@ -1,4 +1,4 @@
-"""Ciphertexts, keys and masks. No torch here.
+"""Keys, ciphertexts, arrays of them, and masks; no torch here.
 
 See ``docs/explanation-cryptography.md`` for the scheme, its parameters and its assumptions.
 """

@@ -9,7 +9,7 @@ from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
 from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
-from colonnade.data.linked import LINK_COLUMNS, linked_rows
+from colonnade.data.linked import LINK_COLUMNS, digest_with_lists, linked_rows
 from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame
 from colonnade.data.rows import (
@@ -46,6 +46,7 @@ __all__ = [
     "Task",
     "batches",
     "canonical_id_bytes",
+    "digest_with_lists",
     "explain_nothing_shared",
     "id_marks",
     "linked_rows",

@@ -20,6 +20,7 @@ import pandas as pd
 
 from colonnade.data.columns import Kind, cells_of, text_of
 from colonnade.errors import ConfigError, TableError, did_you_mean
+from colonnade.settings import described
 
 __all__ = [
     "LARGEST_EXACT_FLOAT",
@@ -46,21 +47,22 @@ _CANONICAL_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}|[1-9][0-9]{19}")
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,4000}")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class IdRule:
     """Say when two ids are equal although they are written differently. All parties of a run agree on it.
 
-    ``trim`` strips white space around text. ``case`` "fold" makes upper and lower case equal, by Unicode's canonical
-    caseless matching. ``type`` "text" makes the number 7 equal to the text "7"; "number" reads every id as a whole
-    number, so that the text "007" equals 7, and refuses ids that are none; with "keep" numbers and text never meet.
-    Text is always compared in Unicode's form NFC, so that an accent may be written as one character or as two.
-
-    An id of several columns follows the rule column by column.
+    Text is always compared in Unicode's form NFC, so that an accent may be written as one character or as two. An id of
+    several columns follows the rule column by column.
     """
 
     trim: bool = True
+    """Whether white space around ids is ignored."""
     case: Literal["keep", "fold"] = "keep"
+    """`fold` makes upper and lower case equal, by Unicode's canonical caseless matching."""
     type: Literal["keep", "text", "number"] = "keep"
+    """`text` lets the number 7 equal the text `7`; `number` reads all ids as whole numbers, so that `007` equals 7, and
+    refuses others; with `keep`, numbers and text are never equal."""
 
     def __post_init__(self) -> None:
         for setting, choices in (("case", ("keep", "fold")), ("type", ("keep", "text", "number"))):

@@ -1,15 +1,18 @@
-"""Links between a party's own rows, such as who knows whom: which rows they join."""
+"""Links between a party's own rows, such as who knows whom: which rows they join; and a digest that covers them."""
 
 from __future__ import annotations
+
+import hashlib
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from colonnade.data.matched import matched_rows
 from colonnade.data.table import PartyTable
 from colonnade.errors import TableError
 
-__all__ = ["LINK_COLUMNS", "linked_rows"]
+__all__ = ["LINK_COLUMNS", "digest_with_lists", "linked_rows"]
 
 LINK_COLUMNS = ("from", "to")
 
@@ -46,3 +49,18 @@ def linked_rows(table: PartyTable, links: pd.DataFrame | None) -> npt.NDArray[np
     if looped:
         raise TableError(f"{looped} of {len(pairs)} links for {table.name} join a row to itself. Remove them.")
     return np.unique(pairs, axis=0)
+
+
+def digest_with_lists(table: PartyTable) -> str:
+    """Return what stands for a table and, where it has them, for its lists of matched rows and of links."""
+    if table.matches is None and table.links is None:
+        return table.digest()
+    digest = hashlib.sha256(table.digest().encode())
+    if table.matches is not None:
+        matched = matched_rows(table, table.matches)
+        digest.update(matched.positions.astype("<i8").tobytes())
+        for key in matched.keys:
+            digest.update(len(key).to_bytes(4, "little") + key)
+    if table.links is not None:
+        digest.update(b"links" + linked_rows(table, table.links).astype("<i8").tobytes())
+    return digest.hexdigest()

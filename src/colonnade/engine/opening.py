@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade.engine.engine import Engine
 from colonnade.engine.inline import InlineEngine
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.settings import described
 
-__all__ = ["EngineSettings", "open_engine"]
+__all__ = ["EngineSettings", "open_engine", "opened"]
 
 _KINDS = ("auto", "inline", "pool", "ray")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class EngineSettings:
     """Which engine a party uses: the ``[engine]`` table of ``party.toml``."""
 
     kind: Literal["auto", "inline", "pool", "ray"] = "auto"
+    """Where heavy work runs. `auto` is `pool` where there are two cores or more, else `inline`."""
     workers: int | None = None
+    """How many processes share it; by default as many as there are cores."""
     address: str | None = None
+    """For `ray`: a cluster this party has, such as `HOST:6379`. Without it, Ray is started here."""
 
     def __post_init__(self) -> None:
         _check(self.kind, self.workers, self.address)
@@ -56,6 +62,13 @@ def open_engine(kind: str = "inline", workers: int | None = None, address: str |
     from colonnade.engine.pool import PoolEngine
 
     return PoolEngine(count)
+
+
+def opened(engine: Engine | EngineSettings | str) -> AbstractContextManager[Engine]:
+    """Open an engine for a block; one that is open already stays so, as others use it too."""
+    if isinstance(engine, str):
+        return open_engine(engine)
+    return engine.open() if isinstance(engine, EngineSettings) else nullcontext(engine)
 
 
 def _check(kind: str, workers: int | None, address: str | None) -> None:

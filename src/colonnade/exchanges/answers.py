@@ -86,19 +86,20 @@ def _fits(labels: LabelEncoder) -> bool:
     return all(math.isfinite(one) for one in labels.classes if not isinstance(one, str))
 
 
-def told(answer: Any, peer: Channel) -> Scores:
+def told(answer: Any, peer: Channel, outputs: int | None = None) -> Scores:
     """Read the answer of a partner, which may say anything."""
-    labels = told_labels(answer.labels, peer)
+    labels = told_labels(answer.labels, peer, outputs)
     values = checked_answer(labels.task, answer.values, len(labels.classes), peer)
     return predictions(labels.task, values, labels.classes)
 
 
 def checked_answer(task: str, values: np.ndarray[Any, Any], classes: int, peer: Channel) -> np.ndarray[Any, Any]:
     """Return predictions that fit the task, or refuse them."""
-    if values.dtype != (np.float64 if task == "regression" else np.int64):
-        raise WrongContent(f"'{peer.peer}' sent predictions of another kind than the task has.")
-    if task != "regression" and not np.isin(values, np.arange(classes)).all():
-        raise WrongContent(f"'{peer.peer}' sent class numbers beyond the {classes} classes.")
+    is_number = task == "regression"
+    if values.dtype != (np.float64 if is_number else np.int64) or not (
+        is_number or np.isin(values, np.arange(classes)).all()
+    ):
+        raise WrongContent(f"'{peer.peer}' sent predictions that are no {'numbers' if is_number else 'class numbers'}.")
     return values
 
 

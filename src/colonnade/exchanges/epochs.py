@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any, Protocol
 
 from colonnade.errors import TrainingFailed, WrongContent
-from colonnade.messages import PLAIN, message
+from colonnade.messages import PLAIN, Carries, message
 from colonnade.session import ModelPart, Session
 
 if TYPE_CHECKING:
@@ -16,12 +16,27 @@ if TYPE_CHECKING:
 __all__ = ["EpochSettings", "EpochVerdict", "Epochs", "Trainee", "check_finite"]
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="end of epoch")
+@message(
+    sender="label_holder",
+    receiver="feature_holder",
+    protection=PLAIN,
+    step="end of epoch",
+    carries=Carries.VERDICT,
+)
 class EpochVerdict:
-    """Whether to keep the weights of this epoch and whether to stop. Reveals: whether the validation loss fell."""
+    """Whether to keep the weights of this epoch and whether to stop. Reveals: whether validation got better."""
 
     is_best: bool
     is_last: bool
+
+    def check(self, *, is_end: bool, compares: bool, sender: str) -> None:
+        """Refuse a verdict that the agreed settings do not allow: ``compares`` where they let epochs be compared."""
+        is_free = compares or (self.is_best and self.is_last == is_end)
+        if not is_free or (is_end and not self.is_last):
+            raise WrongContent(
+                f"{sender} wants to go on, to stop or to drop weights after an epoch where the agreed settings do not "
+                "allow it."
+            )
 
 
 class Trainee(Protocol):
@@ -107,6 +122,7 @@ class Epochs:
             values["validation_loss"] = validation_loss
             is_best = self.patience == 0 or self.best_loss is None or validation_loss < self.best_loss
             self.best_loss = validation_loss if is_best else self.best_loss
+            values |= {"is_best": is_best} if self.patience else {}
         self.epochs_since_best = 0 if is_best else self.epochs_since_best + 1
         stops_early = self.patience > 0 and self.epochs_since_best >= self.patience
         session.record(**values)
@@ -114,19 +130,14 @@ class Epochs:
 
     def end_epoch(self, session: Session, trainee: Trainee, verdict: EpochVerdict) -> None:
         """Follow the verdict, if it is one that the settings allow, and make the epoch's checkpoint."""
-        is_end = self.epoch + 1 >= self.epochs
-        never_compares = self.patience == 0 and (not verdict.is_best or verdict.is_last != is_end)
-        if never_compares or (is_end and not verdict.is_last):
-            raise WrongContent(
-                f"After epoch {self.epoch + 1} of {self.epochs} the label holder wants to go on, to stop or to drop "
-                "weights where the agreed settings do not allow it."
-            )
+        verdict.check(is_end=self.epoch + 1 >= self.epochs, compares=self.patience > 0, sender="The label holder")
         if verdict.is_best:
             trainee.keep_best()
         self.epoch += 1
         self.loss_so_far = 0.0
         self.is_over = verdict.is_last
         self._keep(session, trainee)
+        session.end_pass("epochs", self.epoch)
 
     def keep_between_epochs(self, session: Session, trainee: Trainee) -> None:
         """Make a checkpoint where the settings ask for one within an epoch."""

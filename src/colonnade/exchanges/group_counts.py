@@ -6,7 +6,7 @@ true. The counting party holds the group of every row, such as a gender; where i
 1. asking to counting party: [[indicators]] under the asking party's key, the columns of a row side by side;
 2. the counting party multiplies the ciphertexts of each group's rows, which adds up the hidden columns, adds noise if
    that was agreed on, and returns the sums freshly randomised. Rows without a group are added to none;
-3. the asking party decrypts the counts by group. It may tell them to the counting party, in a message of their own.
+3. the asking party decrypts the counts by group.
 
 There is one ciphertext per row, because only the counting party knows which rows go together. 10,000 rows at 2048 bits
 take the asking party five to ten seconds of one core to encrypt, and the counting party about one to add up.
@@ -31,11 +31,10 @@ a reply tells such a liar no more bits than honest counts take, a few dozen for 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +43,7 @@ from gmpy2 import mpz
 from colonnade.crypto import CipherArray, FixedPoint, Layout, PrivateKey, PublicKey
 from colonnade.errors import ConfigError, SlotOverflow, WrongContent
 from colonnade.exchanges.open_masked import Opening
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
+from colonnade.messages import ENCRYPTED, GIVEN, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.metrics.curves import SMALLEST_GROUP
 from colonnade.privacy import SecretNoise, largest_whole_laplace, whole_laplace
 from colonnade.session import Channel, Session
@@ -52,20 +51,18 @@ from colonnade.session import Channel, Session
 __all__ = [
     "NO_GROUP",
     "CountFormat",
-    "CountMessages",
+    "CountsByGroup",
     "GroupCounts",
     "GroupsGiven",
+    "SealedColumns",
     "SealedIndicators",
     "count_by_group",
-    "count_messages",
     "groups_to_give",
     "outcome_columns",
     "outcome_margins",
     "receive_counts",
-    "receive_totals",
     "seal_indicators",
     "send_indicators",
-    "send_totals",
 ]
 
 Integers = npt.NDArray[np.int64]
@@ -129,84 +126,35 @@ class CountFormat:
         return replace(self.indicators().grown(self.rows + self.largest_noise), shape=(groups, self.columns))
 
 
-@dataclass(frozen=True)
-class CountMessages:
-    """The messages between an asking and a counting role; a method declares them, the last only if it tells totals."""
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="group counts", carries=Carries.ROW_LABEL)
+class SealedColumns:
+    """For every row some columns of 0 or 1, such as its decision, under the sender's key.
 
-    SealedColumns: type[Any]
-    CountsByGroup: type[Any]
-    ToldCounts: type[Any]
+    Reveals: how many rows and columns.
+    """
 
-    @property
-    def all(self) -> tuple[type[Any], ...]:
-        """Return all three."""
-        return self.SealedColumns, self.CountsByGroup, self.ToldCounts
+    values: Annotated[CipherArray, Dims("rows", "columns")]
 
 
-def count_messages(asking: str, counting: str, *, is_noised: bool = False) -> CountMessages:
-    """Declare the messages between two roles, for exact counts or for those with noise."""
-    return CountMessages(
-        _sealed_columns(asking, counting), _counts_by_group(asking, counting, is_noised), _told_counts(asking, counting)
-    )
+# The receiver owns the key, so that encryption hides nothing from it: only noise would.
+@message(
+    sender=GIVEN,
+    receiver=GIVEN,
+    protection=when("count_epsilon", NOISED, PLAIN),
+    step="group counts",
+    carries=Carries.SUM,
+)
+class CountsByGroup:
+    """The receiver's columns, added up by the sender's groups, with discrete Laplace noise if that was agreed on.
 
+    Reveals: how many groups there are, which of them are too small to be given, and the others' exact counts; of a
+    count that is as large as the group or the column, the groups of all its rows. Two replies about the same rows also
+    reveal the counts over the rows that changed in between.
+    Reveals when NOISED: how many groups there are, which are too small to be given, and the others' noisy counts.
+    """
 
-# Each is declared once for two roles: a channel takes two declarations of the same message for two messages.
-
-
-@functools.cache
-def _sealed_columns(asking: str, counting: str) -> type[Any]:
-    @message(sender=asking, receiver=counting, protection=ENCRYPTED, step="group counts")
-    class SealedColumns:
-        """For every row some columns of 0 or 1, such as its decision, under the sender's key.
-
-        Reveals: how many rows and columns.
-        """
-
-        values: CipherArray
-
-    return SealedColumns
-
-
-@functools.cache
-def _counts_by_group(asking: str, counting: str, is_noised: bool) -> type[Any]:
-    # The receiver owns the key, so that encryption hides nothing from it: only noise would.
-    @message(sender=counting, receiver=asking, protection=NOISED, step="group counts")
-    class NoisyCounts:
-        """The receiver's columns, added up by the sender's groups, with discrete Laplace noise in every count.
-
-        Reveals: how many groups there are, which of them are too small to be given, and the others' noisy counts.
-        """
-
-        values: CipherArray
-        is_given: np.ndarray[Any, Any]
-
-    @message(sender=counting, receiver=asking, protection=PLAIN, step="group counts")
-    class ExactCounts:
-        """The receiver's columns, added up by the sender's groups.
-
-        Reveals: how many groups there are, which of them are too small to be given, and the others' exact counts; of a
-        count that is as large as the group or the column, the groups of all its rows. Two replies about the same rows
-        also reveal the counts over the rows that changed in between.
-        """
-
-        values: CipherArray
-        is_given: np.ndarray[Any, Any]
-
-    return NoisyCounts if is_noised else ExactCounts
-
-
-@functools.cache
-def _told_counts(asking: str, counting: str) -> type[Any]:
-    @message(sender=asking, receiver=counting, protection=PLAIN, step="group counts")
-    class ToldCounts:
-        """The counts by group as the sender decrypted them.
-
-        Reveals: these counts, such as how often each group was decided for; exactly, as the receiver knows its noise.
-        """
-
-        values: np.ndarray[Any, Any]
-
-    return ToldCounts
+    values: Annotated[CipherArray, Dims(None, "columns")]
+    is_given: Annotated[np.ndarray[Any, Any], Dims("groups", kind="b")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +169,6 @@ class SealedIndicators:
 class GroupCounts:
     """What the asking party learns: the counts of those groups that are given, by the numbers of these groups."""
 
-    groups: int
-    """How many groups there are."""
     given: Integers
     values: Integers
     """Of shape (groups given, columns); with noise they may lie below 0."""
@@ -290,7 +236,7 @@ def seal_indicators(key: PrivateKey, format: CountFormat, indicators: npt.ArrayL
 
 def send_indicators(peer: Channel, sealed: SealedIndicators) -> None:
     """Send sealed indicators to a party that has groups."""
-    peer.send(_sealed_columns(peer.role, peer.peer_role)(sealed.values))
+    peer.send(SealedColumns(sealed.values))
 
 
 def count_by_group(
@@ -309,8 +255,7 @@ def count_by_group(
     every question, and the same to the same question asked again after an interruption.
     """
     places = _checked_groups(groups, group_count, format)
-    messages = count_messages(peer.peer_role, peer.role, is_noised=format.epsilon is not None)
-    received = peer.receive(messages.SealedColumns).values
+    received = peer.receive(SealedColumns, rows=format.rows, columns=format.columns).values
     columns = received.under(key, format.indicators())
     sizes = np.bincount(places[places != NO_GROUP], minlength=group_count)
     is_given = groups_to_give(sizes, format.rows, format.smallest_group)
@@ -325,45 +270,26 @@ def count_by_group(
         epsilon=format.epsilon,
         counter=counter,
     )
-    peer.send(messages.CountsByGroup(_hidden_above(noised), is_given))
+    peer.send(CountsByGroup(_hidden_above(noised), is_given))
     return GroupsGiven(given, sizes[given])
 
 
-def receive_counts(peer: Channel, key: PrivateKey, format: CountFormat, sealed: SealedIndicators) -> GroupCounts:
+def receive_counts(
+    peer: Channel, key: PrivateKey, format: CountFormat, sealed: SealedIndicators, groups: int
+) -> GroupCounts:
     """Decrypt the counts of one's own columns by a partner's groups, or refuse what cannot be such counts."""
-    is_noised = format.epsilon is not None
-    opening = Opening(peer, _counts_by_group(peer.role, peer.peer_role, is_noised), key)
+    opening = Opening(peer, CountsByGroup, key, groups=groups, columns=format.columns)
     reply = opening.received
-    is_given = reply.is_given
-    if is_given.dtype != np.bool_ or is_given.ndim != 1 or len(is_given) > format.most_groups:
-        raise WrongContent(
-            f"'{peer.peer}' does not say which groups it gives counts of, or has more than {format.most_groups}."
-        )
-    given = np.flatnonzero(is_given)
+    given = np.flatnonzero(reply.is_given)
     layout = format.counts(len(given))
     try:
         counts = layout.unpack(_below(layout, key, opening.integers(reply.values, layout))).integers
     except SlotOverflow:
         raise _impossible(peer) from None
     # A row is in one group at most, so that all groups together cannot have more than all rows.
-    if not is_noised and (counts.min(initial=0) < 0 or (counts.sum(axis=0) > sealed.totals).any()):
+    if format.epsilon is None and (counts.min(initial=0) < 0 or (counts.sum(axis=0) > sealed.totals).any()):
         raise _impossible(peer)
-    return GroupCounts(len(is_given), given, counts.astype(np.int64))
-
-
-def send_totals(peer: Channel, counts: GroupCounts) -> None:
-    """Tell the counting party what its reply decrypted to."""
-    peer.send(_told_counts(peer.role, peer.peer_role)(counts.values))
-
-
-def receive_totals(peer: Channel, format: CountFormat, reply: GroupsGiven) -> Integers:
-    """Receive what one's own reply decrypted to, of shape (groups given, columns), noise and all."""
-    shape = (len(reply.given), format.columns)
-    told: np.ndarray[Any, Any] = peer.receive(_told_counts(peer.peer_role, peer.role), values=shape).values
-    noise = format.largest_noise
-    if told.dtype != np.int64 or (told < -noise).any() or (told > reply.sizes[:, None] + noise).any():
-        raise _impossible(peer)
-    return told
+    return GroupCounts(given, counts.astype(np.int64))
 
 
 def _added(columns: CipherArray, groups: list[Integers], format: CountFormat) -> CipherArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,17 @@ import numpy.typing as npt
 
 from colonnade.data import LabelEncoder, Split, TableEncoder
 from colonnade.errors import ConfigError, TableError
-from colonnade.session import Holding, ModelPart, Scores, Session
+from colonnade.session import ALIGN, Holding, ModelPart, RunPlan, Scores, Session
 
-__all__ = ["encoded_columns", "encoded_labels", "first_seeds", "own_part", "scores_in_terms_of", "without_columns"]
+__all__ = [
+    "encoded_columns",
+    "encoded_labels",
+    "first_seeds",
+    "known_start",
+    "own_part",
+    "scores_in_terms_of",
+    "without_columns",
+]
 
 Rows = np.ndarray[Any, Any]
 
@@ -36,6 +44,15 @@ def without_columns(session: Session) -> ConfigError:
         f"'{session.party}' has no usable feature columns: it has none, or each is constant, or nearly, in its "
         "training rows. Check its table and its drop list, or leave this party out."
     )
+
+
+def known_start(plan: RunPlan, consequence: str) -> Iterator[str]:
+    """Warn of first weights that follow from the run's seed, in a stage that learns."""
+    if not plan.config["secret_start"] and plan.stage not in ("predict", ALIGN):
+        yield (
+            "Known start: first weights follow from the run's seed, which all parties know (secret_start = false). "
+            f"{consequence} For research only."
+        )
 
 
 def first_seeds(session: Session, is_secret: bool) -> Callable[..., int]:

@@ -12,7 +12,7 @@ from colonnade.data import LabelEncoder
 from colonnade.errors import ConfigError, TableError, WrongContent
 from colonnade.session import Channel, Holding, Session
 
-__all__ = ["OwnLabels", "check_scores", "own_labels"]
+__all__ = ["OwnLabels", "check_scores", "most_scores", "own_labels"]
 
 Places = npt.NDArray[np.int64]
 
@@ -34,6 +34,11 @@ class OwnLabels:
     def outputs(self) -> int:
         """Return how many scores a row has."""
         return len(self.encoder.classes) if self.task == "multiclass" else 1
+
+
+def most_scores(task: str, most: int) -> int:
+    """Return how many scores a row may have by the agreed task: each is one number more that is told of every row."""
+    return 1 if task in ("binary", "regression") else most
 
 
 def check_scores(peer: Channel, task: str, announced: int) -> None:

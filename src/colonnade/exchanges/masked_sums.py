@@ -12,66 +12,50 @@ A single holder has nobody to agree with: its numbers are the sum, and cross wit
 
 from __future__ import annotations
 
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto.pairwise_masks import MaskPair, MaskSecret, PairwiseMasks
 from colonnade.crypto.ring import FRACTION_BITS, Ring, RingEncoder, Words
-from colonnade.errors import ConfigError, OutOfRange, WrongContent
-from colonnade.messages import MASKED, PLAIN, message
+from colonnade.errors import ConfigError, OutOfRange
+from colonnade.messages import GIVEN, MASKED, PLAIN, Carries, Dims, Length, Template, between, message
 from colonnade.session import Channel, Session
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["COLLABORATOR", "HOLDERS", "Collector", "Contributor", "mask_key", "masked_sum_messages", "masked_values"]
+__all__ = ["COLLABORATOR", "Collector", "Contributor", "MaskKey", "MaskedValues", "masked_sum_messages"]
 
 COLLABORATOR = "collaborator"
-HOLDERS = ("label_holder", "feature_holder")
 
 
-@functools.cache
-def mask_key(owner: str, partner: str) -> type[Any]:
-    """Declare the message by which one holder agrees with another on masks."""
+@message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="set-up", carries=Carries.KEY)
+class MaskKey:
+    """The public part of the sender's key for masks, which is drawn anew at every attempt at a run.
 
-    @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
-    class MaskKey:
-        """The public part of the sender's key for masks, which is drawn anew at every attempt at a run.
+    Reveals: nothing about any table.
+    """
 
-        Reveals: nothing about any table.
-        """
-
-        public: bytes
-
-    return MaskKey
+    public: Annotated[bytes, Length(32, 32)]
 
 
-@functools.cache
-def masked_values(holder: str, collaborator: str) -> type[Any]:
-    """Declare the message that carries one holder's part of a sum."""
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="masked sum", carries=Carries.SHARE)
+class MaskedValues:
+    """The sender's part of a sum, behind masks that cancel with those of all other holders.
 
-    @message(sender=holder, receiver=collaborator, protection=MASKED, step="masked sum")
-    class MaskedValues:
-        """The sender's part of a sum, behind masks that cancel with those of all other holders.
+    Reveals: the shape; and, once all parts are added, the sum over all holders, such as the inputs of the first hidden
+    layer: of rows to which one holder alone contributes, its numbers. From the sums of the same rows over many steps,
+    and the gradients it computed itself, the receiver can work out how alike rows are.
+    """
 
-        Reveals: the shape; and, once all parts are added, the sum over all holders, such as the inputs of the first
-        hidden layer: of rows to which one holder alone contributes, its numbers. From the sums of the same rows over
-        many steps, and the gradients it computed itself, the receiver can work out how alike rows are.
-        """
-
-        values: np.ndarray[Any, Any]
-
-    return MaskedValues
+    values: Annotated[np.ndarray[Any, Any], Dims("summed", kind="u")]
 
 
-def masked_sum_messages(holders: tuple[str, ...] = HOLDERS, collaborator: str = COLLABORATOR) -> tuple[type[Any], ...]:
-    """Return all messages of a sum; one party plays the first of these roles, several may play the others."""
-    single = holders[0]
-    keys = [mask_key(one, other) for one in holders for other in holders if (one, other) != (single, single)]
-    return (*keys, *(masked_values(holder, collaborator) for holder in holders))
+def masked_sum_messages(holders: tuple[str, ...], collaborator: str = COLLABORATOR) -> tuple[Template, Template]:
+    """Return both messages of a sum between a method's roles."""
+    return between(MaskKey, holders, holders, same_role=True), between(MaskedValues, holders, collaborator)
 
 
 class Contributor:
@@ -79,7 +63,6 @@ class Contributor:
 
     def __init__(self, collaborator: Channel, masks: PairwiseMasks, ring: Ring) -> None:
         self._channel, self._masks, self._encoder = collaborator, masks, RingEncoder(ring)
-        self._message = masked_values(collaborator.role, collaborator.peer_role)
         self.ring = ring
 
     @classmethod
@@ -114,7 +97,7 @@ class Contributor:
 
     def _send(self, words: Words) -> None:
         self._masks.hide(words)
-        self._channel.send(self._message(words))
+        self._channel.send(MaskedValues(words))
 
 
 class Collector:
@@ -123,7 +106,6 @@ class Collector:
     def __init__(self, session: Session, *, fraction_bits: int = FRACTION_BITS) -> None:
         holders = [party for party in session.plan.parties if party != session.party]
         self._channels = _channels_to(session, holders)
-        self._messages = [masked_values(channel.peer_role, channel.role) for channel in self._channels]
         self.ring = Ring(len(holders), fraction_bits)
         self._sum: Words = np.empty(0, np.uint64)
 
@@ -136,13 +118,8 @@ class Collector:
         if self._sum.shape != shape:
             self._sum = np.empty(shape, np.uint64)
         total: Words | None = None
-        for channel, message_class in zip(self._channels, self._messages, strict=True):
-            part = channel.receive(message_class, values=shape).values
-            if part.dtype != np.uint64:
-                raise WrongContent(
-                    f"'{channel.peer}' sent an array of type {part.dtype} where words of 64 bits were expected. "
-                    "Compare 'colonnade --version' at both parties."
-                )
+        for channel in self._channels:
+            part = channel.receive(MaskedValues, summed=shape).values.astype(np.uint64, copy=False)
             total = part if total is None else np.add(total, part, out=self._sum)
         return np.zeros(shape, np.uint64) if total is None else total
 
@@ -154,11 +131,11 @@ def _agree(session: Session, collaborator: str) -> list[MaskPair]:
     secret = MaskSecret()
     # All are sent before any is awaited, so no order of holders can make them wait for one another.
     for peer in peers:
-        peer.send(mask_key(peer.role, peer.peer_role)(secret.public))
+        peer.send(MaskKey(secret.public))
     run, place = session.plan.digest(), parties.index(session.party)
     pairs = []
     for peer in peers:
-        offered = peer.receive(mask_key(peer.peer_role, peer.role)).public
+        offered = peer.receive(MaskKey).public
         pairs.append(secret.agree(run, session.party, peer.peer, offered, adds=place < parties.index(peer.peer)))
     return pairs
 

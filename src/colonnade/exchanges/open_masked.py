@@ -10,7 +10,9 @@ Every decryption of what a partner sent is an `Opening`: it is counted, and has 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
 
 from colonnade.crypto import (
     CipherArray,
@@ -22,20 +24,25 @@ from colonnade.crypto import (
     decrypt_fixed,
     open_masked,
 )
+from colonnade.errors import SlotOverflow, WrongContent
+from colonnade.messages import Dims
 from colonnade.session import Channel
 
-__all__ = ["Opening", "ask_to_open", "open_for", "take_opened"]
+__all__ = ["Opened", "Opening", "ask_to_open", "open_for", "take_opened"]
+
+Opened: TypeAlias = Annotated[np.ndarray[Any, Any], Dims("ciphertexts", "modulus_bytes", kind="u")]
+"""What the owner of a key returns: integers modulo n as rows of bytes. `take_opened` knows how many."""
 
 
 class Opening:
     """One message that a partner sends for this party to decrypt with its key.
 
-    It is refused where the method has no opening, or had it already.
+    It is refused where the method has no opening, or had it already. ``known`` is what the rules of its fields go by.
     """
 
-    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey) -> None:
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey, **known: Any) -> None:
         peer.openings.begin(message_class)
-        self.peer, self.received = peer, peer.receive(message_class)
+        self.peer, self.received = peer, peer.receive(message_class, **known)
         self._message_class, self._key, self._is_first = message_class, key, True
 
     def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
@@ -43,8 +50,15 @@ class Opening:
         return open_masked(self._key, self._agreed(array, layout), plus)
 
     def fixed(self, array: CipherArray, layout: Layout) -> FixedPoint:
-        """Decrypt numbers for this party itself."""
-        return decrypt_fixed(self._key, self._agreed(array, layout))
+        """Decrypt numbers for this party itself; refuse what cannot be the agreed ones."""
+        try:
+            return decrypt_fixed(self._key, self._agreed(array, layout))
+        except SlotOverflow:
+            raise WrongContent(
+                f"'{self.peer.peer}' sent numbers beyond their range in {self._message_class.__name__}: it computed "
+                "something else, used other data, or its weights have grown too large. If the last, lower the learning "
+                "rates and run again."
+            ) from None
 
     def integers(self, array: CipherArray, layout: Layout) -> list[int]:
         """Decrypt the integers of whole ciphertexts."""
@@ -71,12 +85,13 @@ def open_for(
     key: PrivateKey,
     layout: Layout,
     plus: FixedPoint | None = None,
+    **known: Any,
 ) -> None:
     """Open what a partner masked, add this party's own part if there is one, and return it."""
-    opening = Opening(peer, masked_message, key)
+    opening = Opening(peer, masked_message, key, **known)
     peer.send(opened_message(opening.masked(opening.received.values, layout, plus)))
 
 
 def take_opened(peer: Channel, opened_message: type[Any], mask: Mask) -> FixedPoint:
     """Receive what the owner opened and take off the mask."""
-    return mask.remove(peer.receive(opened_message).values)
+    return mask.remove(peer.receive(opened_message, ciphertexts=mask.layout.count, modulus_bytes=mask.key.width).values)

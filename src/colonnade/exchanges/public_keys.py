@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.crypto import INSECURE_TEST, PrivateKey, PublicKey, key_bits, ring_elements
 from colonnade.crypto.modulus_proof import ROOTS
-from colonnade.messages import PLAIN, message
+from colonnade.messages import GIVEN, PLAIN, Between, Carries, Dims, message
 from colonnade.session import Channel, Session
 
-__all__ = ["largest_modulus", "make_key", "public_modulus", "receive_key", "send_key"]
+__all__ = ["PublicModulus", "make_key", "receive_key", "send_key"]
 
 
-@functools.cache
-def public_modulus(owner: str, partner: str) -> type[Any]:
-    """Declare the message that hands a key from one role to another."""
+@message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="set-up", carries=Carries.KEY)
+class PublicModulus:
+    """The sender's Paillier public key, and n-th roots that show that masks hide under it.
 
-    @message(sender=owner, receiver=partner, protection=PLAIN, step="set-up")
-    class PublicModulus:
-        """The sender's Paillier public key, and n-th roots that show that masks hide under it.
+    Reveals: nothing about any table; it is drawn anew for every run.
+    """
 
-        Reveals: nothing about any table; it is drawn anew for every run.
-        """
-
-        modulus: int
-        proof: np.ndarray[Any, Any]
-
-    return PublicModulus
-
-
-def largest_modulus(owner: str, partner: str, bits: int) -> Any:
-    """Return the message for a key of so many bits as forecasts weigh it."""
-    roots = np.zeros((ROOTS, -(-bits // 8)), np.uint8)
-    return public_modulus(owner, partner)((1 << bits) - 1, roots)
+    modulus: Annotated[int, Between(1, "largest_modulus")]
+    proof: Annotated[np.ndarray[Any, Any], Dims(ROOTS, "modulus_bytes", kind="u")]
 
 
 def make_key(session: Session, size: str) -> PrivateKey:
@@ -47,15 +34,14 @@ def make_key(session: Session, size: str) -> PrivateKey:
 
 def send_key(peer: Channel, key: PrivateKey) -> None:
     """Send the public part."""
-    peer.send(public_modulus(peer.role, peer.peer_role)(int(key.n), ring_elements(key.proof, key)))
+    peer.send(PublicModulus(int(key.n), ring_elements(key.proof, key)))
 
 
 def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
     """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
-    offered = peer.receive(public_modulus(peer.peer_role, peer.role))
-    roots, shape = offered.proof, (ROOTS, -(-key_bits(size) // 8))
-    is_sound = roots.shape == shape and roots.dtype == np.uint8
-    proof = [int.from_bytes(root.tobytes(), "little") for root in roots] if is_sound else []
+    bits = key_bits(size)
+    offered = peer.receive(PublicModulus, largest_modulus=2**bits, modulus_bytes=-(-bits // 8))
+    proof = [int.from_bytes(root.tobytes(), "little") for root in offered.proof]
     key = PublicKey.check(offered.modulus, proof, size, session.engine)
     _note(session, peer.peer, key, size)
     return key

@@ -25,15 +25,14 @@ of several weights are put side by side before they are returned, so that few ci
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import FRACTION_BITS, WORD_BITS, Words
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
@@ -44,17 +43,10 @@ from colonnade.exchanges.wide_masks import (
     open_share,
     side_by_side,
 )
-from colonnade.messages import ENCRYPTED, MASKED, message
+from colonnade.messages import ENCRYPTED, GIVEN, MASKED, Carries, Dims, message
 from colonnade.session import Channel
 
-__all__ = [
-    "QueryFormat",
-    "QueryMessages",
-    "answer_query",
-    "query_messages",
-    "receive_answer",
-    "send_query",
-]
+__all__ = ["EncryptedQuery", "QueryAnswer", "QueryFormat", "answer_query", "receive_answer", "send_query"]
 
 Numbers = np.ndarray[Any, Any]
 
@@ -112,43 +104,25 @@ class QueryFormat:
         return replace(layout, lines=lines_that_pay(layout, self.key_bits))
 
 
-@dataclass(frozen=True)
-class QueryMessages:
-    """The messages between an asking and an answering role; a method declares them."""
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="sealed query", carries=Carries.ROW_CODE)
+class EncryptedQuery:
+    """Rows of the receiver's columns as the sender generated them, under the sender's key.
 
-    EncryptedQuery: type[Any]
-    QueryAnswer: type[Any]
+    Reveals: how many rows the sender asks for.
+    """
 
-    @property
-    def all(self) -> tuple[type[Any], ...]:
-        """Return both."""
-        return self.EncryptedQuery, self.QueryAnswer
+    rows: Annotated[CipherArray, Dims("rows", "inputs")]
 
 
-@functools.cache
-def query_messages(asking: str, answering: str) -> QueryMessages:
-    """Declare the messages between two roles."""
+# The receiver owns the key: what hides the content from it is the mask.
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="sealed query", carries=Carries.SHARE)
+class QueryAnswer:
+    """The receiver's rows times the sender's weights, behind a mask that only the collaborator's sum takes off.
 
-    @message(sender=asking, receiver=answering, protection=ENCRYPTED, step="sealed query")
-    class EncryptedQuery:
-        """Rows of the receiver's columns as the sender generated them, under the sender's key.
+    Reveals: nothing about the weights; it differs from a random number with a probability of 2**-104.
+    """
 
-        Reveals: how many rows the sender asks for.
-        """
-
-        rows: CipherArray
-
-    # The receiver owns the key: what hides the content from it is the mask.
-    @message(sender=answering, receiver=asking, protection=MASKED, step="sealed query")
-    class QueryAnswer:
-        """The receiver's rows times the sender's weights, behind a mask that only the collaborator's sum takes off.
-
-        Reveals: nothing about the weights; it differs from a random number with a probability of 2**-104.
-        """
-
-        products: CipherArray
-
-    return QueryMessages(EncryptedQuery, QueryAnswer)
+    products: Annotated[CipherArray, Dims("outputs", "rows")]
 
 
 def send_query(peer: Channel, key: PrivateKey, format: QueryFormat, rows: Numbers) -> None:
@@ -159,8 +133,7 @@ def send_query(peer: Channel, key: PrivateKey, format: QueryFormat, rows: Number
         )
     layout = format.query(len(rows))
     packed = layout.pack(FixedPoint.encode(rows, format.input_format))
-    messages = query_messages(peer.role, peer.peer_role)
-    peer.send(messages.EncryptedQuery(CipherArray(key, layout, key.encrypt_integers(packed))))
+    peer.send(EncryptedQuery(CipherArray(key, layout, key.encrypt_integers(packed))))
 
 
 def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, rows: int) -> Words:
@@ -173,18 +146,14 @@ def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Nu
         raise ConfigError(
             f"Weights of shape {encoded.shape} do not fit {format.inputs} columns, {format.outputs} each."
         )
-    messages = query_messages(peer.peer_role, peer.role)
-    received = peer.receive(messages.EncryptedQuery).rows
-    count = received.shape[0] if received.shape else 0
-    if count != rows or not 1 <= count <= format.most_rows:
-        raise WrongContent(f"'{peer.peer}' asks for {count} rows at once where {rows} were agreed on.")
-    products = side_by_side((received.under(key, format.query(count)) @ encoded).T, format.answer(count).lines)
+    received = peer.receive(EncryptedQuery, rows=rows, inputs=format.inputs).rows
+    products = side_by_side((received.under(key, format.query(rows)) @ encoded).T, format.answer(rows).lines)
     answer, share = hide(products, mask_bits(format.product_bound, format.hiding_bits))
-    peer.send(messages.QueryAnswer(answer))
+    peer.send(QueryAnswer(answer))
     return share.T
 
 
 def receive_answer(peer: Channel, key: PrivateKey, format: QueryFormat, rows: int) -> Words:
     """Decrypt a partner's answer, and return this party's share of the products, of shape (rows, results)."""
-    opening = Opening(peer, query_messages(peer.role, peer.peer_role).QueryAnswer, key)
+    opening = Opening(peer, QueryAnswer, key, outputs=format.outputs, rows=rows)
     return open_share(opening, opening.received.products, format.answer(rows)).T

@@ -20,10 +20,9 @@ Gradients for the inputs are taken at the weights that made the logits (the pape
 
 from __future__ import annotations
 
-import functools
 import secrets
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +36,39 @@ from colonnade.crypto import (
     PrivateKey,
     PublicKey,
 )
-from colonnade.errors import CheckpointBroken, SlotOverflow, TrainingFailed, WrongContent
-from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
-from colonnade.messages import ENCRYPTED, MASKED, NOISED, PLAIN, message
+from colonnade.errors import CheckpointBroken, TrainingFailed, WrongContent
+from colonnade.exchanges.open_masked import Opened, Opening, ask_to_open, open_for, take_opened
+from colonnade.messages import (
+    ENCRYPTED,
+    GIVEN,
+    MASKED,
+    NOISED,
+    PLAIN,
+    Between,
+    Carries,
+    Dims,
+    Length,
+    Warns,
+    by,
+    message,
+)
 from colonnade.session import Channel
 
-__all__ = ["LinearFormat", "LinearMessages", "LinearOwner", "LinearPartner", "SealedBatch", "linear_messages"]
+__all__ = [
+    "LinearFormat",
+    "LinearOwner",
+    "LinearPartner",
+    "MaskedGradient",
+    "MaskedLogits",
+    "OpenedLogits",
+    "OpeningShare",
+    "SealedBatch",
+    "SealedInputs",
+    "ShareUpdate",
+    "Shares",
+    "TrainedGradients",
+    "TrainedInputs",
+]
 
 Integers: TypeAlias = np.ndarray[Any, Any]
 Numbers: TypeAlias = npt.NDArray[np.float64]
@@ -155,133 +181,96 @@ class LinearFormat:
         )
 
 
-@dataclass(frozen=True)
-class LinearMessages:
-    """The layer's messages between two roles; a method declares those it uses."""
-
-    OpeningShare: type[Any]
-    SealedInputs: type[Any]
-    MaskedLogits: type[Any]
-    OpenedLogits: type[Any]
-    MaskedGradient: type[Any]
-    ShareUpdate: type[Any]
-    TrainedInputs: type[Any]
-    TrainedGradients: type[Any]
-    NoisedGradients: type[Any]
-
-    @property
-    def noised(self) -> LinearMessages:
-        """Return the same for a partner that adds noise to the gradient of the inputs."""
-        return replace(self, TrainedGradients=self.NoisedGradients)
-
-    @property
-    def for_fixed_inputs(self) -> tuple[type[Any], ...]:
-        """Return the messages of a layer whose inputs do not change: they are encrypted once, and get no gradient."""
-        return (
-            self.OpeningShare,
-            self.SealedInputs,
-            self.MaskedLogits,
-            self.OpenedLogits,
-            self.MaskedGradient,
-            self.ShareUpdate,
-        )
-
-    @property
-    def for_trained_inputs(self) -> tuple[type[Any], ...]:
-        """Return the messages of a layer behind something that learns."""
-        return (self.OpeningShare, self.TrainedInputs, self.MaskedLogits, self.OpenedLogits, self.TrainedGradients)
+Shares: TypeAlias = Annotated[tuple[int, ...], Length("weights", "weights"), Between("least_share", "most_share")]
+Inputs: TypeAlias = Annotated[CipherArray, Dims("rows", "inputs")]
+Weights: TypeAlias = Annotated[CipherArray, Dims("outputs", "inputs")]
 
 
-@functools.cache
-def linear_messages(owner: str, partner: str) -> LinearMessages:
-    """Declare the layer's messages between two roles."""
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="set-up", carries=Carries.SHARE)
+class OpeningShare:
+    """The receiver's share of the initial weights. Reveals: nothing; it is hidden by the sender's own share."""
 
-    @message(sender=owner, receiver=partner, protection=MASKED, step="set-up")
-    class OpeningShare:
-        """The receiver's share of the initial weights. Reveals: nothing; it is hidden by the sender's own share."""
+    values: Shares
 
-        values: tuple[int, ...]
 
-    @message(sender=owner, receiver=partner, protection=ENCRYPTED, step="PrADA Alg. 4, line 4")
-    class SealedInputs:
-        """The sender's inputs for one batch, packed by column and by row. Reveals: how many rows and columns."""
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="PrADA Alg. 4, line 4", carries=Carries.ROW_CODE)
+class SealedInputs:
+    """The sender's inputs for one batch, packed by column and by row. Reveals: how many rows and columns."""
 
-        columns: CipherArray
-        rows: CipherArray | None
+    columns: Inputs
+    rows: Inputs | None
 
-    @message(sender=partner, receiver=owner, protection=MASKED, step="PrADA Alg. 4, line 8")
-    class MaskedLogits:
-        """The sender's part of the logits, behind a uniform mask. Reveals: nothing but the size of the batch."""
 
-        values: CipherArray
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="PrADA Alg. 4, line 8", carries=Carries.ROW_SCORE)
+class MaskedLogits:
+    """The sender's part of the logits, behind a uniform mask. Reveals: nothing but the size of the batch."""
 
-    @message(sender=owner, receiver=partner, protection=PLAIN, step="PrADA Alg. 4, line 12")
-    class OpenedLogits:
-        """The logits of one batch, behind the receiver's own mask.
+    values: Annotated[CipherArray, Dims("rows", "outputs")]
 
-        Reveals: the sender's contribution to the score of every row of the batch. Over many epochs these span the
-        sender's inputs up to an unknown linear map.
-        """
 
-        values: np.ndarray[Any, Any]
+@message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="PrADA Alg. 4, line 12", carries=Carries.ROW_SCORE)
+class OpenedLogits:
+    """The logits of one batch, behind the receiver's own mask.
 
-    @message(sender=partner, receiver=owner, protection=MASKED, step="PrADA Alg. 5, line 8")
-    class MaskedGradient:
-        """The gradient of the shared weights, behind a uniform mask. Reveals: nothing."""
+    Reveals: the sender's contribution to the score of every row of the batch. Over many epochs these span the sender's
+    inputs up to an unknown linear map.
+    """
 
-        values: CipherArray
+    values: Opened
 
-    @message(sender=owner, receiver=partner, protection=MASKED, step="PrADA Alg. 5, line 14")
-    class ShareUpdate:
-        """What completes the receiver's share of the next weights. Reveals: nothing; the sender's share hides it."""
 
-        values: np.ndarray[Any, Any]
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="PrADA Alg. 5, line 8", carries=Carries.WEIGHTS)
+class MaskedGradient:
+    """The gradient of the shared weights, behind a uniform mask. Reveals: nothing."""
 
-    @message(sender=owner, receiver=partner, protection=MASKED, step="PrADA Alg. 4, line 4")
-    class TrainedInputs:
-        """The inputs of one batch, the sender's share of the weights, both encrypted, and the last share update.
+    values: Weights
 
-        Reveals: how many rows and columns; the update is hidden by the sender's share.
-        """
 
-        columns: CipherArray
-        rows: CipherArray
-        shares: CipherArray
-        update: np.ndarray[Any, Any] | None
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="PrADA Alg. 5, line 14", carries=Carries.SHARE)
+class ShareUpdate:
+    """What completes the receiver's share of the next weights. Reveals: nothing; the sender's share hides it."""
 
-    @message(sender=partner, receiver=owner, protection=PLAIN, step="PrADA Alg. 5, lines 8 and 22")
-    class TrainedGradients:
-        """The gradient of the shared weights, masked, and the gradient at the receiver's inputs.
+    values: Opened
 
-        Reveals: the gradient at the inputs, whose rows are multiples of the weights: from it the receiver can read the
-        weights and, without noise added by the sender, the label of every row of the batch.
-        """
 
-        weights: CipherArray
-        inputs: CipherArray
+@message(
+    sender=GIVEN,
+    receiver=GIVEN,
+    protection=MASKED,
+    step="PrADA Alg. 4, line 4",
+    carries=Carries.ROW_CODE | Carries.SHARE,
+)
+class TrainedInputs:
+    """The inputs of one batch, the sender's share of the weights, both encrypted, and the last share update.
 
-    @message(sender=partner, receiver=owner, protection=NOISED, step="PrADA Alg. 5, lines 8 and 22, with noise")
-    class NoisedGradients:
-        """The gradient of the shared weights, masked, and the gradient at the receiver's inputs, with noise.
+    Reveals: how many rows and columns; the update is hidden by the sender's share.
+    """
 
-        Reveals: the weights about, and of the label of each row no more than the sender's label budget allows in one
-        release. Every epoch is a further release, and their budgets add up.
-        """
+    columns: Inputs
+    rows: Inputs
+    shares: Weights
+    update: Opened | None
 
-        weights: CipherArray
-        inputs: CipherArray
 
-    return LinearMessages(
-        OpeningShare,
-        SealedInputs,
-        MaskedLogits,
-        OpenedLogits,
-        MaskedGradient,
-        ShareUpdate,
-        TrainedInputs,
-        TrainedGradients,
-        NoisedGradients,
-    )
+@message(
+    sender=GIVEN,
+    receiver=GIVEN,
+    protection=by("defence", {"none": PLAIN, "coae": PLAIN, "marvell": NOISED, "marvell+coae": NOISED}),
+    step="PrADA Alg. 5, lines 8 and 22",
+    carries=Carries.ROW_GRADIENT | Carries.WEIGHTS,
+    warns=Warns.LABELS,
+)
+class TrainedGradients:
+    """The gradient of the shared weights, masked, and the gradient at the receiver's inputs.
+
+    Reveals: the gradient at the inputs, whose rows are multiples of the weights: from it the receiver can read the
+    weights and the label of every row of the batch. Codes of classes (coae) hide little of it by themselves.
+    Reveals when NOISED: the weights about, and of the label of each row no more than the sender's label budget allows
+    in one release. Every epoch is a further release, and their budgets add up.
+    """
+
+    weights: Weights
+    inputs: Inputs
 
 
 class _Half:
@@ -292,6 +281,14 @@ class _Half:
         self._momentum = momentum
         self.share: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
         self._velocity: Integers = np.zeros((format.inputs, format.outputs), dtype=object)
+
+    def extents(self, rows: int = 0) -> dict[str, int]:
+        """Return what messages about the layer are checked by."""
+        inputs, outputs = self.format.inputs, self.format.outputs
+        # Weights, which a share is a difference to, are far smaller than shares.
+        most = 2 * self.format.share_limit
+        shares = {"weights": inputs * outputs, "least_share": -most, "most_share": most}
+        return {"rows": rows, "inputs": inputs, "outputs": outputs, **shares}
 
     def _carried(self, decay: float) -> Integers:
         """Return this side's part of what momentum and weight decay add to the next step."""
@@ -317,24 +314,16 @@ class _Half:
 class LinearOwner(_Half):
     """The side that holds the inputs and the key."""
 
-    def __init__(
-        self,
-        peer: Channel,
-        messages: LinearMessages,
-        format: LinearFormat,
-        key: PrivateKey,
-        *,
-        momentum: float = 0.0,
-    ) -> None:
+    def __init__(self, peer: Channel, format: LinearFormat, key: PrivateKey, *, momentum: float = 0.0) -> None:
         super().__init__(format, momentum)
-        self._peer, self._messages, self._key = peer, messages, key
+        self._peer, self._key = peer, key
         self._update: np.ndarray[Any, Any] | None = None
 
     def open(self, own_start: Numbers | None = None) -> None:
         """Draw the first share; the weights begin at this party's start plus the partner's, by default at zero."""
         start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
         self.share = self._draw()
-        self._peer.send(self._messages.OpeningShare(tuple(int(one) for one in (start - self.share).reshape(-1))))
+        self._peer.send(OpeningShare(tuple(int(one) for one in (start - self.share).reshape(-1))))
 
     def encode(self, inputs: Numbers) -> FixedPoint:
         """Round inputs to the layer's format."""
@@ -342,55 +331,50 @@ class LinearOwner(_Half):
 
     def send_inputs(self, inputs: FixedPoint, *, trains: bool = True) -> None:
         """Encrypt inputs that do not change and send them, for any number of batches to come."""
-        columns, rows = self._seal(inputs, trains=trains)
-        self._peer.send(self._messages.SealedInputs(columns, rows))
+        count = len(inputs.integers)
+        layouts = (self.format.columns(count), *([self.format.rows(count)] if trains else []))
+        columns, *rows = self._seal(inputs, *layouts)
+        self._peer.send(SealedInputs(columns, rows[0] if rows else None))
 
     def send_trained_inputs(self, inputs: FixedPoint) -> None:
         """Encrypt this batch's inputs and the share, and send both with the update that is due."""
-        columns, rows = self._seal(inputs, trains=True)
+        count, layout = len(inputs.integers), self.format.shares()
+        columns, rows = self._seal(inputs, self.format.columns(count), self.format.rows(count))
         share = self._forward_share()
-        layout = self.format.shares()
         sealed = CipherArray(self._key, layout, self._key.encrypt_integers(layout.pack(share.T)))
-        self._peer.send(self._messages.TrainedInputs(columns, rows, sealed, self._update))
+        self._peer.send(TrainedInputs(columns, rows, sealed, self._update))
         self._update = None
 
-    def answer(self, inputs: FixedPoint) -> None:
+    def answer(self, inputs: FixedPoint, masked: type = MaskedLogits, opened: type = OpenedLogits) -> None:
         """Open the masked logits of these inputs, complete them and return them."""
-        layout, messages = self.format.logits(len(inputs.integers)), self._messages
+        rows = len(inputs.integers)
+        layout = self.format.logits(rows)
         own = inputs.integers.astype(object) @ self._forward_share().integers
-        open_for(self._peer, messages.MaskedLogits, messages.OpenedLogits, self._key, layout, _plain(own, layout))
+        open_for(self._peer, masked, opened, self._key, layout, _plain(own, layout), **self.extents(rows))
 
     def learn(self, decay: float = 0.0) -> None:
         """Open the masked weight gradient, draw a new share and return what completes the partner's.
 
         ``decay`` is the learning rate times the weight decay; both sides must take the same.
         """
-        opening = Opening(self._peer, self._messages.MaskedGradient, self._key)
+        opening = Opening(self._peer, MaskedGradient, self._key, **self.extents())
         update = self._next_update(opening, opening.received.values, decay)
-        self._peer.send(self._messages.ShareUpdate(update))
+        self._peer.send(ShareUpdate(update))
 
     def learn_with_inputs(self, rows: int, decay: float = 0.0) -> Numbers:
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
-        opening = Opening(self._peer, self._messages.TrainedGradients, self._key)
+        opening = Opening(self._peer, TrainedGradients, self._key, **self.extents(rows))
         self._update = self._next_update(opening, opening.received.weights, decay)
-        try:
-            return opening.fixed(opening.received.inputs, self.format.input_gradient(rows)).decode()
-        except SlotOverflow:
-            raise WrongContent(
-                f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
-                "have grown too large. Lower the learning rates, and run again."
-            ) from None
+        return opening.fixed(opening.received.inputs, self.format.input_gradient(rows)).decode()
 
     def send_last_update(self) -> None:
         """Send the update that no further inputs will carry."""
         if self._update is not None:
-            self._peer.send(self._messages.ShareUpdate(self._update))
+            self._peer.send(ShareUpdate(self._update))
             self._update = None
 
     def weights(self, partner_share: tuple[int, ...]) -> Numbers:
         """Return the weights, once the partner has given up its share."""
-        if len(partner_share) != self.share.size:
-            raise WrongContent(f"'{self._peer.peer}' sent {len(partner_share)} weights instead of {self.share.size}.")
         whole = self.share + np.array(partner_share, dtype=object).reshape(self.share.shape)
         limit = 1 << (self.format.weight_bits + self.format.weight_magnitude_bits + 2)
         if any(abs(one) > limit for one in whole.reshape(-1)):
@@ -400,14 +384,10 @@ class LinearOwner(_Half):
         scale = 1 << self.format.weight_bits
         return np.array([int(one) / scale for one in whole.reshape(-1)]).reshape(whole.shape)
 
-    def _seal(self, inputs: FixedPoint, *, trains: bool) -> tuple[CipherArray, CipherArray | None]:
-        count = len(inputs.integers)
-        layouts = (self.format.columns(count), *([self.format.rows(count)] if trains else []))
-        packed = [layout.pack(inputs) for layout in layouts]
+    def _seal(self, inputs: FixedPoint, *layouts: Layout) -> list[CipherArray]:
         # In one go, so that an engine can divide all of it.
-        found = self._key.encrypt_integers([one for integers in packed for one in integers])
-        columns = CipherArray(self._key, layouts[0], found[: layouts[0].count])
-        return columns, CipherArray(self._key, layouts[1], found[layouts[0].count :]) if trains else None
+        found = iter(self._key.encrypt_integers([one for layout in layouts for one in layout.pack(inputs)]))
+        return [CipherArray(self._key, layout, [next(found) for _ in range(layout.count)]) for layout in layouts]
 
     def _next_update(self, opening: Opening, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
         layout = self.format.gradient()
@@ -436,38 +416,29 @@ class SealedBatch:
 class LinearPartner(_Half):
     """The side that computes on the owner's ciphertexts."""
 
-    def __init__(
-        self,
-        peer: Channel,
-        messages: LinearMessages,
-        format: LinearFormat,
-        key: PublicKey,
-        *,
-        momentum: float = 0.0,
-    ) -> None:
+    def __init__(self, peer: Channel, format: LinearFormat, key: PublicKey, *, momentum: float = 0.0) -> None:
         super().__init__(format, momentum)
-        self._peer, self._messages, self._key = peer, messages, key
+        self._peer, self._key = peer, key
         self._mask: Mask | None = None
 
     def open(self, own_start: Numbers | None = None) -> None:
         """Receive the first share and add this party's own start to it."""
-        received = self._peer.receive(self._messages.OpeningShare).values
-        if len(received) != self.share.size:
-            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} shares instead of {self.share.size}.")
+        received = self._peer.receive(OpeningShare, **self.extents()).values
         start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
         self.share = start + np.array(received, dtype=object).reshape(self.share.shape)
 
     def receive_inputs(self, rows: int, *, trains: bool = True) -> SealedBatch:
         """Receive inputs that do not change."""
-        received = self._peer.receive(self._messages.SealedInputs)
-        columns = received.columns.under(self._key, self.format.columns(rows))
+        received = self._peer.receive(SealedInputs, **self.extents(rows))
         if (received.rows is not None) != trains:
             raise WrongContent(f"'{self._peer.peer}' sent inputs packed for another use than agreed.")
-        return SealedBatch(columns, received.rows.under(self._key, self.format.rows(rows)) if trains else None)
+        columns = received.columns.under(self._key, self.format.columns(rows))
+        in_rows = None if received.rows is None else received.rows.under(self._key, self.format.rows(rows))
+        return SealedBatch(columns, in_rows)
 
     def receive_trained_inputs(self, rows: int, decay: float = 0.0) -> SealedBatch:
         """Receive this batch's inputs, and the update of the step before that came with them."""
-        received = self._peer.receive(self._messages.TrainedInputs)
+        received = self._peer.receive(TrainedInputs, **self.extents(rows), **self._due())
         if (received.update is not None) != (self._mask is not None):
             raise WrongContent(f"'{self._peer.peer}' sent a share update where none was due, or none where one was.")
         if received.update is not None:
@@ -478,13 +449,13 @@ class LinearPartner(_Half):
             received.shares.under(self._key, self.format.shares()),
         )
 
-    def ask(self, batch: SealedBatch) -> Mask:
+    def ask(self, batch: SealedBatch, masked: type = MaskedLogits) -> Mask:
         """Send this party's part of the logits, masked."""
-        return ask_to_open(self._peer, self._messages.MaskedLogits, batch.columns @ self._forward_share())
+        return ask_to_open(self._peer, masked, batch.columns @ self._forward_share())
 
-    def logits(self, mask: Mask) -> Numbers:
+    def logits(self, mask: Mask, opened: type = OpenedLogits) -> Numbers:
         """Receive the logits and take off the mask."""
-        found = take_opened(self._peer, self._messages.OpenedLogits, mask).decode()
+        found = take_opened(self._peer, opened, mask).decode()
         # A row's logit this large means weights that are about to leave their range.
         if found.size and np.abs(found).max() > 2.0 ** (self.format.weight_magnitude_bits + 4):
             raise TrainingFailed(
@@ -496,7 +467,7 @@ class LinearPartner(_Half):
     def teach(self, batch: SealedBatch, steps: Numbers) -> None:
         """Send the weight gradient for slopes times the learning rate, masked."""
         masked, self._mask = self._gradient(batch, steps)
-        self._peer.send(self._messages.MaskedGradient(masked))
+        self._peer.send(MaskedGradient(masked))
 
     def teach_with_inputs(
         self, batch: SealedBatch, steps: Numbers, slopes: Numbers, noise: Numbers | None = None
@@ -506,23 +477,21 @@ class LinearPartner(_Half):
         Rows of that gradient are whole multiples of the weights, so that the owner can work these out exactly, and from
         their steps sums over the true slopes. ``noise``, of the gradient's shape, prevents that.
         """
-        if batch.shares is None:
-            raise WrongContent("The owner's share did not come with this batch.")
+        if batch.shares is None or (self.format.noised and noise is None):
+            raise RuntimeError("A gradient at inputs needs the owner's share, and noise where the format has it.")
         masked, self._mask = self._gradient(batch, steps)
         weights = batch.shares.add_share(self._forward_share().T)
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
-        if self.format.noised:
-            if noise is None:
-                raise WrongContent("This layer's gradients carry noise, and there is none.")
+        if self.format.noised and noise is not None:
             layout = self.format.input_gradient(len(slopes))
             drawn = np.clip(noise, -1.0, 1.0) * 2.0**layout.fraction_bits
             integers = np.array([int(one) for one in np.rint(drawn).reshape(-1)], dtype=object).reshape(noise.shape)
             gradient = gradient + FixedPoint(integers, layout.fraction_bits, layout.bound // 2)
-        self._peer.send(self._messages.TrainedGradients(masked, gradient.rerandomise()))
+        self._peer.send(TrainedGradients(masked, gradient.rerandomise()))
 
     def receive_update(self, decay: float = 0.0) -> None:
         """Receive what completes this party's share of the next weights."""
-        self._take(self._peer.receive(self._messages.ShareUpdate).values, decay)
+        self._take(self._peer.receive(ShareUpdate, **self._due()).values, decay)
 
     def give_up_share(self) -> tuple[int, ...]:
         """Return this party's share, with which the owner knows the weights."""
@@ -530,13 +499,17 @@ class LinearPartner(_Half):
 
     def _gradient(self, batch: SealedBatch, steps: Numbers) -> tuple[CipherArray, Mask]:
         if batch.rows is None:
-            raise WrongContent("These inputs were sent for scoring only.")
+            raise RuntimeError("These inputs were asked for to be scored only.")
         plain = FixedPoint.encode(steps, self.format.step_format)
         return (plain.T @ batch.rows).widened(self.format.update_bound).mask()
 
+    def _due(self) -> dict[str, int]:
+        """Return the size of the update that is due."""
+        return {"ciphertexts": self.format.gradient().count, "modulus_bytes": self._key.width}
+
     def _take(self, opened: np.ndarray[Any, Any], decay: float) -> None:
         if self._mask is None:
-            raise WrongContent(f"'{self._peer.peer}' sent a share update that was not due.")
+            raise RuntimeError("No share update is due.")
         received = self._mask.remove(opened).integers.T
         self._velocity = self._carried(decay) + received.astype(object)
         self.share = self.share - self._velocity

@@ -20,10 +20,9 @@ so that both parties must multiply their own share.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,16 +41,16 @@ from colonnade.exchanges.wide_masks import (
     open_share,
     side_by_side,
 )
-from colonnade.messages import ENCRYPTED, MASKED, message
+from colonnade.messages import ENCRYPTED, GIVEN, MASKED, Carries, Dims, message
 from colonnade.session import Channel
 
 __all__ = [
+    "HiddenSums",
+    "SealedFeatures",
     "SumFormat",
-    "SumMessages",
     "add_along_links",
     "receive_sums",
     "send_features",
-    "sum_messages",
     "times_weights",
 ]
 
@@ -103,40 +102,22 @@ class SumFormat:
         return replace(layout, lines=lines_that_pay(layout, self.key_bits))
 
 
-@dataclass(frozen=True)
-class SumMessages:
-    """The messages between the owner of features and the party that adds them up; a method declares them."""
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="graph: shared sums", carries=Carries.ROW_COLUMN)
+class SealedFeatures:
+    """The sender's features of all nodes, under its own key. Reveals: how many rows and columns."""
 
-    SealedFeatures: type[Any]
-    HiddenSums: type[Any]
-
-    @property
-    def all(self) -> tuple[type[Any], ...]:
-        """Return both."""
-        return self.SealedFeatures, self.HiddenSums
+    values: Annotated[CipherArray, Dims("rows", "columns")]
 
 
-@functools.cache
-def sum_messages(owner: str, adding: str) -> SumMessages:
-    """Declare the messages between two roles."""
+# The receiver owns the key: what hides the content from it is the share.
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="graph: shared sums", carries=Carries.LINK)
+class HiddenSums:
+    """The receiver's features added up along the sender's links, less a share that the sender keeps.
 
-    @message(sender=owner, receiver=adding, protection=ENCRYPTED, step="graph: shared sums")
-    class SealedFeatures:
-        """The sender's features of all nodes, under its own key. Reveals: how many rows and columns."""
+    Reveals: how many rows the sender has; about links nothing, but with a probability of 2**-104 for each number.
+    """
 
-        values: CipherArray
-
-    # The receiver owns the key: what hides the content from it is the share.
-    @message(sender=adding, receiver=owner, protection=MASKED, step="graph: shared sums")
-    class HiddenSums:
-        """The receiver's features added up along the sender's links, less a share that the sender keeps.
-
-        Reveals: how many rows the sender has; about links nothing, but with a probability of 2**-104 for each number.
-        """
-
-        values: CipherArray
-
-    return SumMessages(SealedFeatures, HiddenSums)
+    values: Annotated[CipherArray, Dims("rows", "columns")]
 
 
 def send_features(peer: Channel, key: PrivateKey, format: SumFormat, features: Numbers) -> None:
@@ -144,24 +125,24 @@ def send_features(peer: Channel, key: PrivateKey, format: SumFormat, features: N
     layout = format.features()
     packed = layout.pack(FixedPoint.encode(features, format.feature_format))
     array = CipherArray(key, layout, key.encrypt_integers(packed))
-    peer.send(sum_messages(peer.role, peer.peer_role).SealedFeatures(array))
+    peer.send(SealedFeatures(array))
 
 
 def add_along_links(peer: Channel, key: PublicKey, format: SumFormat, links: Links) -> Words:
     """Add up a partner's features along links, and return this party's share of the sums, of shape (links, columns)."""
     checked = [_checked(places, format.rows) for places in links]
-    messages = sum_messages(peer.peer_role, peer.role)
-    features = peer.receive(messages.SealedFeatures).values.under(key, format.features())
+    sealed = peer.receive(SealedFeatures, rows=format.rows, columns=format.columns).values
+    features = sealed.under(key, format.features())
     layout = format.sums(len(links))
     sums = side_by_side(_added(features, checked, format), layout.lines)
     hidden, share = hide(sums, mask_bits(format.sum_bound, format.hiding_bits))
-    peer.send(messages.HiddenSums(hidden))
+    peer.send(HiddenSums(hidden))
     return share
 
 
 def receive_sums(peer: Channel, key: PrivateKey, format: SumFormat, rows: int) -> Words:
     """Decrypt the sums of so many rows, and return this party's share of them, of shape (rows, columns)."""
-    opening = Opening(peer, sum_messages(peer.role, peer.peer_role).HiddenSums, key)
+    opening = Opening(peer, HiddenSums, key, rows=rows, columns=format.columns)
     return open_share(opening, opening.received.values, format.sums(rows))
 
 

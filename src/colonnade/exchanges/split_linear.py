@@ -14,69 +14,98 @@ rows it needs, and gets, only their sum. One step is:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey
-from colonnade.errors import SlotOverflow, TrainingFailed, WrongContent
+from colonnade.errors import TrainingFailed
 from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, linear_messages
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
 from colonnade.exchanges.weighted_sums import WeightedSums
-from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
+from colonnade.messages import (
+    ENCRYPTED,
+    GIVEN,
+    MASKED,
+    PLAIN,
+    Between,
+    Carries,
+    Dims,
+    Length,
+    Template,
+    Warns,
+    between,
+    message,
+)
 from colonnade.session import Channel
 
-__all__ = ["SPLIT_LINEAR", "SplitMessages", "SplitOwner", "SplitPartner", "fit_sums", "split_formats"]
+__all__ = [
+    "SealedArray",
+    "SealedByKind",
+    "SplitOwner",
+    "SplitPartner",
+    "fit_sums",
+    "split_formats",
+    "split_linear",
+]
 
 Numbers = npt.NDArray[np.float64]
 Array = np.ndarray[Any, Any]
 
-_OWNER, _PARTNER = "feature_holder", "label_holder"
 _CODES = Format(fraction_bits=20, magnitude_bits=6)
 _STEPS = Format(fraction_bits=32, magnitude_bits=3)
 # With this many bits for slopes and the number of scores, 32 entries of a code gradient fit into a 2048-bit key.
 _SLOPE_BITS = 34
 _SLOPE_MAGNITUDE = 2
+# The owner's share, and the start that it hides.
+_LARGEST_SHARE = 2 << (
+    _CODES.fraction_bits + _STEPS.fraction_bits + LinearFormat.weight_magnitude_bits + LinearFormat.hiding_bits
+)
+
+# Of each array the layout is agreed, and compared before it is used.
+SealedArray = Annotated[CipherArray, Dims(None, None)]
+OpenedArray = Annotated[Array, Dims(None, None, kind="u")]
+SealedByKind = Annotated[tuple[SealedArray, ...], Length("kinds", "kinds")]
+OpenedByKind = Annotated[tuple[OpenedArray, ...], Length("kinds", "kinds")]
 
 
-@message(sender=_OWNER, receiver=_PARTNER, protection=MASKED, step="level 2, set-up")
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="level 2, set-up", carries=Carries.SHARE)
 class OpeningShares:
     """The receiver's shares of the initial weights. Reveals: nothing; the sender's own shares hide them."""
 
-    values: tuple[int, ...]
+    values: Annotated[tuple[int, ...], Length("weights", "weights"), Between(-_LARGEST_SHARE, _LARGEST_SHARE)]
 
 
-@message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 1 (he_repr)")
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="level 2, 1 (he_repr)", carries=Carries.ROW_CODE)
 class SealedCodes:
     """The sender's codes of a batch, by kind, packed by column and by row; shared ones once more for the fit term.
 
     Reveals: how many rows and columns.
     """
 
-    shared: tuple[CipherArray, ...]
-    others: tuple[CipherArray, ...]
-    rows: tuple[CipherArray, ...]
-    keys: tuple[CipherArray, ...]
+    shared: SealedByKind
+    others: SealedByKind
+    rows: Annotated[tuple[SealedArray, ...], Length("trained", "trained")]
+    keys: Annotated[tuple[SealedArray, ...], Length("fitted", "fitted")]
 
 
-@message(sender=_OWNER, receiver=_PARTNER, protection=ENCRYPTED, step="level 2, 10 (he_noise)")
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="level 2, 10 (he_noise)", carries=Carries.SHARE)
 class SealedShares:
     """The sender's shares of the weights. Reveals: nothing."""
 
-    values: tuple[CipherArray, ...]
+    values: SealedByKind
 
 
-@message(sender=_PARTNER, receiver=_OWNER, protection=MASKED, step="level 2, 2 (he_logit_masked)")
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="level 2, 2 (he_logit_masked)", carries=Carries.SHARE)
 class MaskedLogits:
     """The sender's part of the logits, behind a uniform mask. Reveals: nothing but the number of rows."""
 
-    shared: tuple[CipherArray, ...]
-    others: CipherArray
+    shared: SealedByKind
+    others: SealedArray
 
 
-@message(sender=_OWNER, receiver=_PARTNER, protection=PLAIN, step="level 2, 3 (logit_masked)")
+@message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="level 2, 3 (logit_masked)", carries=Carries.ROW_SCORE)
 class OpenedLogits:
     """The logits of a batch, behind the receiver's own mask.
 
@@ -84,18 +113,25 @@ class OpenedLogits:
     sum. Over many steps with changing weights these tell more and more about the codes.
     """
 
-    shared: tuple[np.ndarray[Any, Any], ...]
-    others: np.ndarray[Any, Any]
+    shared: OpenedByKind
+    others: OpenedArray
 
 
-@message(sender=_PARTNER, receiver=_OWNER, protection=MASKED, step="level 2, 8 (he_wgrad)")
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="level 2, 8 (he_wgrad)", carries=Carries.WEIGHTS)
 class MaskedWeightGradient:
     """The gradient of the shared weights, behind a uniform mask. Reveals: nothing."""
 
-    values: tuple[CipherArray, ...]
+    values: SealedByKind
 
 
-@message(sender=_PARTNER, receiver=_OWNER, protection=PLAIN, step="level 2, 8 (he_rgrad)")
+@message(
+    sender=GIVEN,
+    receiver=GIVEN,
+    protection=PLAIN,
+    step="level 2, 8 (he_rgrad)",
+    carries=Carries.ROW_GRADIENT,
+    warns=Warns.LABELS,
+)
 class SealedCodeGradient:
     """The gradient at the receiver's codes, under the receiver's key; what estimates of them miss, apart from the rest.
 
@@ -104,30 +140,28 @@ class SealedCodeGradient:
     estimates miss tells much of how alike the sender finds shared rows.
     """
 
-    values: tuple[CipherArray, ...]
-    fits: tuple[CipherArray, ...]
+    values: SealedByKind
+    fits: Annotated[tuple[SealedArray, ...], Length("fitted", "fitted")]
 
 
-@message(sender=_OWNER, receiver=_PARTNER, protection=MASKED, step="level 2, 9 (wgrad_noised)")
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="level 2, 9 (wgrad_noised)", carries=Carries.SHARE)
 class WeightUpdate:
     """What completes the receiver's shares of the next weights. Reveals: nothing; the sender's shares hide it."""
 
-    values: tuple[np.ndarray[Any, Any], ...]
+    values: OpenedByKind
 
 
-@dataclass(frozen=True)
-class SplitMessages:
-    """The layer's messages; a method declares those it uses."""
-
-    for_scoring: tuple[type[Any], ...]
-    all: tuple[type[Any], ...]
-
-
-_SCORING = (SealedCodes, MaskedLogits, OpenedLogits)
-SPLIT_LINEAR = SplitMessages(
-    for_scoring=_SCORING,
-    all=(OpeningShares, *_SCORING, SealedShares, MaskedWeightGradient, SealedCodeGradient, WeightUpdate),
-)
+def split_linear(owner: str, partner: str, *, trains: bool) -> tuple[Template, ...]:
+    """Return the layer's messages between two roles, to learn or only to score."""
+    of_owner: tuple[type, ...] = (SealedCodes, OpenedLogits)
+    of_partner: tuple[type, ...] = (MaskedLogits,)
+    if trains:
+        of_owner += (OpeningShares, SealedShares, WeightUpdate)
+        of_partner += (MaskedWeightGradient, SealedCodeGradient)
+    return (
+        *(between(one, owner, partner) for one in of_owner),
+        *(between(one, partner, owner) for one in of_partner),
+    )
 
 
 def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits: int) -> tuple[LinearFormat, ...]:
@@ -213,9 +247,8 @@ class SplitOwner:
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PrivateKey, *, momentum: float = 0.0
     ) -> None:
-        messages = linear_messages(_OWNER, _PARTNER)
         self._peer, self._key = peer, key
-        self.blocks = [_OwnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self.blocks = [_OwnerBlock(peer, format, key, momentum=momentum) for format in formats]
 
     def open(self, starts: Sequence[Numbers]) -> None:
         """Draw the first shares; the weights begin at this party's start plus the partner's."""
@@ -236,10 +269,8 @@ class SplitOwner:
         if trains:
             self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
         self._peer.send(self._sealed(encoded, extra, counts, trains, fits))
-        opening = Opening(self._peer, MaskedLogits, self._key)
+        opening = Opening(self._peer, MaskedLogits, self._key, kinds=len(self.blocks))
         received = opening.received
-        if len(received.shared) != len(self.blocks):
-            raise WrongContent(f"'{self._peer.peer}' sent logits for another number of codes than agreed.")
         opened = []
         for block, masked, codes in zip(self.blocks, received.shared, encoded, strict=True):
             layout = block.format.logits(counts[0])
@@ -254,28 +285,21 @@ class SplitOwner:
 
         With ``fits`` the second list has, for shared rows, what the partner's estimates of the codes miss.
         """
-        weights, codes = (Opening(self._peer, one, self._key) for one in (MaskedWeightGradient, SealedCodeGradient))
+        kinds = len(self.blocks)
+        weights = Opening(self._peer, MaskedWeightGradient, self._key, kinds=kinds)
+        codes = Opening(self._peer, SealedCodeGradient, self._key, kinds=kinds, fitted=kinds if fits else 0)
         masked, received = weights.received.values, codes.received
-        wanted = len(self.blocks)
-        if (len(masked), len(received.values), len(received.fits)) != (wanted, wanted, wanted if fits else 0):
-            raise WrongContent(f"'{self._peer.peer}' sent gradients for another number of codes than agreed.")
         updates = tuple(block.update(weights, one, decay) for block, one in zip(self.blocks, masked, strict=True))
         self._peer.send(WeightUpdate(updates))
         rows = sum(counts)
-        try:
-            gradients = [
-                codes.fixed(one, block.format.input_gradient(rows)).decode()
-                for block, one in zip(self.blocks, received.values, strict=True)
-            ]
-            missed = [
-                fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
-                for block, one in zip(self.blocks, received.fits, strict=bool(fits))
-            ]
-        except SlotOverflow:
-            raise WrongContent(
-                f"'{self._peer.peer}' sent a gradient beyond its range: it computed something else, or the weights "
-                "have grown too large. Lower the learning rates, and run again."
-            ) from None
+        gradients = [
+            codes.fixed(one, block.format.input_gradient(rows)).decode()
+            for block, one in zip(self.blocks, received.values, strict=True)
+        ]
+        missed = [
+            fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
+            for block, one in zip(self.blocks, received.fits, strict=bool(fits))
+        ]
         return gradients, missed
 
     def state(self) -> list[dict[str, list[str]]]:
@@ -319,9 +343,8 @@ class SplitPartner:
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PublicKey, *, momentum: float = 0.0
     ) -> None:
-        messages = linear_messages(_OWNER, _PARTNER)
         self._peer, self._key = peer, key
-        self.blocks = [_PartnerBlock(peer, messages, format, key, momentum=momentum) for format in formats]
+        self.blocks = [_PartnerBlock(peer, format, key, momentum=momentum) for format in formats]
         self.peer = peer.peer
         self._rows: tuple[CipherArray, ...] = ()
         self._keys: tuple[CipherArray, ...] = ()
@@ -329,9 +352,7 @@ class SplitPartner:
 
     def open(self, starts: Sequence[Numbers]) -> None:
         """Receive the first shares and add this party's own start to them."""
-        received = self._peer.receive(OpeningShares).values
-        if len(received) != sum(block.share.size for block in self.blocks):
-            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} shares, which do not fit the agreed widths.")
+        received = self._peer.receive(OpeningShares, weights=sum(block.share.size for block in self.blocks)).values
         at = 0
         for block, start in zip(self.blocks, starts, strict=True):
             block.take_share(received[at : at + block.share.size], start)
@@ -339,18 +360,15 @@ class SplitPartner:
 
     def ask(self, counts: tuple[int, int], *, trains: bool = False, fits: bool = False) -> tuple[list[Mask], Mask]:
         """Receive encrypted codes of so many shared and other rows, and ask for their logits."""
+        kinds = len(self.blocks)
         if trains:
-            shares = self._peer.receive(SealedShares).values
-            self._check_number(shares)
+            shares = self._peer.receive(SealedShares, kinds=kinds).values
             self._shares = tuple(
                 one.under(self._key, block.format.shares()) for block, one in zip(self.blocks, shares, strict=True)
             )
-        received = self._peer.receive(SealedCodes)
-        self._check_number(received.shared)
-        self._check_number(received.others)
-        wanted = [len(self.blocks) if asked else 0 for asked in (trains, fits)]
-        if [len(received.rows), len(received.keys)] != wanted:
-            raise WrongContent(f"'{self._peer.peer}' sent codes packed for another use than agreed.")
+        received = self._peer.receive(
+            SealedCodes, kinds=kinds, trained=kinds if trains else 0, fitted=kinds if fits else 0
+        )
         self._rows = tuple(
             one.under(self._key, block.format.rows(sum(counts)))
             for block, one in zip(self.blocks, received.rows, strict=trains)
@@ -376,8 +394,7 @@ class SplitPartner:
 
     def logits(self, masks: tuple[list[Mask], Mask]) -> tuple[list[Numbers], Numbers]:
         """Receive the logits and take off the masks: of shared rows by kind, of others added up."""
-        received = self._peer.receive(OpenedLogits)
-        self._check_number(received.shared)
+        received = self._peer.receive(OpenedLogits, kinds=len(self.blocks))
         shared = [mask.remove(one).decode() for mask, one in zip(masks[0], received.shared, strict=True)]
         others = masks[1].remove(received.others).decode()
         limit = 2.0 ** (self.blocks[0].format.weight_magnitude_bits + 4)
@@ -409,8 +426,7 @@ class SplitPartner:
         )
         self._peer.send(MaskedWeightGradient(weights))
         self._peer.send(SealedCodeGradient(codes, fits))
-        updates = self._peer.receive(WeightUpdate).values
-        self._check_number(updates)
+        updates = self._peer.receive(WeightUpdate, kinds=len(self.blocks)).values
         for block, one in zip(self.blocks, updates, strict=True):
             block.take_update(one, decay)
 
@@ -422,10 +438,6 @@ class SplitPartner:
         """Go on from a checkpoint."""
         for block, one in zip(self.blocks, state, strict=True):
             block.load_state(one)
-
-    def _check_number(self, arrays: Sequence[Any]) -> None:
-        if len(arrays) != len(self.blocks):
-            raise WrongContent(f"'{self._peer.peer}' sent {len(arrays)} kinds of code; {len(self.blocks)} are agreed.")
 
 
 def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:

@@ -12,9 +12,22 @@ import pandas as pd
 from colonnade.alignment import align_in_one_place
 from colonnade.data import AlignedRows, PartyTable, Split, split_rows
 from colonnade.errors import TrainingFailed, UsageError
+from colonnade.launch.settings import config_from_json
+from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
 from colonnade.metrics import evaluate as evaluate_scores
-from colonnade.session import Holding, Method, Observer, Party, RunPlan, Scores, Session, derive_seed, play
+from colonnade.session import (
+    Holding,
+    Method,
+    Observer,
+    Participant,
+    RunPlan,
+    Scores,
+    Session,
+    derive_seed,
+    play,
+    taking_part,
+)
 
 __all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
 
@@ -26,12 +39,12 @@ def judge_alone(session: Session, config: Any, holding: Holding, observer: Obser
     return _play_alone(session.method, session.plan, config, holding, observer)
 
 
-def ceiling(
-    method: Method, plan: RunPlan, config: Any, tables: Mapping[str, PartyTable], observer: Observer | None
-) -> dict[str, Evaluation]:
+def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer | None) -> dict[str, Evaluation]:
     """Judge the same model trained with all columns in one place: only where all tables are on one machine."""
+    method = method_named(plan.method)
     if len(method.parties_with_rows(plan)) < 2 or not _can_be_alone(method, plan):
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
+    config = config_from_json(method, plan.config)
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     return {} if found is None else {"central": found}
 
@@ -83,11 +96,13 @@ def _play_alone(
     if not _can_be_alone(method, plan):
         return None
     lead = method.leader_of(plan)
-    solo = replace(plan, roles={method.lead: (lead,)})
+    solo = replace(plan, roles={method.lead_in(plan): (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.
     relabelled = None if observer is None else lambda progress: observer(replace(progress, stage="comparison"))
     try:
-        result = play(Session(Party(lead), method, solo, {}, observer=relabelled), lambda _: holding, config)
+        session = Session(Participant(lead), method, solo, {}, observer=relabelled)
+        with taking_part(session):
+            result = play(session, holding, config)
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
@@ -96,4 +111,6 @@ def _play_alone(
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:
     """Tell whether one party can play the stage without others."""
-    return plan.stage == "train" and all(role.at_least == 0 for role in method.roles if role.name != method.lead)
+    return plan.stage == "train" and all(
+        role.at_least == 0 for role in method.roles if role.name != method.lead_in(plan)
+    )

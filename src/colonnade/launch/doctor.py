@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -28,10 +27,10 @@ from colonnade.errors import (
     PeerFailed,
     PeerLost,
 )
-from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.launch.home import HomeRenewals, load_identity, load_partners, own_certificate, paired
+from colonnade.launch.home import PartyHome, read_party_home
+from colonnade.launch.identity import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
-from colonnade.session import Alignment, Method, Party, Role, RunPlan, Session
+from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
 from colonnade.session.handshake import greet
 from colonnade.transport.grpc import Endpoint
 
@@ -174,7 +173,7 @@ def _line(home: PartyHome, endpoint: Endpoint, peer: str, *, dials: bool | None)
         if not link.wait_until_up(_PATIENCE_SECONDS):
             link.check_present()
             raise PeerLost(f"'{peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
-        yield Session(Party(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
+        yield Session(Participant(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
     finally:
         link.close()
 
@@ -196,8 +195,7 @@ _DOCTOR = Method(
     config=dict,
     roles=(Role("first", "nothing"), Role("second", "nothing")),
     lead="first",
-    messages=(),
-    stages={"train": {"first": _unplayed, "second": _unplayed}},
+    stages={"train": Stage(roles={"first": _unplayed, "second": _unplayed})},
 )
 
 
@@ -286,11 +284,9 @@ def _engine(home: PartyHome) -> str:
 
 
 def _listen(address: str) -> str:
-    host, _, port = address.rpartition(":")
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host.strip("[]"), int(port)))
+    from colonnade.launch.pairing import open_listener  # not above: what else pairing needs takes long to load
+
+    open_listener(address).close()
     return f"{address} is free"
 
 

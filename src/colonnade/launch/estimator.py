@@ -21,13 +21,16 @@ from colonnade.data import Kind, PartyTable
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.run import Run
 from colonnade.launch.settings import validated
-from colonnade.launch.simulation import simulate
+from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods.splitnn import SplitNN
 from colonnade.session import Alignment, Evaluate
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 
 _Matrix = np.ndarray[Any, Any]
+
+# What the estimator takes beside the method's settings.
+_NO_SETTINGS = ("parties", "label_holder", "validation_fraction", "random_state")
 
 # What an error of the run calls a setting, and what the estimator does.
 _NAMES_HERE = {"config.": "", "evaluate.": "", "run.seed": "random_state"}
@@ -101,7 +104,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             # The rows of one matrix are matched already; there is nobody to hide them from.
             given = Alignment(protocol="given")
             self.run_: Run = simulate(
-                config, useful, seed=seed, name=type(self).__name__, evaluate=rows, alignment=given
+                config, useful, seed=seed, evaluate=rows, launch=Launch(name=type(self).__name__, alignment=given)
             )
         except UsageError as error:
             message = str(error)
@@ -117,23 +120,10 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
                 raise ValueError(
                     f"{name} must list the widths of layers, such as (32,) or (). Got {short(widths)} instead."
                 )
-        given = {
-            "hidden": self.hidden,
-            "cut_width": self.cut_width,
-            "head_hidden": self.head_hidden,
-            "merge": self.merge,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "optimiser": self.optimiser,
-            "learning_rate": self.learning_rate,
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "patience": self.patience if self.validation_fraction else 0,
-            "precision": "float64",
-            # All parties are threads here: there is nobody to hide first weights from, and random_state repeats.
-            "secret_start": False,
-        }
-        return {name: _plain(value) for name, value in given.items()}
+        given = {name: _plain(value) for name, value in self.get_params(deep=False).items() if name not in _NO_SETTINGS}
+        patience = given["patience"] if self.validation_fraction else 0
+        # All parties are threads here: there is nobody to hide first weights from, and random_state repeats.
+        return {**given, "patience": patience, "precision": "float64", "secret_start": False}
 
     def _score(self, matrix: Any) -> pd.DataFrame:
         """Return the run's scores, in the order of the matrix's rows."""

@@ -1,624 +1,464 @@
-"""A party's home: its key, its certificate, its partners' pinned certificates, and how they are renewed.
-
-::
-
-    bank/
-      party.toml            the user's own file; pairing may append a [partners.NAME] block, and changes nothing else
-      key.pem               the private key
-      certificate.pem       goes to partners
-      partners/
-        shop.pem            pinned: shop is whoever owns this certificate's key
-        shop.previous.pem   the certificate before a succession, until the new one has been seen
-        shop.delivered      the fingerprint of our next certificate, once shop has it
-      next-key.pem          during a rotation: what key.pem will be
-      next-certificate.pem
-      alignments/           results of alignments, and which were begun; see `alignments`
-
-Everything but ``party.toml`` is made with mode 0600 from its first byte.
-"""
+"""Read ``run.toml`` and ``party.toml``, and begin the second."""
 
 from __future__ import annotations
 
-import datetime
 import json
-import os
 import re
+import textwrap
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-
-from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.files import PartyHome, read_party_home
-from colonnade.session.files import write_whole
-from colonnade.session.plan import check_name
-from colonnade.transport.grpc.certificates import (
-    Identity,
-    check_certificate,
-    fingerprint,
-    make_identity,
-    name_of,
-    read_certificate,
+from colonnade.data import (
+    LINK_COLUMNS,
+    Kind,
+    PartyTable,
+    TableEncoder,
+    linked_rows,
+    matched_rows,
+    read_frame,
+    read_table,
 )
-from colonnade.transport.grpc.endpoint import Partner
-from colonnade.transport.grpc.succession import HEADING, check_succession, make_succession, successor_in
+from colonnade.engine import EngineSettings
+from colonnade.errors import ConfigError, did_you_mean
+from colonnade.launch.settings import check_message_names, config_from_json, config_to_json, validated
+from colonnade.session import Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
+from colonnade.settings import described, settings_of
 
-__all__ = [
-    "HomeRenewals",
-    "PartyCertificate",
-    "Pinned",
-    "accept_succession",
-    "activate_next_identity",
-    "check_address",
-    "check_partner",
-    "describe_certificate",
-    "has_our_next",
-    "is_succession",
-    "load_identity",
-    "load_partners",
-    "make_home",
-    "note_certificate_seen",
-    "note_succession_delivered",
-    "open_home",
-    "own_certificate",
-    "paired",
-    "pending_succession",
-    "pin_partner",
-    "previous_certificate",
-    "start_rotation",
-    "succession_of",
-    "unpin_partner",
-]
+if TYPE_CHECKING:
+    import pandas as pd
 
-_PARTY, _KEY, _CERTIFICATE, _PARTNERS = "party.toml", "key.pem", "certificate.pem", "partners"
-_NEXT_KEY, _NEXT_CERTIFICATE = "next-key.pem", "next-certificate.pem"
-_PREVIOUS, _DELIVERED = ".previous", ".delivered"
-_ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\]):(?P<port>[0-9]{1,5})")
+__all__ = ["PartyHome", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
 
-_TEMPLATE = """\
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class _RunTable:
+    """What is run, by whom: the ``[run]`` table of ``run.toml``."""
+
+    name: str
+    """Names the run and its folder. Letters, digits, `.`, `_`, `-`."""
+    method: str
+    """One of `colonnade methods`."""
+    roles: Mapping[str, str | list[str]]
+    """Which party plays which role; a list where several play the same."""
+    seed: int = 0
+    """Where all training randomness comes from. Not a secret."""
+    stage: str = "train"
+    """What is done with the method: `train`, or another of its stages. `run --stage` goes before it."""
+    after: str | None = None
+    """The folder of the run that a stage goes on from, if it is not the usual one."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class _PartyTableTable:
+    """Where a party's rows are: the ``[table]`` table of ``party.toml``."""
+
+    source: str
+    """A file (`.csv`, `.csv.gz`, `.tsv`, `.parquet`), relative to this folder, or a database URL."""
+    id: str | list[str]
+    """The column that names the row, the same person at every party; a list where several do so together."""
+    label: str | None = None
+    """The column to predict; only at a party that has it."""
+    types: Mapping[str, Kind] = field(default_factory=dict)
+    """Which columns are `numeric` or `categorical`, where the look of the cells misleads."""
+    drop: list[str] = field(default_factory=list)
+    """Columns to ignore."""
+    unlabelled: bool = False
+    """Allow rows without a label, for methods that learn from such rows too."""
+    query: str | None = None
+    """For a database URL: a SELECT. Exactly one of `query` and `table`."""
+    table: str | None = None
+    """For a database URL: a table or view, `schema.table` if needed."""
+    matches: str | None = None
+    """A `.csv` or `.parquet` file of rows another tool matched, for runs with `protocol = "given"`."""
+    links: str | None = None
+    """A file of links between rows, with ids in its columns `from` and `to`, for methods that use graphs."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class _IdentityTable:
+    """Who a party is: the ``[party]`` table of ``party.toml``."""
+
+    name: str
+    """This party's name, as in `run.toml`."""
+    listen: str | None = None
+    """Where this party waits for partners, as `HOST:PORT`; 0.0.0.0 means all networks of this machine. Without it this
+    party dials, and its partners must listen."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class _PartnerTable:
+    """A partner: a ``[partners.NAME]`` table of ``party.toml``."""
+
+    address: str | None = None
+    """Where that partner is reached, as `HOST:PORT`. Without it, the partner dials."""
+    id: str | list[str] | None = None
+    """The column, or several, by which that partner knows the rows, if not `table.id`. May be empty in rows that the
+    partner cannot share."""
+
+
+@dataclass(frozen=True)
+class PartyHome:
+    """One party's folder: who it is, where its table lies, what it allows."""
+
+    name: str
+    folder: Path
+    policy: Policy
+    _table: _PartyTableTable | None
+    """None at a party that only plays roles without a table."""
+    listen: str | None = None
+    """Where partners reach this party, as HOST:PORT; None when it only dials."""
+    partners: Mapping[str, str] = field(default_factory=dict)
+    """Where this party reaches its partners, as far as it knows."""
+    engine: EngineSettings = EngineSettings()  # noqa: RUF009 - frozen
+    """Where this party's heavy work runs."""
+    partner_ids: Mapping[str, str | list[str]] = field(default_factory=dict)
+    """The id columns by which a partner knows the rows, where they are others than the table's own."""
+
+    @property
+    def alignments(self) -> Path:
+        """Return where this party keeps what it knows of shared rows, across runs."""
+        return self.folder / "alignments"
+
+    @property
+    def queries(self) -> Path:
+        """Return the file that says how many rows this party scored for whom, in all its runs."""
+        return self.folder / "queries.jsonl"
+
+    @property
+    def contributions(self) -> Path:
+        """Return the file that says how many numbers about which rows were opened to whom, in all runs."""
+        return self.folder / "contributions.jsonl"
+
+    @property
+    def names_matches(self) -> bool:
+        """Tell whether this home has a list of rows that another tool matched."""
+        return self._table is not None and self._table.matches is not None
+
+    @property
+    def has_table(self) -> bool:
+        """Tell whether this home names a table."""
+        return self._table is not None
+
+    def table_for(self, method: Method, plan: RunPlan) -> PartyTable:
+        """Read what this party brings to a run: its own table, or nothing where its role holds none."""
+        if self.name not in method.parties_with_rows(plan):
+            return PartyTable.nothing(self.name)
+        if self._table is None:
+            raise ConfigError(
+                f"'{self.name}' plays {plan.role_of(self.name)} in the run '{plan.name}', which needs a table, but "
+                f"{self.folder / 'party.toml'} has no [table]. Add it, with source and id."
+            )
+        return self.read_table(plan.alignment)
+
+    def read_table(self, rule: Alignment | None = None) -> PartyTable:
+        """Read the party's own table, and the list of matched rows where a run's rule takes shared rows from it."""
+        about = self._settings_of_table
+        table = read_table(
+            about.source,
+            id=about.id,
+            label=about.label,
+            types=about.types,
+            drop=about.drop,
+            partner_ids=self.partner_ids,
+            unlabelled=about.unlabelled,
+            query=about.query,
+            table=about.table,
+            name=self.name,
+            folder=self.folder,
+        )
+        if rule is not None and rule.protocol == "given":
+            table.matches = self._read_matches()
+            matched_rows(table, table.matches)  # a list that does not fit is told now, not when the partners wait
+        if about.links is not None:
+            # Ids are compared as they are written; 007 must stay 007.
+            kinds: dict[str, Kind] = dict.fromkeys(LINK_COLUMNS, "categorical")
+            table.links = read_frame(about.links, id=LINK_COLUMNS, types=kinds, folder=self.folder)
+            linked_rows(table, table.links)
+        return table
+
+    @property
+    def _settings_of_table(self) -> _PartyTableTable:
+        if self._table is None:
+            raise ConfigError(f"{self.folder / 'party.toml'} has no [table]. Add it, with source and id.")
+        return self._table
+
+    def _read_matches(self) -> pd.DataFrame:
+        about = self._settings_of_table
+        if about.matches is None:
+            raise ConfigError(
+                f'run.toml takes rows that another tool matched ([alignment] protocol = "given"), but '
+                f'{self.folder / "party.toml"} names no list of them. Add matches = "FILE" to [table]: a .csv or '
+                f".parquet file with the table's id in the order that all parties share."
+            )
+        id_columns = _columns_in(about.id)
+        types: dict[str, Kind] = {name: about.types[name] for name in id_columns if name in about.types}
+        # A token is compared as it is written; 007 must stay 007.
+        return read_frame(about.matches, id=id_columns, types=types | {"match": "categorical"}, folder=self.folder)
+
+    def read_new_rows(self, source: str, part: ModelPart, *, parties: Collection[str] | None = None) -> PartyTable:
+        """Read rows to score from a file of the same form, with or without the label and dropped columns.
+
+        Columns have the types with which ``part`` of the model was trained: a few new rows may look different from
+        many. ``parties`` are those of the run: ids that only other partners know the rows by may be missing.
+        """
+        about, types = self._settings_of_table, _column_types(part)
+        partner_ids = {
+            partner: columns for partner, columns in self.partner_ids.items() if parties is None or partner in parties
+        }
+        id_columns = _columns_in(about.id, *partner_ids.values())
+        frame = read_frame(source, id=id_columns, types=types)
+        ignored = {*about.drop, about.label, *_columns_in(*self.partner_ids.values())}
+        if not types:
+            # The model uses none of this party's columns, so a fault in one of them must not matter.
+            ignored = {str(name) for name in frame.columns}
+        known = {name: kind for name, kind in types.items() if name in frame.columns}
+        known |= {name: about.types[name] for name in id_columns if name in about.types}
+        return PartyTable(
+            frame,
+            id=about.id,
+            types=known,
+            drop=[str(name) for name in frame.columns if name in ignored and name not in id_columns],
+            partner_ids=partner_ids,
+            name=self.name,
+        )
+
+
+def _column_types(part: ModelPart) -> dict[str, Kind]:
+    if "types" in part.document:
+        return dict(part.document["types"])
+    encoder = part.document.get("table_encoder")
+    return TableEncoder.from_json(encoder).types if encoder else {}
+
+
+_PARTY_FILE = """\
 # The home of {name}. This file never leaves this machine.
-# A line that begins with # is a note, or a setting that is not in use. Take the # away to use it.
+# A line that begins with # and a space is a note; one without the space is a setting that is not in use.
 
 [party]
-{named:36} # as partners and run.toml call this party; the certificate carries it
-{listen}
+{party}
 
 # Where partners are. 'colonnade pair' adds a block here for each of them. Change an address whenever a partner moves:
 # who the partner is does not depend on it, that is decided by the certificate in partners/.
 #
-# [partners.shop]
-# address = "shop.example:7443"
+#[partners.shop]
+{partners}
 
 {table}
+
 [policy]
 # What this party takes part in. A rule that is absent allows everything.
-# methods = ["splitnn"]              # only these methods; see 'colonnade methods'
-# partners = ["shop"]                # only these partners
-# never_send = ["PLAIN"]             # what must not leave: PLAIN, NOISED, MASKED, ENCRYPTED, or a message by name
-# minimum_shared_rows = 500          # fewest shared rows for a run
-# maximum_runs = 10                  # most runs of this party in one 'runs' folder
-# maximum_alignments = 10            # how often rows shared with one partner are looked for anew
-# predictions_per_day = 2000         # most rows of one partner that this party helps to score within 24 hours
-# consent = "policy"                 # do not ask an operator before a run: these rules are enough
-"""
-_TABLE = """\
-[table]
-{source}  # a .csv, .csv.gz, .tsv or .parquet file beside this one, or a database URL
-{id}  # the column that names the row, the same person at every party
-{label}  # the column to predict; only at the party that has it
-# drop = ["name", "street"]          # columns to ignore
-# types = {{ postcode = "categorical" }}   # "numeric" or "categorical", where the look of the cells misleads
-# query = "SELECT * FROM customers"  # for a database URL: a SELECT
-# table = "sales.customers"          # or, for a database URL, a table or view
-# matches = "matches.csv"            # rows another tool matched, for runs with [alignment] protocol = "given"
-# links = "links.csv"                # columns 'from' and 'to': which rows belong together, for methods on graphs
+{policy}
+
+[engine]
+{engine}
 """
 _NO_TABLE = """\
 # There is no [table]: this party can only play roles that hold none, see 'colonnade methods NAME'. It takes no part in
 # alignments and is not told whose rows are shared or scored: with minimum_shared_rows it refuses every training, with
-# predictions_per_day every prediction.
-"""
-_LISTENS = """\
-{listens:36} # where this machine waits for partners; 0.0.0.0 means all its networks
-# A party behind a firewall may leave 'listen' out. It then dials its partners, and they must listen."""
-_DIALS = """\
-# listen = "0.0.0.0:7443"            # where this machine waits for partners; 0.0.0.0 means all its networks
-# Without 'listen' this party dials its partners, and they must listen."""
+# predictions_per_day every prediction."""
+_EXAMPLES: dict[type, dict[str, Any]] = {
+    _IdentityTable: {"name": "bank", "listen": "0.0.0.0:7443"},
+    _PartnerTable: {"address": "shop.example:7443", "id": "loyalty_card"},
+    _PartyTableTable: {
+        "source": "customers.csv",
+        "id": "customer",
+        "label": "churned",
+        "types": {"postcode": "categorical"},
+        "drop": ["name", "street"],
+        "unlabelled": True,
+        "query": "SELECT * FROM customers",
+        "table": "sales.customers",
+        "matches": "matches.csv",
+        "links": "links.csv",
+    },
+    PolicyRules: {
+        "methods": ["splitnn"],
+        "partners": ["shop"],
+        "never_send": ["PLAIN"],
+        "minimum_shared_rows": 500,
+        "maximum_runs": 10,
+        "maximum_alignments": 10,
+        "predictions_per_day": 2000,
+        "consent": "policy",
+    },
+    EngineSettings: {"kind": "pool", "workers": 4, "address": "head.example:6379"},
+}
 
 
-@dataclass(frozen=True)
-class PartyCertificate:
-    """A party's certificate, and what people want to know about it."""
-
-    name: str
-    certificate: bytes
-    fingerprint: str
-    expires: datetime.datetime
-
-
-@dataclass(frozen=True)
-class Pinned:
-    """What pinning a partner came to."""
-
-    partner: PartyCertificate
-    address: str | None
-    """Where party.toml now says the partner is."""
-    advice: str | None
-    """What is left for the user to do in party.toml."""
-
-
-# The home itself
-
-
-def make_home(
-    folder: Path,
-    name: str,
-    listen: str | None,
-    *,
-    source: str = "FILL-IN.csv",
-    id_column: str = "FILL-IN",
-    label_column: str | None = None,
-    has_table: bool = True,
-) -> Path:
-    """Make a party's home; nothing that is there already is changed.
-
-    A ``party.toml`` that carries this name is kept, so that a home without a key gets one.
-    """
-    check_name("party", name)
-    if listen is not None:
-        check_address(listen, "The address to listen on")
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file. Choose another place with --folder.")
-    _refuse_taken_home(folder, name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / _PARTNERS).mkdir(mode=0o700, exist_ok=True)
-    identity = make_identity(name)
-    # The key comes last: an interrupted init can be given again, for nothing that matters is there before it.
-    if not (folder / _PARTY).exists():
-        table = _table_settings(source, id_column, label_column) if has_table else _NO_TABLE
-        write_whole(folder / _PARTY, _settings(name, listen, table).encode())
-    write_whole(folder / _CERTIFICATE, identity.certificate)
-    write_whole(folder / _KEY, identity.key)
-    return folder
-
-
-def _settings(name: str, listen: str | None, table: str) -> str:
-    lines = _DIALS if listen is None else _LISTENS.format(listens=f'listen = "{listen}"')
-    return _TEMPLATE.format(name=name, named=f'name = "{name}"', listen=lines, table=table)
-
-
-def _table_settings(source: str, id_column: str, label_column: str | None) -> str:
-    label = '# label = "FILL-IN"' if label_column is None else f"label = {json.dumps(label_column)}"
-    return _TABLE.format(
-        # A JSON string is a TOML string; the notes after the settings stay in line.
-        source=f"source = {json.dumps(source)}".ljust(35),
-        id=f"id = {json.dumps(id_column)}".ljust(35),
-        label=label.ljust(35),
+def new_party_file(party: Mapping[str, str | None], table: Mapping[str, str | None] | None) -> str:
+    """Return a ``party.toml`` to be filled in, with every setting explained; ``table`` is None for a home without."""
+    return _PARTY_FILE.format(
+        name=party["name"],
+        party=_explained(_IdentityTable, party),
+        partners=_explained(_PartnerTable),
+        table=_NO_TABLE if table is None else "[table]\n" + _explained(_PartyTableTable, table),
+        policy=_explained(PolicyRules),
+        engine=_explained(EngineSettings),
     )
 
 
-def _refuse_taken_home(folder: Path, name: str) -> None:
-    if (folder / _KEY).exists():
+def _explained(kind: type, given: Mapping[str, str | None] | None = None) -> str:
+    """Return the settings of a table with what they mean; those that are not given as examples, out of use."""
+    lines: list[str] = []
+    for one in settings_of(kind):
+        lines += textwrap.wrap(one.meaning, 120, initial_indent="# ", subsequent_indent="# ")
+        value = (given or {}).get(one.name)
+        lines.append(f"#{_line(one.name, _EXAMPLES[kind][one.name])}" if value is None else _line(one.name, value))
+    return "\n".join(lines)
+
+
+def _line(name: str, value: Any) -> str:
+    # A JSON string is a TOML string, and so is a list of them.
+    if isinstance(value, dict):
+        return f"{name} = {{ {', '.join(_line(*item) for item in value.items())} }}"
+    return f"{name} = {json.dumps(value)}"
+
+
+def shape_in_words(party: str, table: PartyTable) -> str:
+    """Return a line on the table that a party brings; it has rows unless there is none."""
+    if not table.rows:
+        return f"{party}: brings no table"
+    return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+
+
+def _columns_in(*settings: str | list[str]) -> list[str]:
+    return [name for given in settings for name in ([given] if isinstance(given, str) else given)]
+
+
+def read_run_file(path: Path, stage: str | None = None) -> RunPlan:
+    """Read what the parties agreed on, with the method's defaults written out; ``stage`` stands for the file's."""
+    document = _read_toml(path, ("run", "alignment", "config", "evaluate"))
+    with _named(path):
+        return _plan(document, stage)
+
+
+def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
+    # Methods need torch, which takes seconds to load; who only reads a home must not wait for it.
+    from colonnade.methods import method_named
+
+    about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
+    method = method_named(about.method)
+    config = config_from_json(method, document.get("config", {}))
+    plan = RunPlan(
+        name=about.name,
+        method=method.name,
+        roles={role: (given,) if isinstance(given, str) else tuple(given) for role, given in about.roles.items()},
+        seed=about.seed,
+        config=config_to_json(config),
+        evaluate=validated(Evaluate, document.get("evaluate", {}), "evaluate"),
+        alignment=validated(Alignment, document.get("alignment", {}), "alignment"),
+        stage=about.stage if stage is None else stage,
+        after=about.after,
+    )
+    method.check_stage(plan.stage)
+    method.check_roles(plan)
+    return method.in_stage(plan, plan.stage)
+
+
+def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
+    """Read a party's home; with ``expected``, refuse the home of another party."""
+    path = folder / "party.toml"
+    if expected is not None and not folder.is_dir():
+        above = folder.parent
+        near = [one.parent.name for one in above.glob("*/party.toml")] if above.is_dir() else []
+        hint = did_you_mean(folder.name, near) + " " if near else ""
         raise ConfigError(
-            f"{folder} already has a key. To use that home, pair from it: 'colonnade pair --home {folder} --invite'. "
-            f"To renew its key: 'colonnade pair --home {folder} --rotate'. To begin anew, move the folder away first."
+            f"The home of '{expected}' is not at {folder}. {hint}Say where it is with --home {expected}=FOLDER."
         )
-    for file in (_CERTIFICATE, _NEXT_KEY, _NEXT_CERTIFICATE):
-        if (folder / file).exists():
-            raise ConfigError(
-                f"{folder} has a {file} but no {_KEY}. Restore {_KEY} from a backup; or move {file} away, run this "
-                "again, and pair again with every partner."
-            )
-    if (folder / _PARTY).exists() and (owner := read_party_home(folder).name) != name:
-        raise ConfigError(f"{folder} is the home of '{owner}'. Choose another place with --folder, or use that name.")
-
-
-def open_home(folder: Path) -> PartyHome:
-    """Read the home in a folder; refuse a folder that is none."""
-    if not (folder / _PARTY).is_file():
-        raise ConfigError(
-            f"{folder.resolve()} is no party's home. Go to the home or name it with --home FOLDER; "
-            "'colonnade init NAME' makes one."
-        )
-    return read_party_home(folder)
-
-
-def load_identity(folder: Path, name: str) -> Identity:
-    """Read a party's own key and certificate; refuse what could not work or is not kept safely."""
-    _finish_activation(folder)
-    key_path, certificate_path = folder / _KEY, folder / _CERTIFICATE
-    key = _read_key(key_path, name, folder)
-    if not certificate_path.exists():
-        raise ConfigError(
-            f"{certificate_path} is missing, but {_KEY} is there. Restore it from a backup; or move the key away, run "
-            f"'colonnade init {name} --folder {folder}' and pair again."
-        )
-    certificate = read_certificate(certificate_path)
-    parsed = x509.load_pem_x509_certificate(certificate)
-    if not _belong_together(key, certificate):
-        raise ConfigError(
-            f"{certificate_path} does not belong to {key_path}. Restore the two from the same backup; or move both "
-            f"away, run 'colonnade init {name} --folder {folder}' and pair again."
-        )
-    if name_of(certificate) != name:
-        raise ConfigError(
-            f"{certificate_path} is for '{name_of(certificate)}', but party.toml names this party '{name}'. Correct "
-            "the name in party.toml, or make a home for the new name with 'colonnade init'."
-        )
-    now = datetime.datetime.now(datetime.UTC)
-    if now < parsed.not_valid_before_utc:
-        raise ConfigError(
-            f"{certificate_path} is not valid before {parsed.not_valid_before_utc:%Y-%m-%d %H:%M} UTC. Check this "
-            "machine's clock."
-        )
-    if now > parsed.not_valid_after_utc:
-        raise ConfigError(
-            f"{certificate_path} expired on {parsed.not_valid_after_utc:%Y-%m-%d}. Move it and {_KEY} away, run "
-            f"'colonnade init {name} --folder {folder}' and pair again. Next time, 'colonnade pair --rotate' before "
-            "that day saves the pairing."
-        )
-    check_certificate(certificate, name)
-    return Identity(name, key, certificate)
-
-
-def _read_key(path: Path, name: str, folder: Path) -> bytes:
-    try:
-        mode = path.stat().st_mode
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ConfigError(
-            f"{folder} has no {_KEY}. Run 'colonnade init {name} --folder {folder}'; it keeps the party.toml there."
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror}). Only its owner may: use that account.") from None
-    if mode & 0o077:
-        raise ConfigError(
-            f"{path} can be read by others on this machine. Run 'chmod 600 {path}'; if someone may have copied it, "
-            "make a new home and pair again."
-        )
-    return content
-
-
-def _belong_together(key: bytes, certificate: bytes) -> bool:
-    try:
-        own = serialization.load_pem_private_key(key, password=None).public_key()
-    except (ValueError, TypeError):
-        raise ConfigError(
-            f"{_KEY} does not hold a private key, or one under a password. Restore it from a backup; or move it away, "
-            "run 'colonnade init' and pair again."
-        ) from None
-    form = (serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return own.public_bytes(*form) == x509.load_pem_x509_certificate(certificate).public_key().public_bytes(*form)
-
-
-def own_certificate(folder: Path) -> PartyCertificate:
-    """Return this party's own certificate."""
-    _finish_activation(folder)
-    path = folder / _CERTIFICATE
     if not path.exists():
-        raise ConfigError(f"{folder} has no {_CERTIFICATE}. Run 'colonnade init NAME --folder {folder}' first.")
-    return describe_certificate(read_certificate(path))
-
-
-def describe_certificate(certificate: bytes) -> PartyCertificate:
-    """Say whose certificate this is; refuse a name that could not be a file's."""
-    if b"PRIVATE KEY" in certificate:
         raise ConfigError(
-            "This is a private key, which must never leave its machine. Use the certificate: 'colonnade pair --export'."
+            f"{folder.resolve()} is no party's home: it has no party.toml. Go to the home or name it with --home "
+            "FOLDER; 'colonnade init NAME' makes one, and 'colonnade demo' two to learn from."
         )
-    name = name_of(certificate)
-    check_name("party", name)
-    expires = x509.load_pem_x509_certificate(certificate).not_valid_after_utc
-    return PartyCertificate(name, certificate, fingerprint(certificate), expires)
+    document = _read_toml(path, ("party", "partners", "table", "policy", "engine"))
+    with _named(path):
+        return _home(document, path, expected)
 
 
-def check_address(address: str, what: str, *, lowest: int = 1) -> tuple[str, int]:
-    """Take an address apart; it goes into TOML files and on the command line, so its letters are few.
+def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHome:
+    about: _IdentityTable = validated(_IdentityTable, _table(document, "party"), "party")
+    if expected is not None and about.name != expected:
+        raise ConfigError(
+            f"This home belongs to '{about.name}', but run.toml looks there for '{expected}'. "
+            f"Correct the name, or say where the home is with --home {expected}=FOLDER."
+        )
+    partners: dict[str, _PartnerTable] = {
+        partner: validated(_PartnerTable, content, f"partners.{partner}")
+        for partner, content in document.get("partners", {}).items()
+    }
+    table: _PartyTableTable | None = None
+    if "table" in document:
+        table = validated(_PartyTableTable, document["table"], "table")
+    rules: PolicyRules = validated(PolicyRules, document.get("policy", {}), "policy")
+    policy = Policy(**vars(rules), file=str(path), lines=_lines_of(path, "policy"))
+    check_message_names(policy)
+    engine: EngineSettings = validated(EngineSettings, document.get("engine", {}), "engine")
+    return PartyHome(
+        about.name,
+        path.parent,
+        policy,
+        table,
+        about.listen,
+        {partner: found.address for partner, found in partners.items() if found.address is not None},
+        engine,
+        {partner: found.id for partner, found in partners.items() if found.id is not None},
+    )
 
-    >>> check_address("bank.example:7443", "The address")
-    ('bank.example', 7443)
-    >>> check_address("[::1]:7443", "The address")
-    ('::1', 7443)
-    """
-    found = _ADDRESS.fullmatch(address)
-    if found is None or not lowest <= int(found["port"]) <= 65535:
-        raise ConfigError(f"{what} must be HOST:PORT, such as bank.example:7443. Got {address!r} instead.")
-    return found["host"].strip("[]"), int(found["port"])
 
-
-# Partners
-
-
-def paired(folder: Path) -> dict[str, PartyCertificate]:
-    """Return every paired partner with its pinned certificate."""
-    return {name: _pinned(folder, name) for name in _paired_names(folder)}
-
-
-def _paired_names(folder: Path) -> list[str]:
-    found = (path.name.removesuffix(".pem") for path in (folder / _PARTNERS).glob("*.pem"))
-    return sorted(name for name in found if not name.endswith(_PREVIOUS))
-
-
-def _pinned(folder: Path, name: str) -> PartyCertificate:
-    path = _partner_file(folder, name)
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Put the file before what is wrong in it."""
     try:
-        found = describe_certificate(read_certificate(path))
+        yield
     except ConfigError as error:
-        raise ConfigError(
-            f"{path}: {error} Or remove the partner ('colonnade pair --remove {name}') and pair again."
-        ) from None
-    if found.name != name:
-        raise ConfigError(f"{path} is the certificate of '{found.name}'. Remove '{name}' and pair again.")
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _read_toml(path: Path, tables: tuple[str, ...]) -> dict[str, Any]:
+    try:
+        content = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = [str(one.name) for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, near) if near else "Check the path."
+        raise ConfigError(f"There is no file {path}. {hint}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path} is a folder. Give the file itself, such as {path / 'run.toml'}.") from None
+    except (OSError, UnicodeDecodeError):
+        raise ConfigError(f"{path} cannot be read as UTF-8 text. Check the file and its permissions.") from None
+    try:
+        document = tomllib.loads(content)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}. Correct that line.") from None
+    for key, value in document.items():
+        if key not in tables:
+            raise ConfigError(f"There is no table [{key}] in {path.name} files ({path}). {did_you_mean(key, tables)}")
+        if not isinstance(value, dict):
+            raise ConfigError(f"'{key}' in {path} must be a table. Write [{key}] on a line of its own.")
+    return document
+
+
+def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
+    if name not in document:
+        raise ConfigError(f"The table [{name}] is missing. Add it; 'colonnade demo' writes whole files to learn from.")
+    found: dict[str, Any] = document[name]
     return found
 
 
-def _partner_file(folder: Path, name: str, suffix: str = ".pem") -> Path:
-    # Names come from certificates, which others made.
-    check_name("party", name)
-    return folder / _PARTNERS / f"{name}{suffix}"
-
-
-def load_partners(home: PartyHome, names: Iterable[str]) -> dict[str, Partner]:
-    """Return these partners, each with its pinned certificate and, if party.toml has one, its address."""
-    known = _paired_names(home.folder)
-    partners = {}
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-            raise ConfigError(f"'{name}' is not paired with '{home.name}'. {hint} To pair: 'colonnade pair --help'.")
-        certificate = _pinned(home.folder, name).certificate
-        check_certificate(certificate, name)
-        previous = previous_certificate(home.folder, name)
-        partners[name] = Partner(name, certificate, home.partners.get(name), previous)
-    return partners
-
-
-def check_partner(folder: Path, certificate: bytes, *, replace: bool = False) -> PartyCertificate:
-    """Refuse a certificate that this home must not pin."""
-    found = describe_certificate(certificate)
-    own = own_certificate(folder)
-    if found.fingerprint == own.fingerprint:
-        raise ConfigError("This is our own certificate. Ask your partner for theirs: 'colonnade pair --export'.")
-    if found.name.lower() == own.name.lower():
-        raise ConfigError(f"The partner is called '{found.name}', as we are. One of the two must choose another name.")
-    if found.name.lower().endswith(_PREVIOUS):
-        raise ConfigError(f"'{found.name}' cannot be paired: '{_PREVIOUS}' is ours to use. Ask for another name.")
-    check_certificate(certificate, found.name)
-    for name in _paired_names(folder):
-        if name != found.name and name.lower() == found.name.lower():
-            raise ConfigError(f"'{name}' is paired, and '{found.name}' differs only in case. Ask for another name.")
-        # A damaged file may be replaced, too, but not by chance.
-        if name == found.name and not replace and _pinned_fingerprint(folder, name) != found.fingerprint:
-            raise ConfigError(
-                f"'{name}' is paired with another certificate. Ask '{name}' by telephone whether it made a new one; "
-                "if so, give --replace."
-            )
-    return found
-
-
-def _pinned_fingerprint(folder: Path, name: str) -> str | None:
-    """Return the fingerprint pinned for a partner, or None where there is none or the file is damaged."""
-    try:
-        return _pinned(folder, name).fingerprint
-    except ConfigError:
-        return None
-
-
-def pin_partner(folder: Path, certificate: bytes, address: str | None, *, replace: bool = False) -> Pinned:
-    """Accept a partner's certificate from now on, and note its address if none is noted.
-
-    The caller has made sure that the certificate is the partner's: by fingerprint or by code.
-    """
-    partner = check_partner(folder, certificate, replace=replace)
-    if address is not None:
-        check_address(address, f"The address of '{partner.name}'")
-    if _pinned_fingerprint(folder, partner.name) != partner.fingerprint:
-        # What was agreed under another certificate ends with it.
-        _partner_file(folder, partner.name, _DELIVERED).unlink(missing_ok=True)
-        _partner_file(folder, partner.name, f"{_PREVIOUS}.pem").unlink(missing_ok=True)
-        (folder / _PARTNERS).mkdir(mode=0o700, exist_ok=True)
-        write_whole(_partner_file(folder, partner.name), certificate)
-    noted, advice = _note_address(folder, partner.name, address)
-    return Pinned(partner, noted, advice)
-
-
-def unpin_partner(folder: Path, name: str) -> None:
-    """Accept a partner's certificate no more."""
-    known = _paired_names(folder)
-    if name not in known:
-        hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-        raise ConfigError(f"'{name}' is not paired. {hint}")
-    # The pinned one last: an interrupted removal can be given again.
-    for suffix in (_DELIVERED, f"{_PREVIOUS}.pem", ".pem"):
-        _partner_file(folder, name, suffix).unlink(missing_ok=True)
-
-
-def _note_address(folder: Path, name: str, address: str | None) -> tuple[str | None, str | None]:
-    """Append a partner's address to party.toml, unless one is there; return what it says now, and any advice."""
-    path = folder / _PARTY
-    text = path.read_text(encoding="utf-8")
-    before = tomllib.loads(text).get("partners", {})
-    noted = before.get(name, {}).get("address")
-    if address is None or noted == address:
-        return noted, None
-    if name in before and noted is None:
-        return None, f"Add the address of '{name}' to [partners.{name}] in {path}: {address}."
-    if name in before:
-        return noted, (
-            f"{path} says that '{name}' is at {noted}; now it was {address}. Change [partners.{name}] if it moved."
-        )
-    heading = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-    block = f'\n[partners.{heading}]\naddress = "{address}"\n'
-    if text and not text.endswith("\n"):
-        block = "\n" + block
-    try:
-        after = tomllib.loads(text + block).get("partners", {})
-    except tomllib.TOMLDecodeError:
-        after = {}
-    if after != {**before, name: {"address": address}}:
-        # For example an inline table, which a block cannot add to.
-        return None, f"Add the address of '{name}' to the partners in {path}: {address}."
-    # Appended, so that the user's own lines, their owner and their permissions stay as they are.
-    with path.open("ab") as file:
-        file.write(block.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    return address, None
-
-
-# Rotation: our own next key
-
-
-def start_rotation(folder: Path) -> tuple[PartyCertificate, Path]:
-    """Make the next key and certificate; return the certificate, and the file with the succession statement.
-
-    While a rotation is under way, only the statement is written again.
-    """
-    name = own_certificate(folder).name
-    load_identity(folder, name)
-    if pending_succession(folder) is None:
-        new = make_identity(name)
-        # The certificate last: it is what says that a rotation has begun.
-        write_whole(folder / _NEXT_KEY, new.key)
-        write_whole(folder / _NEXT_CERTIFICATE, new.certificate)
-    statement = folder / f"{name}.succession"
-    write_whole(statement, make_succession(load_identity(folder, name), _next_identity(folder, name)))
-    return describe_certificate(read_certificate(folder / _NEXT_CERTIFICATE)), statement
-
-
-def pending_succession(folder: Path) -> bytes | None:
-    """Return the statement that partners still need, or None when no rotation is under way."""
-    if not (folder / _NEXT_CERTIFICATE).exists() or not (folder / _NEXT_KEY).exists():
-        return None
-    name = own_certificate(folder).name
-    return make_succession(load_identity(folder, name), _next_identity(folder, name))
-
-
-def _next_identity(folder: Path, name: str) -> Identity:
-    key = _read_key(folder / _NEXT_KEY, name, folder)
-    certificate = read_certificate(folder / _NEXT_CERTIFICATE)
-    if not _belong_together(key, certificate):
-        raise ConfigError(
-            f"{_NEXT_KEY} and {_NEXT_CERTIFICATE} in {folder} do not belong together. Delete both and rotate again."
-        )
-    check_certificate(certificate, name)
-    return Identity(name, key, certificate)
-
-
-def note_succession_delivered(folder: Path, partner: str) -> None:
-    """Remember that a partner has accepted our next certificate."""
-    path = folder / _NEXT_CERTIFICATE
-    if path.exists():
-        write_whole(_partner_file(folder, partner, _DELIVERED), fingerprint(read_certificate(path)).encode())
-
-
-def has_our_next(folder: Path, partner: str) -> bool | None:
-    """Tell whether a partner has our next certificate; None when no rotation is under way."""
-    path, note = folder / _NEXT_CERTIFICATE, _partner_file(folder, partner, _DELIVERED)
-    if not path.exists():
-        return None
-    # A note from an earlier rotation names another certificate.
-    return note.exists() and note.read_bytes() == fingerprint(read_certificate(path)).encode()
-
-
-def activate_next_identity(folder: Path, *, at_once: bool = False) -> bool:
-    """Switch to the next key when every paired partner has its certificate, or at once; tell whether it happened."""
-    if pending_succession(folder) is None:
-        return False
-    if not at_once and not all(has_our_next(folder, name) for name in _paired_names(folder)):
-        return False
-    os.replace(folder / _NEXT_KEY, folder / _KEY)
-    _finish_activation(folder)
-    return True
-
-
-def _finish_activation(folder: Path) -> None:
-    """Bring the certificate after the key; also when a crash came between the two."""
-    following = folder / _NEXT_CERTIFICATE
-    if not following.exists() or (folder / _NEXT_KEY).exists() or not (folder / _KEY).exists():
-        return
-    if _belong_together((folder / _KEY).read_bytes(), read_certificate(following)):
-        os.replace(following, folder / _CERTIFICATE)
-        for name in _paired_names(folder):
-            _partner_file(folder, name, _DELIVERED).unlink(missing_ok=True)
-
-
-# Rotation: a partner's next key
-
-
-def is_succession(content: bytes) -> bool:
-    """Tell a succession from a certificate."""
-    return content.startswith(HEADING)
-
-
-def succession_of(statement: bytes) -> str:
-    """Return whom a statement speaks of; whether it is true is not known yet."""
-    name = successor_in(statement)[0]
-    check_name("party", name)
-    return name
-
-
-def accept_succession(folder: Path, partner: str, statement: bytes) -> PartyCertificate:
-    """Pin the certificate that follows a partner's pinned one; keep that one until the new has been seen.
-
-    Accepting the same statement again changes nothing: the partner may not have heard that we have it.
-    """
-    name, new = succession_of(statement), successor_in(statement)[1]
-    if name != partner:
-        raise ConfigError(f"The succession is that of '{name}', not of '{partner}'. Ask '{partner}' for its own.")
-    known = _paired_names(folder)
-    if name not in known:
-        hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-        raise ConfigError(f"'{name}' is not paired, so nothing can follow. {hint} Pair with its certificate first.")
-    pinned = _pinned(folder, name)
-    if fingerprint(new) == pinned.fingerprint:
-        return pinned
-    accepted = check_succession(statement, pinned.certificate, name)
-    if fingerprint(accepted) == own_certificate(folder).fingerprint:
-        raise ConfigError(f"The succession of '{name}' names our own certificate. Do not use it.")
-    write_whole(_partner_file(folder, name, f"{_PREVIOUS}.pem"), pinned.certificate)
-    write_whole(_partner_file(folder, name), accepted)
-    return describe_certificate(accepted)
-
-
-def previous_certificate(folder: Path, partner: str) -> bytes | None:
-    """Return the certificate a partner may still use, because its new one has not been seen yet."""
-    path = _partner_file(folder, partner, f"{_PREVIOUS}.pem")
-    return read_certificate(path) if path.exists() else None
-
-
-class HomeRenewals:
-    """Lets partners' lines carry successions from home to home; see `Renewals` of the endpoint."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def own(self) -> bytes:
-        """Return our own statement, if a rotation is under way."""
-        return pending_succession(self._folder) or b""
-
-    def accept(self, peer: str, statement: bytes) -> bool:
-        """Pin a partner's next certificate if its present key signed for it; a bad statement changes nothing."""
-        try:
-            accept_succession(self._folder, peer, statement)
-        except ConfigError:
-            return False
-        return True
-
-    def delivered(self, peer: str) -> None:
-        """Note that a partner has our next certificate."""
-        if pending_succession(self._folder) is not None:
-            note_succession_delivered(self._folder, peer)
-
-    def seen(self, peer: str) -> None:
-        """Forget a partner's previous certificate."""
-        note_certificate_seen(self._folder, peer)
-
-
-def note_certificate_seen(folder: Path, partner: str) -> None:
-    """Forget a partner's previous certificate: it has shown that it uses the new one."""
-    _partner_file(folder, partner, f"{_PREVIOUS}.pem").unlink(missing_ok=True)
+def _lines_of(path: Path, table: str) -> dict[str, int]:
+    """Return the line of every key of a table, so that refusals can point at it; tomllib does not keep lines."""
+    lines: dict[str, int] = {}
+    current = ""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if heading := re.match(r"\s*\[([^\[\]]+)\]", line):
+            current = heading.group(1).strip()
+        elif current == table and (key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line)):
+            lines[key.group(1)] = number
+    return lines

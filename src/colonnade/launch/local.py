@@ -17,16 +17,16 @@ from typing import IO, Any
 
 from colonnade import errors
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
-from colonnade.launch.files import PartyHome, shape_in_words
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.party_folder import PartyEnd
-from colonnade.launch.run import Run
+from colonnade.launch.home import PartyHome
+from colonnade.launch.run import Run, make_run
+from colonnade.launch.run_folder import RunFolder
+from colonnade.methods import method_named
+from colonnade.reports import PartyRun
 from colonnade.session import ALIGN, Observer, Progress, RunPlan
 from colonnade.transport.grpc import make_identity
 
-__all__ = ["align_locally", "run_locally"]
+__all__ = ["play_locally", "run_locally"]
 
-_LAUNCH = "local: one process for each party on this machine, over mutual TLS"
 # How long a process that was asked to stop may take to tell its peers and close its ledger.
 _STOP_SECONDS = 10.0
 # How long the others may take to notice that one has failed.
@@ -50,51 +50,45 @@ def run_locally(
     Each process reads its own party's table. With ``compare`` this process reads all of them in the end, to train the
     same model with all columns in one place: only possible because all of them are on this machine.
     """
+    from colonnade.launch.baselines import ceiling
+
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    _work(_Workers(plan, run_file, homes, folder, compare, observer, say))
-    run = Run.of(
+    runs = play_locally(plan, run_file, homes, folder, compare=compare, observer=observer, say=say)
+    tables = {}
+    if compare:
+        method = method_named(plan.method)
+        tables = {party: homes[party].table_for(method, plan) for party in method.parties_with_rows(plan)}
+    run = make_run(
         plan,
-        {party: folder.party(party).load() for party in plan.parties},
-        launch=_LAUNCH,
+        runs,
+        launch="local: one process for each party on this machine, over mutual TLS",
         started=started,
         seconds=time.monotonic() - clock,
-        evaluations=_ceiling(plan, homes, observer) if compare else None,
+        central=ceiling(plan, tables, observer) if compare else {},
         folder=folder.path,
     )
     folder.finish(run)
     return run
 
 
-def align_locally(
+def play_locally(
     plan: RunPlan,
     run_file: Path,
     homes: Mapping[str, PartyHome],
     folder: RunFolder,
     *,
+    compare: bool = False,
     observer: Observer | None = None,
     say: Say = lambda _: None,
-) -> dict[str, PartyEnd]:
-    """Carry out an alignment only, by a plan of the stage ``align``; return what each party ends with."""
-    _work(_Workers(plan, run_file, homes, folder, False, observer, say))
-    return {party: folder.party(party).load() for party in plan.parties}
-
-
-def _work(workers: _Workers) -> None:
+) -> dict[str, PartyRun]:
+    """Play a stage, also ``align``, with one process for each party; return what each party ends with."""
+    workers = _Workers(plan, run_file, homes, folder, compare, observer, say)
     try:
         workers.start()
         workers.wait()
     finally:
         workers.stop()
-
-
-def _ceiling(plan: RunPlan, homes: Mapping[str, PartyHome], observer: Observer | None) -> Any:
-    from colonnade.launch.baselines import ceiling
-    from colonnade.launch.settings import config_from_json
-    from colonnade.methods import method_named
-
-    method = method_named(plan.method)
-    tables = {party: homes[party].table_for(method, plan) for party in method.parties_with_rows(plan)}
-    return ceiling(method, plan, config_from_json(method, plan.config), tables, observer)
+    return {party: folder.party(party).load() for party in plan.parties}
 
 
 class _Workers:
@@ -129,7 +123,7 @@ class _Workers:
                 "mode": plan.alignment.mode if plan.stage == ALIGN else None,
                 "stage": None if plan.stage == ALIGN else plan.stage,
                 "quiet": observer is None,
-                "threads": max(1, _cores() // len(plan.parties)),
+                "threads": max(1, len(os.sched_getaffinity(0)) // len(plan.parties)),
             }
             for party in plan.parties
         }
@@ -138,7 +132,7 @@ class _Workers:
         """Start all processes and tell each where the others listen."""
         for party, task in self._tasks.items():
             process = self._processes[party] = subprocess.Popen(
-                [sys.executable, "-m", "colonnade.launch.worker"],
+                [sys.executable, "-m", "colonnade.launch.local_worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 # The folder stays held for as long as any of them writes there, even if this process is killed.
@@ -208,8 +202,8 @@ class _Workers:
     def _show(self, party: str, report: dict[str, Any]) -> None:
         if "progress" in report and self._observer is not None:
             self._observer(Progress(**report["progress"]))
-        elif "rows" in report:
-            self._say(shape_in_words(party, report["rows"], report["columns"], has_label=report["label"]))
+        elif "said" in report:
+            self._say(report["said"])
 
     def _failure_of(self, party: str, known: list[ColonnadeError]) -> list[ColonnadeError]:
         code = self._processes[party].wait()
@@ -242,7 +236,3 @@ def _rebuilt(report: dict[str, str]) -> ColonnadeError:
     error: ColonnadeError = kind.__new__(kind)
     error.args = (report["message"],)
     return error
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))

@@ -42,7 +42,7 @@ from spake2 import SPAKE2_A, SPAKE2_B
 from spake2.spake2 import SPAKEError
 
 from colonnade.errors import ColonnadeError, ConfigError, FrameRefused, HandshakeRefused, PeerLost, remedy
-from colonnade.launch.home import check_address, describe_certificate
+from colonnade.launch.identity import check_address, describe_certificate
 from colonnade.session.plan import check_name
 from colonnade.transport.grpc.callers import most_unproved, network_of, surplus
 from colonnade.transport.grpc.certificates import check_certificate

@@ -23,20 +23,29 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.alignment import Overlap
-from colonnade.data import Kind, PartyTable, linked_rows, matched_rows
+from colonnade.data import Kind, PartyTable, digest_with_lists
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
-from colonnade.session import Alignment, Evaluate, Finding, MetricsLog, ModelPart, RunPlan, read_json, write_json
+from colonnade.reports import FORMAT, PartyRun, check_format
+from colonnade.session import (
+    Alignment,
+    Evaluate,
+    Finding,
+    Method,
+    MetricsLog,
+    ModelPart,
+    RunPlan,
+    read_json,
+    write_json,
+)
 
-__all__ = ["PARTY_FILES", "PartyEnd", "PartyFolder", "PartyRecord", "next_prediction", "overlap_to_json"]
+__all__ = ["PARTY_FILES", "PartyFolder", "check_earlier", "earlier_folder", "earlier_folders", "next_prediction"]
 
 PARTY_FILES = (
     "run.toml",
@@ -59,36 +68,6 @@ PARTY_FILES = (
     "alignment",
 )
 _ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
-
-
-@dataclass(frozen=True)
-class PartyRecord:
-    """What one party keeps of a run."""
-
-    party: str
-    started: str
-    seconds: float
-    alignment: str
-    rows: dict[str, int]
-    table: dict[str, Any]
-    """The shape of the party's table, with the number of its rows that are shared."""
-    evaluations: dict[str, Evaluation]
-    part: ModelPart | None
-    overlap: dict[str, Any] | None = None
-    """What this party learnt about shared rows, where that was all the run was for."""
-    findings: tuple[Finding, ...] = ()
-    """What the method found out beside the model."""
-    refusals: dict[str, str] = field(default_factory=dict)
-    """Why the model must not score rows, by the stage that found it; empty texts lift what that stage said before."""
-
-
-@dataclass(frozen=True)
-class PartyEnd:
-    """What one party has when a run is over: what it keeps, and what was written down on the way."""
-
-    record: PartyRecord
-    ledger: Ledger
-    history: list[dict[str, Any]]
 
 
 # What the files of a finished party say; who edits them by hand gets an error, not a strange report.
@@ -179,15 +158,21 @@ class PartyFolder:
     def plan(self) -> RunPlan:
         """Return the agreed plan."""
         try:
-            return _plan_from_json(read_json(self.path / "plan.json"))
+            return _plan_from_json(dict(read_json(self.path / "plan.json")))
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CheckpointBroken(f"{self.path / 'plan.json'} was changed. Restore it or run again.") from None
 
+    @property
+    def format(self) -> int:
+        """Return the form in which this folder was written."""
+        return int(read_json(self.path / "plan.json").get("format", 1))
+
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
-        about = {"digest": _digest(table), **table.describe()}
+        about = {"digest": digest_with_lists(table), **table.describe()}
         is_new = not self.holds_run
         if not is_new:
+            check_format(self.format, str(self.path))
             self._check_same(plan, about)
         try:
             # The plan makes a folder count as a run's, so it comes last.
@@ -202,30 +187,30 @@ class PartyFolder:
                     self.path.rmdir()
             raise
 
-    def keep(self, record: PartyRecord) -> None:
+    def keep(self, run: PartyRun) -> None:
         """Put a result where a crash cannot reach it."""
-        if record.part is not None:
+        if run.part is not None:
             # What was said of another model that lay here is not about this one.
             (self.path / "refusal.json").unlink(missing_ok=True)
-            record.part.save(self.path / "model")
-        if record.evaluations:
-            found = {name: evaluation.to_json() for name, evaluation in record.evaluations.items()}
+            run.part.save(self.path / "model")
+        if run.evaluations:
+            found = {name: evaluation.to_json() for name, evaluation in run.evaluations.items()}
             write_json(self.path / "evaluation.json", found)
-        if record.overlap is not None:
-            write_json(self.path / "alignment.json", record.overlap)
-        if record.findings:
-            write_json(self.path / "findings.json", {"findings": [asdict(one) for one in record.findings]})
-        for stage, reason in record.refusals.items():
+        if run.overlap is not None:
+            write_json(self.path / "alignment.json", run.overlap)
+        if run.findings:
+            write_json(self.path / "findings.json", {"findings": [asdict(one) for one in run.findings]})
+        for stage, reason in run.refusals.items():
             self.refuse(stage, reason)
         write_json(
             self.path / "outcome.json",
             {
-                "party": record.party,
-                "started": record.started,
-                "seconds": record.seconds,
-                "alignment": record.alignment,
-                "rows": record.rows,
-                "shared_rows": record.table["shared_rows"],
+                "party": run.party,
+                "started": run.started,
+                "seconds": run.seconds,
+                "alignment": run.alignment,
+                "rows": run.rows,
+                "shared_rows": run.table["shared_rows"],
             },
         )
 
@@ -238,7 +223,7 @@ class PartyFolder:
         else:
             path.unlink(missing_ok=True)
 
-    def load(self) -> PartyEnd:
+    def load(self) -> PartyRun:
         """Read what a finished party has."""
         if not self.keeps_result:
             raise RunFolderError(
@@ -251,7 +236,7 @@ class PartyFolder:
                 f"The files of the run in {self.path} are incomplete or were changed. Restore them or run again."
             ) from None
 
-    def _load(self) -> PartyEnd:
+    def _load(self) -> PartyRun:
         about: _Outcome = validated(_Outcome, read_json(self.path / "outcome.json"), "outcome")
         table: _Table = validated(_Table, read_json(self.path / "table.json"), "table")
         self.plan().role_of(about.party)
@@ -259,20 +244,21 @@ class PartyFolder:
         found = read_json(evaluation) if evaluation.exists() else {}
         overlap = self.path / "alignment.json"
         shape = {name: value for name, value in asdict(table).items() if name != "digest"}
-        record = PartyRecord(
+        return PartyRun(
             party=about.party,
             started=about.started,
             seconds=about.seconds,
             alignment=about.alignment,
             rows=asdict(about.rows),
             table={**shape, "shared_rows": about.shared_rows},
+            ledger=Ledger.read(self.ledger),
+            history=MetricsLog(self.path / "metrics.jsonl").lines,
             evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
             overlap=read_json(overlap) if overlap.exists() else None,
             findings=self._findings(),
             refusals=self._refusals(),
         )
-        return PartyEnd(record, Ledger.read(self.ledger), MetricsLog(self.path / "metrics.jsonl").lines)
 
     def _findings(self) -> tuple[Finding, ...]:
         path = self.path / "findings.json"
@@ -299,32 +285,6 @@ class PartyFolder:
             )
 
 
-def overlap_to_json(overlap: Overlap) -> dict[str, Any]:
-    """Return what a party learnt, as JSON values; None where it is not told."""
-    return {
-        "rows": overlap.rows,
-        "partners": {partner: asdict(met) for partner, met in overlap.partners.items()},
-        "shared": overlap.shared,
-        "rest": None if overlap.shared is None else overlap.rows - overlap.shared,
-        "reused": overlap.is_reused,
-    }
-
-
-def _digest(table: PartyTable) -> str:
-    """Return what stands for a table and, where it has them, for its lists of matched rows and of links."""
-    if table.matches is None and table.links is None:
-        return table.digest()
-    digest = hashlib.sha256(table.digest().encode())
-    if table.matches is not None:
-        matched = matched_rows(table, table.matches)
-        digest.update(matched.positions.astype("<i8").tobytes())
-        for key in matched.keys:
-            digest.update(len(key).to_bytes(4, "little") + key)
-    if table.links is not None:
-        digest.update(b"links" + linked_rows(table, table.links).astype("<i8").tobytes())
-    return digest.hexdigest()
-
-
 def next_prediction(run: Path) -> Path:
     """Return a fresh folder for the ledgers of one prediction."""
     base = run / "predictions"
@@ -341,6 +301,7 @@ def next_prediction(run: Path) -> Path:
 
 def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
     return {
+        "format": FORMAT,
         "name": plan.name,
         "method": plan.method,
         "roles": {role: list(parties) for role, parties in plan.roles.items()},
@@ -354,6 +315,63 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
 
 
 def _plan_from_json(document: dict[str, Any]) -> RunPlan:
+    if document.pop("format", 1) > FORMAT:
+        # What a newer version agreed on beside it is not known here; what is left names the run.
+        document = {one.name: document[one.name] for one in fields(RunPlan) if one.name in document}
+        for name, kind in (("evaluate", Evaluate), ("alignment", Alignment)):
+            document[name] = {one.name: document[name][one.name] for one in fields(kind) if one.name in document[name]}
     agreed = {"evaluate": Evaluate(**document["evaluate"]), "alignment": Alignment(**document["alignment"])}
     plan = RunPlan(**{**document, **agreed})
     return replace(plan, roles={role: tuple(parties) for role, parties in plan.roles.items()})
+
+
+# The model of an earlier stage that another stage goes on from
+
+
+def check_earlier(method: Method, plan: RunPlan, earlier: RunPlan | None) -> None:
+    """Refuse to go on from a run that does not fit, or from none where one is needed."""
+    wanted = method.stage(plan.stage).after
+    if not wanted:
+        if earlier is not None:
+            raise ConfigError(f"The stage {plan.stage} begins from nothing; it does not go on from another run.")
+        return
+    stages = " or ".join(wanted)
+    if earlier is None:
+        raise ConfigError(f"The stage {plan.stage} goes on from a run of the stage {stages}. Pass it as after = ….")
+    if earlier.method != plan.method or earlier.stage not in wanted:
+        raise ConfigError(
+            f"The stage {plan.stage} of {plan.method} goes on from its stage {stages}, not from the stage "
+            f"{earlier.stage} of {earlier.method}."
+        )
+
+
+def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_apart: bool) -> PartyFolder | None:
+    """Return where a party keeps its part of the model to go on from, in a folder of runs.
+
+    ``is_apart`` where the folder is this party's own, and not one that several parties share.
+    """
+    if plan.after is None or _was_absent(method, plan, party):
+        return None
+    path = runs / plan.after
+    folder = PartyFolder(path if is_apart else path / party)
+    if not folder.keeps_result:
+        stages = " or ".join(method.stage(plan.stage).after)
+        raise RunFolderError(
+            f"The stage {plan.stage} goes on from a finished run of the stage {stages}, and there is none in "
+            f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
+        )
+    check_earlier(method, plan, folder.plan())
+    check_format(folder.format, str(folder.path))
+    return folder
+
+
+def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
+    """Tell whether a party takes no part in any stage that this one can go on from, so that it has nothing to bring."""
+    role = plan.role_of(party)
+    return all(role not in method.stage(stage).roles for stage in method.stage(plan.stage).after)
+
+
+def earlier_folders(method: Method, plan: RunPlan, folder: Path) -> dict[str, PartyFolder]:
+    """Return where all parties keep their parts of the model to go on from, where they lie side by side."""
+    found = {party: earlier_folder(method, plan, folder.parent, party, is_apart=False) for party in plan.parties}
+    return {party: one for party, one in found.items() if one is not None}

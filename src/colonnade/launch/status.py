@@ -1,23 +1,56 @@
-"""What a party at work says about itself, in ``status.json`` of its run folder."""
+"""What a party at work says about itself, in ``status.json`` of its run folder, and what a home's runs are doing."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Protocol
 
-from colonnade.errors import PeerFailed, PeerLost
-from colonnade.launch.watch import Line, Watcher
-from colonnade.session import Observer, Progress
+from colonnade.errors import CheckpointBroken, ConfigError, PeerFailed, PeerLost
+from colonnade.launch.lock import is_held
+from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.settings import validated
+from colonnade.session import Observer, Progress, read_json
 from colonnade.session.files import open_fresh
 
-__all__ = ["StatusFile"]
+__all__ = ["Line", "RunStatus", "StatusFile", "Watcher", "runs_in"]
 
 _WRITE_SECONDS = 1.0
+
+
+class Line(Protocol):
+    """What a watcher may ask of a link."""
+
+    @property
+    def is_up(self) -> bool:
+        """Tell whether the peer has answered."""
+
+    @property
+    def silence_seconds(self) -> float:
+        """Return for how long the peer was not heard."""
+
+
+class Watcher:
+    """Is told how a run with partners elsewhere goes; this one does not care."""
+
+    def told(self, text: str) -> None:
+        """Hear something about the run, in words."""
+
+    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+        """Hear, twice a second, that not all partners are there yet."""
+
+    def connected(self, links: Mapping[str, Line]) -> None:
+        """Hear that all partners are there."""
+
+    def interrupted(self, error: PeerFailed | PeerLost) -> None:
+        """Hear that a partner is gone and the run waits for it to come back."""
 
 
 class StatusFile(Watcher):
@@ -75,9 +108,18 @@ class StatusFile(Watcher):
             }
         )
 
-    def end(self, state: str) -> None:
-        """Note how it ended: finished, interrupted or failed."""
-        self._write({"state": state, "waiting_for": [], "seconds_left": None}, always=True)
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """Note how the block ended: finished, interrupted or failed."""
+        state = "failed"
+        try:
+            yield
+            state = "finished"
+        except KeyboardInterrupt:
+            state = "interrupted"
+            raise
+        finally:
+            self._write({"state": state, "waiting_for": [], "seconds_left": None}, always=True)
 
     def _write(self, changes: Mapping[str, Any], *, always: bool = False) -> None:
         self._facts |= changes
@@ -95,3 +137,94 @@ class StatusFile(Watcher):
         with os.fdopen(open_fresh(temporary), "w") as file:
             file.write(json.dumps(facts))
         temporary.replace(self._path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What is shown as status.json says it; the rest is derived."""
+
+    party: str | None = None
+    role: str | None = None
+    step: int | None = None
+    total: int | None = None
+    steps_per_second: float | None = None
+    seconds_left: float | None = None
+    bytes_sent: int | None = None
+    bytes_received: int | None = None
+    reason: str | None = None
+    waiting_for: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said(_Facts):
+    """What status.json says."""
+
+    state: Literal["starting", "waiting", "running", "finished", "interrupted", "failed"] | None = None
+    pid: int | None = None
+    stage: str | None = None
+    last_contact: Mapping[str, str | None] = field(default_factory=dict)
+    updated: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStatus(_Facts):
+    """One run as seen from its folder."""
+
+    name: str
+    folder: str
+    state: str
+    """running, waiting, finished, interrupted, failed, or stopped when its process is gone without a word."""
+    stage: str = "train"
+    last_contact_seconds: dict[str, float | None] = field(default_factory=dict)
+
+
+def runs_in(folder: Path) -> list[RunStatus]:
+    """Return the runs in a ``runs`` folder, the last touched first."""
+    if not folder.is_dir():
+        return []
+    children = sorted((one for one in folder.iterdir() if one.is_dir()), key=lambda one: -one.stat().st_mtime)
+    return [found for child in children if (found := _status_of(child)) is not None]
+
+
+def _status_of(folder: Path) -> RunStatus | None:
+    own = PartyFolder(folder)
+    if not own.holds_run:
+        inner = [child for child in map(PartyFolder, folder.iterdir()) if child.holds_run]
+        if not inner:
+            return None
+        plan, is_done = inner[0].plan(), (folder / "simulation.json").exists()
+        state = _state("finished" if is_done else None, folder)
+        return RunStatus(name=plan.name, folder=str(folder), state=state, stage=plan.stage)
+    said = _said(folder / "status.json")
+    state = _state("finished" if said.state == "finished" or own.is_finished else said.state, folder)
+    facts = {one.name: getattr(said, one.name) for one in dataclasses.fields(_Facts)}
+    if state not in ("running", "waiting"):
+        facts |= {"steps_per_second": None, "seconds_left": None}
+    contacts = {peer: _seconds_since(moment) for peer, moment in said.last_contact.items()}
+    plan = own.plan()
+    return RunStatus(
+        name=plan.name, folder=str(folder), state=state, stage=plan.stage, last_contact_seconds=contacts, **facts
+    )
+
+
+def _state(said: str | None, folder: Path) -> str:
+    """Return what a run says of itself, unless the process that said so is gone."""
+    if said in ("finished", "interrupted", "failed"):
+        return said
+    return (said or "running") if is_held(folder) else "stopped"
+
+
+def _said(path: Path) -> _Said:
+    """Return what a run says of itself; a file that is damaged says nothing."""
+    try:
+        found: _Said = validated(_Said, read_json(path) if path.exists() else {}, "status")
+    except (CheckpointBroken, ConfigError):
+        return _Said()
+    return found
+
+
+def _seconds_since(moment: str | None) -> float | None:
+    try:
+        return None if moment is None else (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    except (TypeError, ValueError):
+        return None

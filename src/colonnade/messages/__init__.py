@@ -3,14 +3,23 @@
 from colonnade.messages.declaration import (
     ANYONE,
     ENCRYPTED,
+    GIVEN,
     MASKED,
     NOISED,
     PLAIN,
+    By,
     Declaration,
     Protection,
+    Sealed,
+    Template,
+    between,
+    by,
     declaration_of,
     message,
     record,
+    resolve,
+    template_of,
+    when,
 )
 from colonnade.messages.frame import (
     CONTEXT_BYTES,
@@ -22,32 +31,58 @@ from colonnade.messages.frame import (
     open_frame,
     seal,
 )
-from colonnade.messages.kinds import Longest
+from colonnade.messages.kinds import Kind, Longest
 from colonnade.messages.limits import LIMITS, Limits
+from colonnade.messages.meaning import Carries, Warns, must_warn
+from colonnade.messages.rules import Between, Binds, Dims, Distinct, Hex, Is, Length, OneOf, Rule
+from colonnade.messages.warnings import warnings_of
 from colonnade.messages.wire import Part, total_bytes
 
 __all__ = [
     "ANYONE",
     "CONTEXT_BYTES",
     "ENCRYPTED",
+    "GIVEN",
     "HEADER_BYTES",
     "LIMITS",
     "MASKED",
     "NOISED",
     "PLAIN",
     "WIRE_VERSION",
+    "Between",
+    "Binds",
+    "By",
+    "Carries",
     "Declaration",
+    "Dims",
+    "Distinct",
     "Header",
+    "Hex",
+    "Is",
+    "Kind",
+    "Length",
     "Limits",
     "Longest",
+    "OneOf",
     "Part",
     "Protection",
+    "Rule",
+    "Sealed",
+    "Template",
+    "Warns",
+    "between",
+    "by",
     "declaration_of",
     "decode_body",
     "encode_body",
     "message",
+    "must_warn",
     "open_frame",
     "record",
+    "resolve",
     "seal",
+    "template_of",
     "total_bytes",
+    "warnings_of",
+    "when",
 ]

@@ -6,13 +6,17 @@ one-byte tag per value as a check; a sender can never choose what the receiver b
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
+import operator
 import struct
 import sys
 import types
 import typing
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import Any
 
@@ -21,6 +25,7 @@ import numpy as np
 from colonnade.crypto import Ciphertext
 from colonnade.errors import DeclarationError, FrameRefused, WrongContent
 from colonnade.messages.limits import LIMITS
+from colonnade.messages.rules import Between, Binds, Dims, Is, Length, OneOf, Rule
 from colonnade.messages.wire import Reader, Writer
 from colonnade.text import LONGEST_NAME, is_plain
 
@@ -47,15 +52,23 @@ class Kind(ABC):
     tag: int
     carries_ciphertext = False
 
+    rules: tuple[Rule, ...] = ()
+    """What is true of every value that may arrive."""
+    bounded_by: tuple[type[Rule], ...] = ()
+    """The rules of which one is needed, so that no peer can send just anything; none where the kind has bounds."""
+
     @abstractmethod
-    def describe(self) -> str:
-        """Return the canonical text that enters the schema fingerprint."""
+    def _describe(self) -> str: ...
 
     @abstractmethod
     def _write(self, value: Any, writer: Writer) -> None: ...
 
     @abstractmethod
     def _read(self, reader: Reader, depth: int) -> Any: ...
+
+    def describe(self) -> str:
+        """Return the canonical text that enters the schema fingerprint."""
+        return "".join([self._describe(), *(f" {rule.describe()}" for rule in self.rules)])
 
     def write(self, value: Any, writer: Writer) -> None:
         """Append the value; raise DeclarationError if it is not of this kind."""
@@ -73,6 +86,57 @@ class Kind(ABC):
     def shapes(self, name: str, value: Any, into: Shapes) -> None:  # noqa: B027 - most kinds have none
         """Add the shapes of arrays in this value to what the ledger records."""
 
+    def parts(self, name: str, value: Any) -> Iterator[tuple[str, Kind, Any, Callable[[Any], Any]]]:
+        """Give what a value consists of: name, kind, value, and how the whole is made with another in its place.
+
+        The value itself comes first.
+        """
+        yield name, self, value, lambda other: other
+
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        """Give the kinds of which values of this one are made, and their names where they have one."""
+        yield from ()
+
+    @property
+    def is_looked_into(self) -> bool:
+        """Tell whether there are rules for this value or for what it consists of."""
+        return bool(self.rules)
+
+    def check(self, value: Any, known: Mapping[str, Any]) -> dict[str, int]:
+        """Raise WrongContent for a value that breaks a rule; return what it announces about later ones."""
+        bound: dict[str, int] = {}
+        for name, kind, part, _ in self.parts("", value):
+            for rule in kind.rules:
+                wrong = rule.wrong(part, {**known, **bound})
+                if wrong is not None:
+                    raise WrongContent(f"Its field {name} {wrong}.")
+                if isinstance(rule, Binds):
+                    bound[rule.name] = part
+        return bound
+
+    def announced(self, value: Any) -> dict[str, int]:
+        """Return what a value announces about later ones."""
+        found = ((rule, part) for _, kind, part, _ in self.parts("", value) for rule in kind.rules)
+        return {rule.name: part for rule, part in found if isinstance(rule, Binds)}
+
+    def faults(self, value: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+        """Give, for tests of peers that lie, values that break one rule each, and which."""
+        known = {**known, **self.announced(value)}
+        for name, kind, part, put in self.parts("", value):
+            for rule in kind.rules:
+                for place, other in enumerate(rule.hostile(part, known)):
+                    yield f"{name}: {rule.describe()} {place}", put(other)
+
+    def with_rules(self, rules: tuple[Rule, ...]) -> Kind:
+        """Return the same kind with rules."""
+        made = copy.copy(self)
+        made.rules = rules
+        return made
+
+    def resolved(self, is_sealed: bool) -> Kind:
+        """Return the kind in a run that encrypts what it can, or that does not."""
+        return self
+
 
 def _mismatch(expected: str, value: object) -> DeclarationError:
     return DeclarationError(
@@ -83,7 +147,7 @@ def _mismatch(expected: str, value: object) -> DeclarationError:
 class _Boolean(Kind):
     tag = 1
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "bool"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -100,8 +164,9 @@ class _Boolean(Kind):
 
 class _Integer(Kind):
     tag = 2
+    bounded_by = (Between, Is, OneOf)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "int"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -125,8 +190,9 @@ class _Integer(Kind):
 
 class _Number(Kind):
     tag = 3
+    bounded_by = (Between, Is, OneOf)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "float"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -144,8 +210,9 @@ class _Number(Kind):
 
 class _Bytes(Kind):
     tag = 4
+    bounded_by = (Length, Is)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "bytes"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -175,7 +242,7 @@ class _Text(Kind):
     def __init__(self, longest: int = LONGEST_NAME) -> None:
         self.longest = longest
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "str" if self.longest == LONGEST_NAME else f"str({self.longest})"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -208,8 +275,9 @@ class _Text(Kind):
 
 class _Array(Kind):
     tag = 6
+    bounded_by = (Dims,)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "array"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -263,7 +331,7 @@ class _Tensor(_Array):
 
     tag = 7
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "tensor"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -292,7 +360,7 @@ class _Optional(Kind):
         self._inner = inner
         self.carries_ciphertext = inner.carries_ciphertext
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"optional({self._inner.describe()})"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -310,17 +378,35 @@ class _Optional(Kind):
         if value is not None:
             self._inner.shapes(name, value, into)
 
+    def parts(self, name: str, value: Any) -> Iterator[tuple[str, Kind, Any, Callable[[Any], Any]]]:
+        if value is not None:
+            yield from self._inner.parts(name, value)
+
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield "", self._inner
+
+    @property
+    def is_looked_into(self) -> bool:
+        return self._inner.is_looked_into
+
+    def with_rules(self, rules: tuple[Rule, ...]) -> Kind:
+        return _Optional(self._inner.with_rules(rules))
+
+    def resolved(self, is_sealed: bool) -> Kind:
+        return _Optional(self._inner.resolved(is_sealed))
+
 
 class _Sequence(Kind):
     """A tuple of any length whose items are of one kind."""
 
     tag = 9
+    bounded_by = (Length, Is)
 
     def __init__(self, inner: Kind) -> None:
         self._inner = inner
         self.carries_ciphertext = inner.carries_ciphertext
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"sequence({self._inner.describe()})"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -345,16 +431,32 @@ class _Sequence(Kind):
         for position, item in enumerate(value):
             self._inner.shapes(f"{name}.{position}", item, into)
 
+    def parts(self, name: str, value: Any) -> Iterator[tuple[str, Kind, Any, Callable[[Any], Any]]]:
+        yield name, self, value, lambda other: other
+        if self._inner.is_looked_into:
+            for place, item in enumerate(value):
+                for where, kind, part, put in self._inner.parts(f"{name}.{place}", item):
+                    yield where, kind, part, _in_tuple(value, place, put)
+
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield "", self._inner
+
+    @property
+    def is_looked_into(self) -> bool:
+        return bool(self.rules) or self._inner.is_looked_into
+
+    def resolved(self, is_sealed: bool) -> Kind:
+        return _Sequence(self._inner.resolved(is_sealed)).with_rules(self.rules)
+
 
 class _Record(Kind):
     tag = 10
 
-    def __init__(self, record: type, depth: int) -> None:
-        self._record = record
-        self._kinds = tuple((field.name, kind) for field, kind in _kinds_of_fields(record, depth))
+    def __init__(self, record: type, kinds: Iterable[tuple[str, Kind]]) -> None:
+        self._record, self._kinds = record, tuple(kinds)
         self.carries_ciphertext = bool(self._kinds) and all(kind.carries_ciphertext for _, kind in self._kinds)
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return "record(" + ",".join(f"{name}:{kind.describe()}" for name, kind in self._kinds) + ")"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -371,15 +473,53 @@ class _Record(Kind):
         for field, kind in self._kinds:
             kind.shapes(f"{name}.{field}" if name else field, getattr(value, field), into)
 
+    def parts(self, name: str, value: Any) -> Iterator[tuple[str, Kind, Any, Callable[[Any], Any]]]:
+        for field, kind in self._kinds:
+            if kind.is_looked_into:
+                for where, inner, part, put in kind.parts(f"{name}.{field}" if name else field, getattr(value, field)):
+                    yield where, inner, part, _in_record(value, field, put)
+
+    def consists_of(self) -> Iterator[tuple[str, Kind]]:
+        yield from self._kinds
+
+    @property
+    def is_looked_into(self) -> bool:
+        return any(kind.is_looked_into for _, kind in self._kinds)
+
+    def resolved(self, is_sealed: bool) -> Kind:
+        return _Record(self._record, [(name, kind.resolved(is_sealed)) for name, kind in self._kinds])
+
+
+class _Sealable(Kind):
+    """An array that is a ciphertext in a run that encrypts it; only a resolved one can cross."""
+
+    tag = 0
+
+    def __init__(self, sealed: Kind, clear: Kind) -> None:
+        self._sealed, self._clear = sealed, clear
+
+    def _describe(self) -> str:
+        return f"{self._sealed.describe()} or {self._clear.describe()}"
+
+    def _write(self, value: Any, writer: Writer) -> None:
+        raise DeclarationError("A message whose content may be encrypted or not crosses in runs that say which.")
+
+    def _read(self, reader: Reader, depth: int) -> Any:
+        raise DeclarationError("A message whose content may be encrypted or not crosses in runs that say which.")
+
+    def resolved(self, is_sealed: bool) -> Kind:
+        return (self._sealed if is_sealed else self._clear).with_rules(self.rules)
+
 
 class _Cipher(Kind):
     tag = 11
+    bounded_by = (Dims,)
     carries_ciphertext = True
 
     def __init__(self, cipher: type[Ciphertext]) -> None:
         self._cipher = cipher
 
-    def describe(self) -> str:
+    def _describe(self) -> str:
         return f"ciphertext({self._cipher.__name__})"
 
     def _write(self, value: Any, writer: Writer) -> None:
@@ -407,13 +547,21 @@ def _deeper(reader: Reader, depth: int) -> int:
     return depth + 1
 
 
-def _kinds_of_fields(record: type, depth: int) -> list[tuple[Any, Kind]]:
+def _in_tuple(whole: tuple[Any, ...], place: int, put: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda other: (*whole[:place], put(other), *whole[place + 1 :])
+
+
+def _in_record(whole: Any, field: str, put: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda other: replace(whole, **{field: put(other)})
+
+
+def _kinds_of_fields(record: type, depth: int) -> list[tuple[str, Kind]]:
     try:
         hints = typing.get_type_hints(record, include_extras=True)
     except (NameError, TypeError, SyntaxError) as error:
         raise DeclarationError(f"The annotations of {record.__name__} cannot be understood: {error}.") from None
     return [
-        (field, kind_of(hints[field.name], f"{record.__name__}.{field.name}", depth))
+        (field.name, kind_of(hints[field.name], f"{record.__name__}.{field.name}", depth))
         for field in dataclass_fields(record)
     ]
 
@@ -428,8 +576,8 @@ def kind_of(annotation: Any, where: str, depth: int = 0) -> Kind:
     if annotation in _SIMPLE:
         return _SIMPLE[annotation]()
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated and arguments[0] is str and isinstance(arguments[1], Longest):
-        return _Text(arguments[1].characters)
+    if origin is typing.Annotated:
+        return _annotated(annotation, where, depth)
     if annotation is np.ndarray or origin is np.ndarray:
         return _Array()
     torch = sys.modules.get("torch")
@@ -438,13 +586,32 @@ def kind_of(annotation: Any, where: str, depth: int = 0) -> Kind:
     if isinstance(annotation, type) and issubclass(annotation, Ciphertext):
         return _Cipher(annotation)
     if isinstance(annotation, type) and "__is_record__" in vars(annotation):
-        return _Record(annotation, depth + 1)
-    if origin in (types.UnionType, typing.Union) and len(arguments) == 2 and type(None) in arguments:
-        inner = arguments[0] if arguments[1] is type(None) else arguments[1]
+        return _Record(annotation, _kinds_of_fields(annotation, depth + 1))
+    if origin in (types.UnionType, typing.Union) and type(None) in arguments:
+        inner = functools.reduce(operator.or_, (one for one in arguments if one is not type(None)))
         return _Optional(kind_of(inner, where, depth + 1))
+    if origin in (types.UnionType, typing.Union) and len(arguments) == 2:
+        kinds = [kind_of(one, where, depth + 1) for one in arguments]
+        sealed, clear = sorted(kinds, key=lambda kind: not kind.carries_ciphertext)
+        if sealed.carries_ciphertext and not clear.carries_ciphertext:
+            return _Sealable(sealed, clear)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _Sequence(kind_of(arguments[0], where, depth + 1))
     raise DeclarationError(
         f"The field {where} is annotated {annotation!r}, which no message can carry. Use bool, int, float, str, bytes, "
-        "Annotated[str, Longest(…)], numpy.ndarray, torch.Tensor, a Ciphertext, a @record, tuple[X, ...] or X | None."
+        "Annotated[X, rules], numpy.ndarray, torch.Tensor, a Ciphertext, a Ciphertext | numpy.ndarray, a @record, "
+        "tuple[X, ...] or X | None."
     )
+
+
+def _annotated(annotation: Any, where: str, depth: int) -> Kind:
+    inner, *beside = typing.get_args(annotation)
+    rules = tuple(one for one in beside if isinstance(one, Rule))
+    longest = [one.characters for one in beside if isinstance(one, Longest)]
+    if len(rules) + len(longest) != len(beside) or (longest and inner is not str):
+        raise DeclarationError(f"The field {where} is annotated with something that is no rule for it.")
+    for place, rule in enumerate(rules):
+        if isinstance(rule, Binds) and not any(isinstance(one, Between) for one in rules[:place]):
+            raise DeclarationError(f"The field {where} announces {rule.name} without bounds. Put Between before it.")
+    kind = _Text(*longest) if longest else kind_of(inner, where, depth)
+    return kind.with_rules(rules)

@@ -1,4 +1,4 @@
-"""Torch parts that methods share."""
+"""Torch parts that methods share: layers, networks and losses."""
 
 from colonnade.nn.additive_attention import AdditiveAttention, masked_softmax
 from colonnade.nn.adversarial import SpectralLinear, discriminator, reverse_gradient

@@ -1,4 +1,7 @@
-"""Noise and disguises for what would give labels or rows away. Nothing here knows of sessions or messages."""
+"""Noise and disguises for what would give labels or rows away.
+
+Nothing here knows of sessions or messages.
+"""
 
 from colonnade.privacy.cells import (
     CELL_GRID,

@@ -15,9 +15,10 @@ from math import isfinite
 from typing import Any
 
 from colonnade.metrics import Evaluation
+from colonnade.reports.figure_values import check_figure
 from colonnade.reports.markup import Html, tag
-from colonnade.reports.record import FigureNote
 from colonnade.reports.wording import number
+from colonnade.session import Figure
 from colonnade.text import spelt_out
 
 __all__ = [
@@ -96,13 +97,13 @@ def _figure(
 ) -> Html:
     """Draw one set of axes and wrap it with its caption and a description for those who cannot see it."""
     import matplotlib.style
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
     with matplotlib.style.context(_STYLE, after_reset=True), warnings.catch_warnings():
         # matplotlib measures text with its own font even though the reader's browser chooses another.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        canvas = Figure(figsize=size, layout="constrained")
+        canvas = Canvas(figsize=size, layout="constrained")
         draw(canvas.add_subplot())
         written = io.StringIO()
         nothing = {"Creator": None, "Date": None, "Format": None, "Type": None}
@@ -382,8 +383,9 @@ def metric_figure(points: Sequence[Mapping[str, Any]], chosen: int | None, title
     return _curve_figure("metric", f"Validation {title}", points, lines, chosen, title)
 
 
-def finding_figure(key: str, note: FigureNote) -> Html:
+def finding_figure(key: str, note: Figure) -> Html:
     """Draw what a method gave with one of its findings."""
+    check_figure(note)
     draw = {
         "scatter": _scatter_figure,
         "trade_off": _trade_off_figure,
@@ -394,7 +396,7 @@ def finding_figure(key: str, note: FigureNote) -> Html:
     return draw(key, note)
 
 
-def _scatter_figure(key: str, note: FigureNote) -> Html:
+def _scatter_figure(key: str, note: Figure) -> Html:
     """Draw series of points whose places have no units; small, to stand side by side."""
     series = note.values["series"]
 
@@ -416,7 +418,7 @@ def _scatter_figure(key: str, note: FigureNote) -> Html:
     return _figure(key, note.title, f"{counts[:1].upper()}{counts[1:]}.", draw, (3.1, 2.9))
 
 
-def _trade_off_figure(key: str, note: FigureNote) -> Html:
+def _trade_off_figure(key: str, note: Figure) -> Html:
     """Draw what one number costs another: a line through the points of each series, each with its mark."""
     series, across, up = note.values["series"], str(note.values["across"]), str(note.values["up"])
 
@@ -440,7 +442,7 @@ def _trade_off_figure(key: str, note: FigureNote) -> Html:
     return _figure(key, note.title, f"Across: {across}. Up: {up}. {points}.", draw, (5.2, 3.4))
 
 
-def _bar_figure(key: str, note: FigureNote) -> Html:
+def _bar_figure(key: str, note: Figure) -> Html:
     """Draw a bar for each name, the first on top."""
     names, lengths = [str(one) for one in note.values["names"]], note.values["lengths"]
 
@@ -454,7 +456,7 @@ def _bar_figure(key: str, note: FigureNote) -> Html:
     return _figure(key, note.title, text, draw, (5.2, 1.0 + 0.28 * max(len(names), 4)))
 
 
-def _beeswarm_figure(key: str, note: FigureNote) -> Html:
+def _beeswarm_figure(key: str, note: Figure) -> Html:
     """Draw a row of dots for each name: where a dot lies is its value, its colour is its level."""
     names, values, levels = [str(one) for one in note.values["names"]], note.values["values"], note.values["levels"]
     every = [value for row in values for value in row]
@@ -492,7 +494,7 @@ def _beeswarm_figure(key: str, note: FigureNote) -> Html:
     return _figure(key, note.title, text, draw, (5.2, 1.1 + 0.32 * max(len(names), 4)))
 
 
-def _picture_figure(key: str, note: FigureNote) -> Html:
+def _picture_figure(key: str, note: Figure) -> Html:
     """Draw rows of small pictures, one below the other, so that a column is one thing in several states."""
     (_, height, width), captions, rows = note.values["shape"], note.values["captions"], note.values["rows"]
     across, down = width * (1 + _PICTURE_GAP), height * (1 + _PICTURE_GAP)

@@ -7,10 +7,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from colonnade import __version__
 from colonnade.metrics import Evaluation, higher_is_better, interval
 from colonnade.reports import figures
 from colonnade.reports.markup import Html, joined, tag
-from colonnade.reports.record import CrossedNote, FindingNote, PartyNote, RunRecord
+from colonnade.reports.record import Crossed, RunRecord
 from colonnade.reports.wording import (
     alone_name,
     bytes_text,
@@ -26,7 +27,7 @@ from colonnade.reports.wording import (
     uncertainty_note,
     verdict,
 )
-from colonnade.session import write_whole
+from colonnade.session import Finding, write_whole
 
 __all__ = ["render", "write"]
 
@@ -92,7 +93,7 @@ def render(record: RunRecord) -> str:
         ),
         tag(
             "footer",
-            f"Made by colonnade {record.version} for run {record.name}. This page loads nothing from a network.",
+            f"Made by colonnade {__version__} for run {record.plan.name}. This page loads nothing from a network.",
         ),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
@@ -100,10 +101,12 @@ def render(record: RunRecord) -> str:
 
 def _header(record: RunRecord) -> Html:
     sentence, judgement = verdict(record)
-    marks = _marks(record)
+    broken = [ledger.party for ledger in record.checked_ledgers if not ledger.verified]
+    marks = [f"The ledger of {party} does not verify: do not rely on this report." for party in broken]
+    marks += record.marks
     return tag(
         "header",
-        tag("p", f"colonnade run report · {record.name}", class_="eyebrow"),
+        tag("p", f"colonnade run report · {record.plan.name}", class_="eyebrow"),
         tag("h1", record.title),
         tag("p", sentence, class_="verdict"),
         tag("p", judgement, class_="judgement") if judgement else None,
@@ -120,12 +123,6 @@ def _header(record: RunRecord) -> Html:
     )
 
 
-def _marks(record: RunRecord) -> list[str]:
-    broken = [ledger.party for ledger in record.ledgers if not ledger.verified]
-    warnings = [f"The ledger of {party} does not verify: do not rely on this report." for party in broken]
-    return warnings + list(record.marks)
-
-
 def _key_figures(record: RunRecord) -> Html:
     shown: list[tuple[str, str, str | None]] = []
     together = record.evaluations.get("together")
@@ -136,7 +133,7 @@ def _key_figures(record: RunRecord) -> Html:
         if alone and name in alone.metrics:
             gap = _signed(name, together.metrics[name], alone.metrics[name])
             shown.append((f"Against {alone_name(record)} alone", gap, f"in {metric_title(name)}"))
-    shared = [party.shared_rows for party in record.parties if party.shared_rows is not None]
+    shared = [about["shared_rows"] for about in record.brought.values() if about["shared_rows"] is not None]
     if shared:
         shown.append(("Shared rows", f"{max(shared):,}", None))
     if record.crossed:
@@ -160,17 +157,18 @@ def _trained(record: RunRecord) -> Iterable[Html]:
     yield tag("p", tag("strong", method.title), " (", tag("code", method.name), ")", "." if method.title else None)
     if method.citation:
         yield tag("p", method.citation, class_="soft")
-    if record.parties:
-        rows = [[party.name, party.role, method.roles.get(party.role, "")] for party in record.parties]
+    if record.brought:
+        does = {role.name: role.holds for role in method.roles}
+        rows = [[party, about["role"], does.get(about["role"], "")] for party, about in record.brought.items()]
         yield _table("The parties and their roles in this method", ["Party", "Role", "What the role does"], rows)
     others = [f"{party} ran {version}" for party, version in record.other_versions.items()]
     facts = [
-        ("Stage", "" if record.stage == "train" else record.stage),
+        ("Stage", "" if record.plan.stage == "train" else record.plan.stage),
         ("Launch", record.launch),
-        ("Made on", record.created),
-        ("Took", duration_text(record.duration_seconds) if record.duration_seconds is not None else ""),
-        ("Seed", "not set" if record.seed is None else str(record.seed)),
-        ("Version", ", ".join([f"colonnade {record.version}", *others])),
+        ("Made on", record.started),
+        ("Took", duration_text(record.seconds)),
+        ("Seed", str(record.plan.seed)),
+        ("Version", ", ".join([f"colonnade {method.version}", *others])),
     ]
     yield _terms((title, value) for title, value in facts if value)
 
@@ -178,50 +176,45 @@ def _trained(record: RunRecord) -> Iterable[Html]:
 def _data(record: RunRecord) -> Iterable[Html]:
     if record.alignment:
         yield tag("p", record.alignment)
-    if record.parties:
+    if record.brought:
         head = ["Party", "Rows", "Shared rows", "Columns", "Width after encoding", "Label"]
-        rows = [_brought(party) for party in record.parties]
+        rows = [_brought(party, about) for party, about in record.brought.items()]
         yield _table("What each party brought; only counts are shown, never values", head, rows, numeric={1, 2, 3, 4})
     if any(record.rows.values()):
         parts = [f"{_count(count)} for {_part(part)}" for part, count in record.rows.items()]
         yield tag("p", f"The shared rows were split: {listed(parts)}.")
-    for party in record.parties:
-        if party.columns:
-            yield _columns(party)
+    for party, about in record.brought.items():
+        if about["columns"]:
+            yield _columns(party, about["columns"])
 
 
-def _brought(party: PartyNote) -> list[str]:
-    if not party.has_table:
-        return [party.name, "holds no table", *[_count(None)] * 4]
-    if party.is_elsewhere:
-        return [party.name, *["in its own house"] * 5]
-    return [
-        party.name,
-        _count(party.rows),
-        _count(party.shared_rows),
-        _count(party.features),
-        _count(party.encoded_width),
-        party.label if party.label is not None else "none",
-    ]
+def _brought(party: str, about: Mapping[str, Any]) -> list[str]:
+    if not about["has_table"]:
+        return [party, "holds no table", *[_count(None)] * 4]
+    if about["is_elsewhere"]:
+        return [party, *["not known here"] * 5]
+    counts = (about["rows"], about["shared_rows"], len(about["columns"]), about["encoded_width"])
+    return [party, *map(_count, counts), "none" if about["label"] is None else about["label"]]
 
 
 def _part(name: str) -> str:
     return {"train": "training", "test": "the held-out test"}.get(name, name)
 
 
-def _columns(party: PartyNote) -> Html:
-    rows = [[column.name, column.kind, _count(column.missing), _count(column.distinct)] for column in party.columns]
-    table = _table(f"Columns of {party.name}", ["Column", "Kind", "Missing", "Distinct"], rows, numeric={2, 3})
-    summary = tag("summary", f"{party.name}: {plural(len(party.columns), 'column')}")
-    return tag("details", summary, table, **({"open": ""} if len(party.columns) <= MOST_OPEN_COLUMNS else {}))
+def _columns(party: str, columns: Sequence[Mapping[str, Any]]) -> Html:
+    rows = [[one["name"], one["kind"], _count(one["missing"]), _count(one["distinct"])] for one in columns]
+    table = _table(f"Columns of {party}", ["Column", "Kind", "Missing", "Distinct"], rows, numeric={2, 3})
+    summary = tag("summary", f"{party}: {plural(len(columns), 'column')}")
+    return tag("details", summary, table, **({"open": ""} if len(columns) <= MOST_OPEN_COLUMNS else {}))
 
 
 def _quality(record: RunRecord) -> Iterable[Html]:
     if not record.makes_model and not record.evaluations:
-        yield tag("p", f"The stage {record.stage} makes no model; what it is for is what it finds out.")
+        yield tag("p", f"The stage {record.plan.stage} makes no model; what it is for is what it finds out.")
         return
     if not record.evaluations:
-        holder = f" Held-out scores are seen by {record.alone_party} only." if _is_one_sided(record) else ""
+        is_one_sided = any(about["is_elsewhere"] for about in record.brought.values())
+        holder = f" Held-out scores are seen by {alone_name(record)} only." if is_one_sided else ""
         yield tag("p", f"This run kept no evaluation here, so nothing can be said about how good the model is.{holder}")
         return
     legend = _legend(record)
@@ -252,10 +245,6 @@ def _quality(record: RunRecord) -> Iterable[Html]:
         yield tag("div", *drawn, class_="figures")
     if confusion and len(confusion["classes"]) <= MOST_TABLE_CLASSES:
         yield _confusion_table(confusion["classes"], confusion["counts"])
-
-
-def _is_one_sided(record: RunRecord) -> bool:
-    return any(party.is_elsewhere for party in record.parties)
 
 
 def _legend(record: RunRecord) -> dict[str, str]:
@@ -328,7 +317,7 @@ def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
 
 def _findings(record: RunRecord) -> Iterable[Html]:
     """Show what the method found out beside the model, each as a sentence, a table and figures."""
-    for place, finding in enumerate(record.findings, 1):
+    for place, finding in enumerate(record.findings.values(), 1):
         yield tag("h3", finding.title)
         if finding.text:
             yield tag("p", finding.text)
@@ -342,7 +331,7 @@ def _findings(record: RunRecord) -> Iterable[Html]:
         yield from _finding_figures(f"finding{place}", finding)
 
 
-def _finding_figures(key: str, finding: FindingNote) -> Iterable[Html]:
+def _finding_figures(key: str, finding: Finding) -> Iterable[Html]:
     """Put scatters side by side, as they are for comparing, and give other figures more room."""
     drawn = {number: figures.finding_figure(f"{key}-{number}", one) for number, one in enumerate(finding.figures, 1)}
     is_small = {number: one.kind == "scatter" for number, one in enumerate(finding.figures, 1)}
@@ -362,16 +351,16 @@ def _is_number(cell: str) -> bool:
 
 def _coefficients(record: RunRecord) -> Iterable[Html]:
     """Show each party's coefficients, the largest first. A party's own report has its own only."""
-    for party in record.parties:
-        if not party.coefficients:
+    for party, about in record.brought.items():
+        if not about["coefficients"]:
             continue
-        ordered = sorted(party.coefficients, key=lambda one: -max(map(abs, one[1])))
+        ordered = sorted(about["coefficients"].items(), key=lambda one: -max(map(abs, one[1])))
         classes = len(ordered[0][1])
         head = ["Column", *(["Coefficient"] if classes == 1 else [f"Class {number + 1}" for number in range(classes)])]
         rows = [[name, *(f"{value:+.4f}" for value in values)] for name, values in ordered]
-        caption = f"Coefficients of {party.name}'s columns, in standard deviations of each column"
+        caption = f"Coefficients of {party}'s columns, in standard deviations of each column"
         table = _table(caption, head, rows, numeric=set(range(1, classes + 1)))
-        summary = tag("summary", f"{party.name}: {plural(len(rows), 'coefficient')}")
+        summary = tag("summary", f"{party}: {plural(len(rows), 'coefficient')}")
         yield tag("details", summary, table, **({"open": ""} if len(rows) <= MOST_OPEN_COLUMNS else {}))
 
 
@@ -428,7 +417,7 @@ def _crossed(record: RunRecord) -> Iterable[Html]:
     yield _table("Every declared message that crossed", head, rows, numeric={5, 6}, kind="crossed")
 
 
-def _reveals(entry: CrossedNote) -> str:
+def _reveals(entry: Crossed) -> str:
     return entry.reveals.removeprefix("Reveals:").strip() or "not stated."
 
 
@@ -443,7 +432,7 @@ def _badge(protection: str) -> Html:
     return tag("span", protection, class_=f"badge {known}".strip())
 
 
-def _totals(crossed: Sequence[CrossedNote], used: Sequence[str]) -> Html:
+def _totals(crossed: Sequence[Crossed], used: Sequence[str]) -> Html:
     senders = list(dict.fromkeys(entry.sender for entry in crossed))
 
     def sent(sender: str | None, protection: str | None) -> int:
@@ -460,12 +449,11 @@ def _totals(crossed: Sequence[CrossedNote], used: Sequence[str]) -> Html:
 
 
 def _settings(record: RunRecord) -> Iterable[Html]:
-    if record.digest:
-        yield tag(
-            "p",
-            "Digest of the agreed settings, which the parties compare before the first message: ",
-            tag("span", record.digest, class_="hash"),
-        )
+    yield tag(
+        "p",
+        "Digest of the agreed settings, which the parties compare before the first message: ",
+        tag("span", record.plan.digest(), class_="hash"),
+    )
     rows = [[name, value] for name, value in _flattened(record.settings)]
     if rows:
         yield _table("The agreed settings", ["Setting", "Value"], rows)
@@ -504,7 +492,7 @@ def _check(record: RunRecord) -> Iterable[Html]:
         ),
         tag("li", "Compare the digest above with the one in your own run folder."),
     )
-    if record.ledgers:
+    if record.checked_ledgers:
         rows = [
             [
                 ledger.party,
@@ -513,7 +501,7 @@ def _check(record: RunRecord) -> Iterable[Html]:
                 listed(ledger.agrees_with) or "not compared",
                 tag("span", ledger.head, class_="hash"),
             ]
-            for ledger in record.ledgers
+            for ledger in record.checked_ledgers
         ]
         head = ["Party", "Entries", "Verified", "Agrees with", "Head hash"]
         yield _table("The ledgers when this report was made", head, rows, numeric={1})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from colonnade.metrics import Evaluation, headline, higher_is_better, interval
 from colonnade.reports.record import RunRecord
@@ -116,14 +117,19 @@ def headline_of(evaluation: Evaluation) -> str | None:
 
 def data_parties(record: RunRecord) -> list[str]:
     """Name the parties that bring columns or labels."""
-    return [party.name for party in record.parties if party.holds_data] or [party.name for party in record.parties]
+    found = [party for party, about in record.brought.items() if _brings_data(about)]
+    return found or list(record.brought)
+
+
+def _brings_data(about: Mapping[str, Any]) -> bool:
+    return about["has_table"] and (bool(about["columns"]) or about["label"] is not None or about["is_elsewhere"])
 
 
 def alone_name(record: RunRecord) -> str:
     """Name the party whose columns the model alone used."""
-    if record.alone_party:
-        return record.alone_party
-    holders = [party.name for party in record.parties if party.label is not None]
+    if record.label_holders:
+        return " and ".join(record.label_holders)
+    holders = [party for party, about in record.brought.items() if about["label"] is not None]
     return holders[0] if len(holders) == 1 else "the label holder"
 
 
@@ -156,8 +162,8 @@ def verdict(record: RunRecord) -> tuple[str, str]:
     if together is None and not record.makes_model:
         found = "; ".join(_found(record))
         rest = f"It found out: {found}." if found else f"What it finds out, {alone_name(record)} has."
-        return (f"This run was the stage {record.stage}, which makes no model.", rest)
-    if together is None and any(party.is_elsewhere for party in record.parties):
+        return (f"This run was the stage {record.plan.stage}, which makes no model.", rest)
+    if together is None and any(about["is_elsewhere"] for about in record.brought.values()):
         return (f"How good the federated model is, only {alone_name(record)} can tell, by held-out scores.", "")
     if together is None:
         return ("This run kept no evaluation of the federated model.", "Nothing is said here about how good it is.")
@@ -178,8 +184,8 @@ def verdict(record: RunRecord) -> tuple[str, str]:
 
 def _found(record: RunRecord) -> list[str]:
     """Return the titles of what was found, each once though several parties found it."""
-    ends = tuple(f": {party.name}" for party in record.parties)
-    titles = (one.title for one in record.findings)
+    ends = tuple(f": {party}" for party in record.brought)
+    titles = (one.title for one in record.findings.values())
     return list(
         dict.fromkeys(next((one.removesuffix(end) for end in ends if one.endswith(end)), one) for one in titles)
     )

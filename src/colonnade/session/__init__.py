@@ -1,33 +1,21 @@
-"""A party's view of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
+"""A party's side of a run: channels, handshake, policy, seeds, metrics, checkpoints."""
 
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.forecast import (
-    Crossing,
-    Facts,
-    Forecaster,
-    Line,
-    Machines,
-    Portion,
-    StageForecast,
-    batch_sizes,
-    crossing,
-    crossings,
-    weigh,
-)
-from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores
+from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
+from colonnade.session.party import Participant, Party, parties_of
 from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
-from colonnade.session.play import Keep, Prepare, play
-from colonnade.session.policy import Policy
+from colonnade.session.play import play, taking_part
+from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
-from colonnade.session.session import Observer, Party, Progress, Session
+from colonnade.session.session import Observer, Progress, Session
 
 __all__ = [
     "ALIGN",
@@ -35,26 +23,20 @@ __all__ = [
     "Alignment",
     "Channel",
     "CheckpointStore",
-    "Crossing",
     "Evaluate",
     "EventLog",
-    "Facts",
     "Figure",
     "Finding",
-    "Forecaster",
     "Holding",
-    "Keep",
-    "Line",
-    "Machines",
     "Method",
     "MetricsLog",
     "ModelPart",
     "Observer",
     "Pair",
+    "Participant",
     "Party",
     "Policy",
-    "Portion",
-    "Prepare",
+    "PolicyRules",
     "Progress",
     "Result",
     "Role",
@@ -64,16 +46,14 @@ __all__ = [
     "Scores",
     "ScriptedLink",
     "Session",
-    "StageForecast",
-    "batch_sizes",
+    "Stage",
     "check_name",
-    "crossing",
-    "crossings",
     "derive_seed",
     "highest_common",
+    "parties_of",
     "play",
     "read_json",
-    "weigh",
+    "taking_part",
     "write_json",
     "write_whole",
 ]

@@ -6,11 +6,8 @@ Everything that leaves a party passes `Channel.send`, and `Channel.send` writes 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, cast
-
-import numpy as np
 
 from colonnade.errors import DeclarationError, FrameRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
 from colonnade.ledger import LedgerWriter
@@ -39,7 +36,6 @@ M = TypeVar("M")
 _GREETING = hashlib.sha256(b"colonnade greeting" + bytes([WIRE_VERSION])).digest()[:CONTEXT_BYTES]
 _FAILED = declaration_of(Failed).schema
 _CONTROL = frozenset(declaration_of(cls).schema for cls in CONTROL)
-_LARGEST_STEP = 2**63 - 1
 
 
 class Channel:
@@ -54,7 +50,7 @@ class Channel:
         peer: str,
         peer_role: str,
         run: str,
-        messages: Iterable[type],
+        declarations: Iterable[Declaration],
         ledger: LedgerWriter,
         policy: Policy,
         step: Callable[[], int],
@@ -63,9 +59,12 @@ class Channel:
         self.party, self.role, self.peer, self.peer_role = party, role, peer, peer_role
         self._link, self._ledger, self._policy, self._step, self._run = link, ledger, policy, step, run
         self._scored_rows = scored_rows or ScoredRows(party, policy)
-        declared = [declaration_of(cls) for cls in (*CONTROL, *messages)]
-        self._may_send = {one.schema for one in declared if _fits(one, role, peer_role)}
-        self._known = {one.schema: one for one in declared}
+        declared = [*map(declaration_of, CONTROL), *declarations]
+        self._sends = {one.cls: one for one in declared if _fits(one, role, peer_role)}
+        self._receives = {one.cls: one for one in declared if _fits(one, peer_role, role)}
+        self._by_schema = {one.schema: one for one in self._receives.values()}
+        self.dims: dict[str, Any] = {}
+        """What rules of messages go by on this channel: announced by either side, or said by this party."""
         self.connections: list[str] = []
         self.openings = Openings(party, peer, step)
         """What this party decrypted for the peer."""
@@ -87,13 +86,13 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Record a declared message in the ledger, then send it."""
-        declaration = declaration_of(message)
+        declaration = self._sends.get(type(message))
         if self._is_torn:
             raise PeerLost(f"The line to '{self.peer}' was interrupted in the middle of a message.")
-        if declaration.schema not in self._may_send:
+        if declaration is None:
             raise DeclarationError(
-                f"{self.role} '{self.party}' may not send {declaration.name} to {self.peer_role} '{self.peer}': it is "
-                f"declared from {declaration.sender} to {declaration.receiver}, or not declared by this method at all."
+                f"{self.role} '{self.party}' may not send {type(message).__name__} to {self.peer_role} '{self.peer}' "
+                "in this run: it is declared between other roles, for other settings, or not at all."
             )
         if declaration.schema not in _CONTROL:
             self._policy.check_send(self.party, declaration)
@@ -102,6 +101,7 @@ class Channel:
         # Recorded as sent, so its number is used up even if it does not get through.
         self._sent_count += 1
         self.bytes_sent += header.body_bytes
+        self.dims |= declaration.body.announced(message)
         self._sent_digest.update(header.payload)
         try:
             self._link.send(parts, header.payload)
@@ -112,14 +112,19 @@ class Channel:
             self._is_torn = True
             raise
 
-    def receive(self, message_class: type[M], **shapes: tuple[int, ...]) -> M:
-        """Wait for the peer's next message, which must be of this class.
+    def receive(self, message_class: type[M], **known: Any) -> M:
+        """Wait for the peer's next message, which must be of this class and keep the rules of its fields.
+
+        Keyword arguments are what these rules go by in this message alone, such as how many rows a batch has.
 
         Rows that it asks to score are counted, and refused where they are more than this party allows.
-
-        Keyword arguments name array fields and the shapes they must have; such arrays must also be finite.
         """
-        expected = declaration_of(message_class)
+        expected = self._receives.get(message_class)
+        if expected is None:
+            raise DeclarationError(
+                f"{self.role} '{self.party}' expects {message_class.__name__} from {self.peer_role} '{self.peer}', "
+                "which is not declared to cross between them in this run."
+            )
         declaration, content = self._take(expected)
         if declaration is not expected:
             if isinstance(content, Failed):
@@ -129,8 +134,7 @@ class Channel:
                 f"got {declaration.name}. The two parties may be running different versions; compare 'colonnade "
                 "--version' on both."
             )
-        for field, shape in shapes.items():
-            self._check_array(expected, field, getattr(content, field), shape)
+        self._check(expected, content, known)
         # Before the role function can answer.
         self._scored_rows.count(self.peer, expected.rows_asked(content))
         return cast(M, content)
@@ -159,8 +163,8 @@ class Channel:
                 f"{where} received frame {header.sequence} from '{self.peer}' where frame {due} was due: it was "
                 "replayed, reordered or lost. Restart the run at all parties."
             )
-        declaration = self._known.get(header.schema)
-        if declaration is None or not _fits(declaration, self.peer_role, self.role):
+        declaration = self._by_schema.get(header.schema)
+        if declaration is None:
             raise OutOfStep(
                 f"{where} expected {expected.name} from '{self.peer}' but got a message that {self.peer_role} may not "
                 "send here. The two parties may be running different versions; compare 'colonnade --version' on both."
@@ -168,34 +172,35 @@ class Channel:
         try:
             content = decode_body(declaration, body)
         except WrongContent as error:
-            raise WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}") from None
+            raise self._refused(declaration, error) from None
         self._received_count += 1
         self.bytes_received += header.body_bytes
         self._received_digest.update(header.payload)
         self._ledger.message("received", self.peer, declaration, header, declaration.shapes(content))
         return declaration, content
 
-    def _check_array(self, declaration: Declaration, field: str, value: Any, shape: tuple[int, ...]) -> None:
-        if tuple(value.shape) != shape:
-            raise WrongContent(
-                f"{self.role} '{self.party}' expected {declaration.name}.{field} of shape {shape} from '{self.peer}' "
-                f"at step {self._step()} but got {tuple(value.shape)}. Check that both parties use the same rows and "
-                "version."
-            )
-        array = value if isinstance(value, np.ndarray) else value.numpy()
-        if array.dtype.kind == "f" and not _is_finite(array):
-            raise WrongContent(
-                f"{declaration.name}.{field} from '{self.peer}' at step {self._step()} holds values that are not "
-                "numbers. Its training has diverged; lower the learning rate and run again."
-            )
+    def _check(self, declaration: Declaration, content: object, known: dict[str, Any]) -> None:
+        try:
+            self.dims |= declaration.body.check(content, {**self.dims, **known})
+        except WrongContent as error:
+            raise self._refused(declaration, error) from None
+
+    def _refused(self, declaration: Declaration, error: WrongContent) -> WrongContent:
+        where = f"{self.role} '{self.party}' at step {self._step()}"
+        return WrongContent(f"{where} refused {declaration.name} from '{self.peer}'. {error}")
+
+    def declaration(self, message_class: type) -> Declaration:
+        """Return how a message crosses here, whoever sends it."""
+        found = self._sends.get(message_class) or self._receives.get(message_class)
+        return declaration_of(message_class) if found is None else found
 
     def _start_counting(self) -> None:
         self._sent_count = self._received_count = 0
         self._sent_digest, self._received_digest = hashlib.sha256(), hashlib.sha256()
 
     def _last_words(self, failed: Failed) -> PeerFailed:
-        step = min(max(failed.step, 0), _LARGEST_STEP)
-        return PeerFailed(shown(failed.party, 64), step, shown(failed.cause), returns=failed.returns)
+        self._check(declaration_of(Failed), failed, {})
+        return PeerFailed(shown(failed.party, 64), failed.step, shown(failed.cause), returns=failed.returns)
 
     def _explain(self, lost: PeerLost) -> Exception:
         """Prefer the peer's own last words over the bare fact that it left."""
@@ -213,13 +218,6 @@ class Channel:
         for fact in (b"colonnade", bytes([WIRE_VERSION]), *facts):
             digest.update(len(fact).to_bytes(4, "little") + fact)
         return digest.digest()[:CONTEXT_BYTES]
-
-
-def _is_finite(array: np.ndarray[Any, Any]) -> bool:
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()
-    # A sum is finite only where all its terms are; where it is not, they may still be.
-    return math.isfinite(total) or bool(np.isfinite(array).all())
 
 
 def _fits(declaration: Declaration, sender: str, receiver: str) -> bool:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from colonnade.messages import ANYONE, PLAIN, Longest, message, record
+from colonnade.messages import ANYONE, PLAIN, Between, Length, Longest, message, record
 
 __all__ = ["CONTROL", "AgreedField", "Failed", "Finished", "Goodbye", "HeldCheckpoints", "Hello", "ResumeFrom"]
+
+_LARGEST_STEP, _MOST_FIELDS, _MOST_CHECKPOINTS = 2**63 - 1, 4096, 256
+Digest = Annotated[bytes, Length(32, 32)]
 
 
 @record
@@ -14,7 +17,7 @@ class AgreedField:
     """One agreed setting, by name and digest, so that a difference can be named."""
 
     name: str
-    digest: bytes
+    digest: Annotated[bytes, Length(16, 16)]
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
@@ -29,23 +32,23 @@ class Hello:
     role: str
     run: str
     stage: str
-    fields: tuple[AgreedField, ...]
-    messages: bytes
-    nonce: bytes
+    fields: Annotated[tuple[AgreedField, ...], Length(0, _MOST_FIELDS)]
+    messages: Digest
+    nonce: Annotated[bytes, Length(16, 16)]
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
 class HeldCheckpoints:
     """The steps at which the sender holds checkpoints. Reveals: how far the sender has come."""
 
-    steps: tuple[int, ...]
+    steps: Annotated[tuple[int, ...], Length(0, _MOST_CHECKPOINTS), Between(0, _LARGEST_STEP)]
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="handshake")
 class ResumeFrom:
     """The highest step all parties hold, or none. Reveals: how far all parties have come."""
 
-    step: int | None
+    step: Annotated[int | None, Between(0, _LARGEST_STEP)]
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
@@ -53,7 +56,7 @@ class Failed:
     """A party stopped with an error. Reveals: which party, at which step, and the error's sentence."""
 
     party: str
-    step: int
+    step: Annotated[int, Between(0, _LARGEST_STEP)]
     cause: Annotated[str, Longest(1000)]
     returns: bool
     """Whether nothing needs to change before the run goes on: a party was killed, interrupted or cut off."""
@@ -68,8 +71,8 @@ class Finished:
 class Goodbye:
     """The sender is done and states what crossed. Reveals: digests of both directions, which the receiver has too."""
 
-    sent: bytes
-    received: bytes
+    sent: Digest
+    received: Digest
 
 
 CONTROL = (Hello, HeldCheckpoints, ResumeFrom, Failed, Finished, Goodbye)

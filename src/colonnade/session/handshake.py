@@ -8,7 +8,6 @@ import secrets
 import warnings
 from collections.abc import Mapping
 
-from colonnade import __version__
 from colonnade.errors import (
     CheckpointBroken,
     ColonnadeError,
@@ -72,8 +71,8 @@ def note_other_versions(session: Session, versions: Mapping[str, str]) -> None:
     for peer, version in versions.items():
         session.ledger.mark("version", peer=peer, version=version)
         warnings.warn(
-            f"'{session.party}' runs colonnade {__version__} and '{peer}' {version}. Both speak the same protocol, so "
-            "the run goes on; the ledger keeps this note.",
+            f"'{session.party}' runs colonnade {session.method.version} and '{peer}' {version}. Both speak the same "
+            "protocol, so the run goes on; the ledger keeps this note.",
             OtherVersion,
             stacklevel=2,
         )
@@ -198,7 +197,7 @@ def _cause(error: BaseException) -> str:
     if isinstance(error, PolicyRefused):
         return "its policy refuses this run."
     if isinstance(error, _LOCAL):
-        return f"a {type(error).__name__} in its own house; its operator sees the details."
+        return f"a {type(error).__name__} of its own; its operator sees the details."
     if isinstance(error, ColonnadeError):
         return shown(str(error))
     return f"an unforeseen {type(error).__name__}."
@@ -209,9 +208,9 @@ def _hello(session: Session) -> Hello:
         AgreedField(name, hashlib.sha256(value.encode()).digest()[:16])
         for name, value in sorted(session.plan.fields().items())
     )
-    schemas = b"".join(sorted(declaration_of(cls).schema for cls in (*CONTROL, *session.messages)))
+    schemas = b"".join(sorted(one.schema for one in (*map(declaration_of, CONTROL), *session.declarations)))
     return Hello(
-        version=__version__,
+        version=session.method.version,
         party=session.party,
         role=session.role,
         run=session.plan.name,
@@ -255,5 +254,5 @@ def _compare(session: Session, channel: Channel, ours: Hello, theirs: Hello) -> 
             f"{me} and {you} declare different messages for {session.method.name}.{runs} Install the same version at "
             "both."
         )
-    if len(theirs.nonce) != 16 or theirs.nonce == ours.nonce:
+    if theirs.nonce == ours.nonce:
         raise HandshakeRefused(f"{you} greeted {me} with an invalid nonce. Restart the run at all parties.")

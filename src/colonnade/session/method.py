@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from colonnade import __version__
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.errors import ConfigError, DeclarationError, did_you_mean
-from colonnade.messages import Declaration, declaration_of
-from colonnade.session.forecast import Forecaster
+from colonnade.messages import Declaration, Template, resolve, template_of
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, RunPlan
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from colonnade.session.session import Session
 
-__all__ = ["Figure", "Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores"]
+__all__ = ["Figure", "Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores", "Stage"]
 
 
 _ELSEWHERE = {
@@ -139,6 +139,33 @@ class Result:
 RoleFunction = Callable[["Session", Holding, Any], Result]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One part of a method that is run by itself: who plays in it, and what may cross."""
+
+    roles: Mapping[str, RoleFunction]
+    """What each role does. A role that is missing takes no part."""
+    messages: tuple[type | Template, ...] = ()
+    """What may cross; no other message can be sent."""
+    after: tuple[str, ...] = ()
+    """The stages on whose model it goes on, the usual one first."""
+    makes_model: bool = False
+    """Whether its model can score rows."""
+    scores: bool = False
+    """Whether it has shared rows scored by a model that is there already, for the parties with labels. All other
+    parties count these rows, for `Policy.predictions_per_day`; rows that are not shared are asked for by messages that
+    declare it (``asks_for``), and counted in any stage."""
+    rows: Literal["shared", "pairwise", "shared and rest", "own"] = "shared"
+    """Which rows take part: those that all share; those that the lead shares with each other party; the shared ones and
+    beside them those that only one party knows, so that there need be none of the first; or, without looking for shared
+    ones, all rows of the role ``rows_of``, which gets predictions for them."""
+    rows_of: str | None = None
+    needs: str | None = None
+    """A setting that must be on; without it the stage refuses, and is not offered."""
+    judge: str | None = None
+    """The role whose labels judge the model, where several have labels."""
+
+
 @dataclass(frozen=True)
 class Method:
     """A published algorithm, ready to be played."""
@@ -150,49 +177,29 @@ class Method:
     """When to choose it, as one line for `colonnade methods`."""
     config: type
     roles: tuple[Role, ...]
-    lead: str
-    """A role played by one party that has a channel to every other; it settles where to resume."""
-    messages: tuple[type, ...]
-    stages: Mapping[str, Mapping[str, RoleFunction]]
-    stage_messages: Mapping[str, tuple[type, ...]] = field(default_factory=dict)
-    """The messages of a stage that does not use all of them; no others can be sent in it."""
-    choose_messages: Callable[[RunPlan], tuple[type, ...]] | None = None
-    """Which messages a run can send at all, where that depends on its settings."""
-    other_lead: str | None = None
-    """Who leads where several parties play the lead's role."""
-    is_pairwise: bool = False
-    """Whether rows are matched between the lead and each other party, not among all."""
-    absent: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Roles that take no part in a stage, by stage."""
-    stands_on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The stages on whose model another stage goes on, the usual one first, by stage."""
-    scored_after: tuple[str, ...] = ("train",)
-    """The stages whose model can score rows."""
-    scores_rest: bool = False
-    """Whether rows that only one party knows are scored beside the shared ones, so that there need be none of these."""
-    scores_alone: str | None = None
-    """The role whose rows are scored without any counterpart at the others, and that gets the predictions."""
-    scoring: tuple[str, ...] = ("predict",)
-    """The stages in which shared rows are scored by a model that is there already, for the parties with labels. All
-    other parties count these rows, for `Policy.predictions_per_day`; rows that are not shared are asked for by messages
-    that declare it (``asks_for``), and counted in any stage."""
-    forecast: Forecaster | None = None
-    """How long a run takes and what it sends, for `colonnade plan`."""
+    lead: str | tuple[str, ...]
+    """A role played by one party that has a channel to every other and settles where to resume; of several the first
+    that one party plays."""
+    stages: Mapping[str, Stage]
+    cautions: Callable[[RunPlan], Iterable[str]] = field(default=lambda plan: ())
+    """What else than by its messages people must be warned of before and after a run, by its settings."""
+    package: str = ""
+    """The package that brings it, with its version, where it does not come with colonnade. Whoever finds the method
+    says so, not its author."""
 
     def __post_init__(self) -> None:
         names = {role.name for role in self.roles}
         for declaration in self.declarations:
             if not {declaration.sender, declaration.receiver} <= names:
                 raise DeclarationError(f"{declaration.name} names a role that the method {self.name} does not have.")
-        known = [(one.name, one.sender, one.receiver) for one in self.declarations]
-        for name, sender, receiver in known:
-            if known.count((name, sender, receiver)) > 1:
-                # Ledgers and reports know messages by these three.
-                raise DeclarationError(f"{self.name} has two messages {name} from {sender} to {receiver}.")
-        for stage, functions in self.stages.items():
-            if set(functions) != names:
-                raise DeclarationError(f"The stage {stage} of {self.name} does not have one function per role.")
-        tasks = {self.lead, self.other_lead or self.lead, self.scores_alone or self.lead}
+        for name, stage in self.stages.items():
+            if not set(stage.roles) <= names or not stage.roles:
+                raise DeclarationError(f"The stage {name} of {self.name} has a function for a role that is unknown.")
+            if (stage.rows == "own") != (stage.rows_of is not None):
+                raise DeclarationError(f"The stage {name} of {self.name} does not say whose rows take part.")
+            if not set(stage.after) <= set(self.stages):
+                raise DeclarationError(f"The stage {name} of {self.name} goes on from a stage that is unknown.")
+        tasks = {*self._leads, *(stage.rows_of for stage in self.stages.values() if stage.rows_of)}
         if not tasks <= names:
             raise DeclarationError(f"{self.name} gives a task to a role that it does not have.")
         for role in self.roles:
@@ -201,9 +208,54 @@ class Method:
                 raise DeclarationError(f"{self.name} lets the role {role.name} lead or be scored, which has no rows.")
 
     @property
+    def _leads(self) -> tuple[str, ...]:
+        return (self.lead,) if isinstance(self.lead, str) else self.lead
+
+    @property
+    def version(self) -> str:
+        """Return the version of all that parties compute with: colonnade's, and that of the method's own package."""
+        return f"{__version__} with {self.package}" if self.package else __version__
+
+    @property
+    def messages(self) -> tuple[type | Template, ...]:
+        """Return every message of every stage."""
+        return tuple(one for stage in self.stages.values() for one in stage.messages)
+
+    @property
     def declarations(self) -> tuple[Declaration, ...]:
-        """Return the declarations of all messages."""
-        return tuple(declaration_of(cls) for cls in self.messages)
+        """Return the declarations of all messages, with every protection that they can have."""
+        templates = (one if isinstance(one, Template) else template_of(one) for one in self.messages)
+        every = (found for one in templates for found in one.every_declaration() if self._has_both_ends(found))
+        return tuple({(one.name, one.sender, one.receiver, one.schema): one for one in every}.values())
+
+    def warnings(self, plan: RunPlan) -> tuple[str, ...]:
+        """Return what people must be warned of whatever crosses: whose code it is, and what its settings give away."""
+        foreign = (
+            f"The method {self.name} is not colonnade's: the package {self.package} brings it, and its code sees this "
+            "party's table. What it sends is declared and recorded as ever; what that reveals is its author's word."
+        )
+        return (*([foreign] if self.package else ()), *self.cautions(plan))
+
+    def _has_both_ends(self, declaration: Declaration) -> bool:
+        """Tell whether a message can have a sender and another receiver: one party alone plays some roles."""
+        single = {role.name for role in self.roles if role.at_most == 1}
+        return declaration.sender != declaration.receiver or declaration.sender not in single
+
+    def stage(self, name: str) -> Stage:
+        """Return a stage; finding shared rows by itself is one in which every role with rows takes part."""
+        if name in self.stages:
+            return self.stages[name]
+        return Stage(roles={role.name: lambda *_: Result() for role in self.roles if role.has_rows})
+
+    @property
+    def scored_after(self) -> tuple[str, ...]:
+        """Return the stages whose model can score rows."""
+        return tuple(name for name, stage in self.stages.items() if stage.makes_model)
+
+    @property
+    def predicting(self) -> Stage:
+        """Return the stage that scores new rows."""
+        return self.stage("predict")
 
     def check_stage(self, stage: str) -> None:
         """Refuse a stage that this method does not have, or that has a command of its own."""
@@ -215,27 +267,31 @@ class Method:
 
     def in_stage(self, plan: RunPlan, stage: str) -> RunPlan:
         """Return a plan for one of its stages: without roles that have no part in it, and after which run it comes."""
-        roles = {role: parties for role, parties in plan.roles.items() if role not in self.absent.get(stage, ())}
-        earlier = self.stands_on.get(stage)
+        about = self.stage(stage)
+        # Roles that are unknown stay, to be refused by name.
+        absent = {role.name for role in self.roles} - set(about.roles) if stage in self.stages else set()
+        roles = {role: parties for role, parties in plan.roles.items() if role not in absent}
         after = None
-        if earlier is not None:
+        if about.after:
             # One run.toml serves several stages, and none of them goes on from itself.
-            own, usual = (replace(plan, stage=one).folder_name for one in (stage, earlier[0]))
+            own, usual = (replace(plan, stage=one).folder_name for one in (stage, about.after[0]))
             after = plan.after if plan.after not in (None, own) else usual
         return replace(plan, stage=stage, roles=roles, after=after)
 
-    def messages_in(self, plan: RunPlan) -> tuple[type, ...]:
-        """Return the messages that may cross in a plan's stage, with its settings."""
+    def declarations_in(self, plan: RunPlan) -> tuple[Declaration, ...]:
+        """Return what may cross in a plan's stage, as its settings have it protected."""
         if plan.stage == ALIGN:
             return ()
-        if self.choose_messages is not None:
-            return self.choose_messages(plan)
-        return self.stage_messages.get(plan.stage, self.messages)
+        found = tuple(filter(self._has_both_ends, resolve(self.stage(plan.stage).messages, plan)))
+        unique = {(one.cls, one.sender, one.receiver): one for one in found}
+        for one in found:
+            if unique[one.cls, one.sender, one.receiver].schema != one.schema:
+                raise DeclarationError(f"{self.name} has {one.name} from {one.sender} to {one.receiver} twice.")
+        return tuple(unique.values())
 
     def lead_in(self, plan: RunPlan) -> str:
         """Return the role that leads a run: one party plays it, and all others have a channel to that party."""
-        is_single = len(plan.roles.get(self.lead, ())) == 1
-        return self.lead if is_single or self.other_lead is None else self.other_lead
+        return next((one for one in self._leads if len(plan.roles.get(one, ())) == 1), self._leads[-1])
 
     def leader_of(self, plan: RunPlan) -> str:
         """Return the party that leads a run."""
@@ -243,8 +299,8 @@ class Method:
 
     def parties_with_rows(self, plan: RunPlan) -> tuple[str, ...]:
         """Return the parties that bring rows to a plan's stage, in the agreed order."""
-        if plan.stage == "predict" and self.scores_alone is not None:
-            return plan.roles[self.scores_alone]
+        if (owner := self.stage(plan.stage).rows_of) is not None:
+            return plan.roles[owner]
         return tuple(party for party in plan.parties if self.has_rows(plan.role_of(party)))
 
     def has_rows(self, role: str) -> bool:
@@ -253,9 +309,15 @@ class Method:
 
     def scored_for(self, plan: RunPlan) -> tuple[str, ...]:
         """Return the parties that get scores or predictions of rows."""
-        if self.scores_alone is not None:
-            return plan.roles[self.scores_alone]
+        if (owner := self.predicting.rows_of) is not None:
+            return plan.roles[owner]
         return tuple(party for role in self.roles if role.has_label for party in plan.roles.get(role.name, ()))
+
+    def judges_in(self, plan: RunPlan) -> tuple[str, ...]:
+        """Return the parties whose labels judge the model of a plan's stage."""
+        judge = self.stage(plan.stage).judge
+        roles = [role.name for role in self.roles if role.has_label and judge in (None, role.name)]
+        return tuple(party for role in roles for party in plan.roles.get(role, ()))
 
     def are_aligned(self, plan: RunPlan, party: str, other: str) -> bool:
         """Tell whether two parties look for the rows they share: the lead with each other party, if both have rows."""
@@ -265,7 +327,7 @@ class Method:
     def are_connected(self, plan: RunPlan, party: str, other: str) -> bool:
         """Tell whether two parties ever speak; parties that do not need no channel."""
         role, other_role = plan.role_of(party), plan.role_of(other)
-        pairs = {frozenset((one.sender, one.receiver)) for one in map(declaration_of, self.messages_in(plan))}
+        pairs = {frozenset((one.sender, one.receiver)) for one in self.declarations_in(plan)}
         return self.lead_in(plan) in (role, other_role) or frozenset((role, other_role)) in pairs
 
     def check_roles(self, plan: RunPlan) -> None:
@@ -275,7 +337,7 @@ class Method:
             if name not in known:
                 raise ConfigError(f"The method {self.name} has no role '{name}'. {did_you_mean(name, known)}")
         for role in self.roles:
-            if role.name in self.absent.get(plan.stage, ()) or (plan.stage == ALIGN and not role.has_rows):
+            if role.name not in self.stage(plan.stage).roles:
                 continue
             count = len(plan.roles.get(role.name, ()))
             if count < role.at_least or (role.at_most is not None and count > role.at_most):
@@ -287,6 +349,6 @@ class Method:
                 )
         if len(plan.roles.get(self.lead_in(plan), ())) != 1:
             raise ConfigError(
-                f"The method {self.name} takes several parties as {self.lead} or as {self.other_lead}, not as both. "
+                f"The method {self.name} takes several parties as {' or as '.join(self._leads)}, not as both. "
                 "Correct roles in [run], or make one run for each."
             )

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 
 from colonnade.errors import OpeningRefused
 from colonnade.ledger import Entry
-from colonnade.messages import declaration_of
 
 __all__ = ["MOST_ATTEMPTS", "Openings", "attempts_at"]
 
@@ -49,7 +48,7 @@ class Openings:
         self.attempts = 1
         """In how many attempts, with this one, its first steps may have been played."""
         self._names: list[str] = []
-        self._at, self._begun = 0, set[tuple[bytes, str]]()
+        self._at, self._begun = 0, set[tuple[type, str]]()
         self.counts: Counter[str] = Counter()
         """How many messages were opened, by their names."""
         self.numbers: Counter[str] = Counter()
@@ -66,31 +65,31 @@ class Openings:
 
     def begin(self, message_class: type) -> None:
         """Allow the opening of one message at this place, or refuse it."""
-        declaration, step, place = declaration_of(message_class), self._step(), ", ".join(self._names)
+        name, step, place = message_class.__name__, self._step(), ", ".join(self._names)
         if step != self._at:
             self._at, self._begun = step, set()
         if not step and not place:
             raise OpeningRefused(
-                f"'{self._party}' was to open {declaration.name} for '{self._peer}' outside of any step. Nothing was "
+                f"'{self._party}' was to open {name} for '{self._peer}' outside of any step. Nothing was "
                 "opened: what a mask hides cannot be checked, so that only what the method asks for is opened."
             )
         if self.attempts > MOST_ATTEMPTS:
             raise OpeningRefused(
-                f"'{self._party}' was to open {declaration.name} for '{self._peer}' in attempt {self.attempts} at the "
+                f"'{self._party}' was to open {name} for '{self._peer}' in attempt {self.attempts} at the "
                 "same steps. Nothing was opened: what a mask hides cannot be checked, and a partner that makes a run "
                 "break off again and again has other things opened each time. Find out why it breaks off; then begin "
                 "a new run."
             )
-        if (declaration.schema, place) in self._begun:
+        if (message_class, place) in self._begun:
             where = f"step {step}, {place}" if place else f"step {step}"
             raise OpeningRefused(
-                f"'{self._party}' was to open {declaration.name} for '{self._peer}' a second time at {where}. Nothing "
+                f"'{self._party}' was to open {name} for '{self._peer}' a second time at {where}. Nothing "
                 "was opened: what a mask hides cannot be checked, so that each message is opened once."
             )
-        self._begun.add((declaration.schema, place))
+        self._begun.add((message_class, place))
 
     def add(self, message_class: type, numbers: int, *, is_first: bool) -> None:
         """Count numbers of a message that are opened now, and with the first of them the message."""
-        name = declaration_of(message_class).name
+        name = message_class.__name__
         self.counts[name] += is_first
         self.numbers[name] += numbers

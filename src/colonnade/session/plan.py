@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.data import IdRule
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.settings import described
 
 __all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
 
@@ -29,12 +30,15 @@ def check_name(kind: str, name: str) -> None:
         )
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class Evaluate:
     """How shared rows are divided: the rest after both fractions is for training."""
 
     test_fraction: float = 0.2
+    """Share of the shared rows held out for the final evaluation."""
     validation_fraction: float = 0.1
+    """Share of the shared rows that decides when training stops."""
 
     def __post_init__(self) -> None:
         for name in ("test_fraction", "validation_fraction"):
@@ -47,17 +51,16 @@ class Evaluate:
             )
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class Alignment(IdRule):
-    """How shared rows are found, and when two ids are equal.
-
-    ``protocol`` "ecdh" is private set intersection; "given" takes rows that another tool has matched. ``mode`` says who
-    learns what: "both_learn" which rows are shared, "one_learns" tells the lead only, "size_only" all parties no more
-    than how many. Only the first can be trained on.
-    """
+    """How shared rows are found, and when two ids are equal."""
 
     protocol: Literal["ecdh", "given"] = "ecdh"
+    """`ecdh` is private set intersection; `given` takes rows that another tool has matched."""
     mode: Literal["both_learn", "one_learns", "size_only"] = "both_learn"
+    """Who learns which rows are shared: all parties, the lead only, or nobody more than how many. Only the first can be
+    trained on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,12 +116,6 @@ class RunPlan:
             if party in parties:
                 return role
         raise ConfigError(f"'{party}' plays no role in the run '{self.name}'. Add it to [run] roles.")
-
-    def check_parties(self, what: str, given: Iterable[str]) -> None:
-        """Refuse something that was given for a party outside this run."""
-        unknown = sorted(set(given) - set(self.parties))
-        if unknown:
-            raise ConfigError(f"A {what} was given for {', '.join(unknown)}, which is not a party of this run.")
 
     def fields(self) -> dict[str, str]:
         """Return every agreed setting by its dotted name, as canonical JSON."""

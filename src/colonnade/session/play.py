@@ -1,32 +1,26 @@
-"""Play one party's part in a run, from handshake to goodbye. Every launch calls this and nothing else."""
+"""Play one party's part in a run, from handshake to goodbye. Every launch goes through this and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from colonnade import __version__
 from colonnade.errors import ColonnadeError, ConfigError, RoleFailed, RunFolderError, remedy
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE
 from colonnade.session.handshake import agree_on_resume, greet, note_other_versions, say_failed, say_goodbye
 from colonnade.session.method import Holding, Result
 from colonnade.session.plan import ALIGN
 from colonnade.session.session import Session
 
-__all__ = ["Keep", "Prepare", "play"]
+__all__ = ["play", "taking_part"]
 
 
-Prepare = Callable[[Session], Holding]
-"""Finds the shared rows with the peers, by declared messages, and returns what this party brings."""
-Keep = Callable[[Session, Holding, Result], None]
-"""Puts the result where a crash cannot reach it."""
+@contextmanager
+def taking_part(session: Session) -> Iterator[None]:
+    """Check the policy and greet the peers; in the end say goodbye to them.
 
-
-def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = None) -> Result:
-    """Run this party's role function within a recorded session.
-
-    The result is kept before the goodbye: a party that has said it needs no one any more must not need anyone.
-
+    What must outlast the run is kept within the block: a party that has said goodbye must not need anyone any more.
     When anything goes wrong here, the peers are told which party stopped, at which step and why; then the error is
     raised.
     """
@@ -40,21 +34,14 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
             digest=session.plan.digest(),
             method=method.name,
             stage=stage,
-            version=__version__,
+            version=method.version,
         )
         if stage not in (ALIGN, *method.stages):
             raise ConfigError(f"The method {method.name} has no stage '{stage}'. Known: {', '.join(method.stages)}.")
         _check_policy(session)
         note_other_versions(session, greet(session))
-        holding = prepare(session)
-        _check_rows(session, holding)
-        _count_scored_rows(session, holding)
-        agree_on_resume(session)
-        result = Result() if stage == ALIGN else method.stages[stage][session.role](session, holding, config)
-        if keep is not None:
-            keep(session, holding, result)
+        yield
         say_goodbye(session)
-        return result
     except ColonnadeError as error:
         say_failed(session, error)
         raise
@@ -78,11 +65,21 @@ def play(session: Session, prepare: Prepare, config: Any, keep: Keep | None = No
         session.ledger.close()
 
 
+def play(session: Session, holding: Holding, config: Any) -> Result:
+    """Run this party's role function on what it brings, from the step that all parties have."""
+    if len(holding.split.train):
+        # Scoring one new row is no run in the sense of this rule; learning from few rows is.
+        session.policy.check_shared_rows(session.party, len(holding.aligned))
+    _count_scored_rows(session, holding)
+    agree_on_resume(session)
+    return session.method.stage(session.stage).roles[session.role](session, holding, config)
+
+
 def _check_policy(session: Session) -> None:
     sends = [
         one
         for channel in session.all_channels
-        for one in map(declaration_of, session.messages_with(channel.peer))
+        for one in session.declarations_with(channel.peer)
         if one.sender in (session.role, ANYONE) and one.receiver in (channel.peer_role, ANYONE)
     ]
     peers = (channel.peer for channel in session.all_channels)
@@ -92,20 +89,14 @@ def _check_policy(session: Session) -> None:
         # Only training is a run in the sense of this rule. Checked before alignment, which shows ids.
         session.policy.check_earlier_runs(session.party, session.earlier_runs)
     if not session.method.has_rows(session.role) and session.stage != ALIGN:
-        is_asked = any(declaration_of(one).asks_for for one in session.messages)
-        scores = session.stage in session.method.scoring or is_asked
+        is_asked = any(one.asks_for for one in session.declarations)
+        scores = session.method.stage(session.stage).scores or is_asked
         session.policy.check_role_without_rows(session.party, session.role, learns=is_run, scores=scores)
-
-
-def _check_rows(session: Session, holding: Holding) -> None:
-    if len(holding.split.train):
-        # Scoring one new row is no run in the sense of this rule; learning from few rows is.
-        session.policy.check_shared_rows(session.party, len(holding.aligned))
 
 
 def _count_scored_rows(session: Session, holding: Holding) -> None:
     """Count the shared rows that this party helps to score, for those who get the scores."""
-    if session.stage not in session.method.scoring or session.method.scores_alone is not None:
+    if not session.method.stage(session.stage).scores:
         return
     receivers = session.method.scored_for(session.plan)
     for peer in (channel.peer for channel in session.all_channels):

@@ -9,36 +9,36 @@ from typing import Literal
 
 from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
 from colonnade.messages import Declaration, Protection
+from colonnade.settings import described
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "PolicyRules"]
 
-# As messages are named; protections are in capitals only.
-_MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
+# As messages are named, by themselves or with a protection before it; these are in capitals only.
+_MESSAGE = re.compile(rf"(?:(?:{'|'.join(Protection)}) )?[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
-class Policy:
-    """Rules checked before the first message and again at every send.
-
-    None means that the rule is absent. The session's own messages (handshake, checkpoint agreement, failure, goodbye)
-    are exempt from ``never_send``: they carry no content derived from a table.
-    """
+class PolicyRules:
+    """The rules of a policy, as they are written; None means that a rule is absent."""
 
     methods: tuple[str, ...] | None = None
+    """Methods this party takes part in."""
     partners: tuple[str, ...] | None = None
+    """Partners it exchanges messages with."""
     never_send: tuple[str, ...] = ()
-    """Protections that must not leave, and single messages by name, of whichever method."""
+    """What must not leave: any of `PLAIN`, `NOISED`, `MASKED`, `ENCRYPTED`, or messages by name, always (`Codes`) or
+    under one protection (`PLAIN Codes`)."""
     minimum_shared_rows: int = 0
+    """Fewest shared rows for a run or an alignment."""
     maximum_runs: int | None = None
+    """Most runs of this party in one `runs` folder."""
     maximum_alignments: int | None = None
-    """How often shared rows may be looked for anew with one partner, over the life of a party's home."""
+    """How often rows shared with one partner may be looked for anew, in this home's life."""
     predictions_per_day: int | None = None
-    """How many of one partner's rows this party helps to score within 24 hours, over all runs of its home."""
+    """How many of one partner's rows this party helps to score within 24 hours."""
     consent: Literal["ask", "policy"] = "ask"
-    """Whether an operator is asked before a run's first message leaves, or these rules are enough."""
-    file: str = "the policy given in Python"
-    lines: Mapping[str, int] = field(default_factory=dict)
-    """The line of each rule in the file, for refusals."""
+    """`ask` an operator before a run's first message leaves, or let the `policy` be enough."""
 
     def __post_init__(self) -> None:
         for name in self.never_send:
@@ -53,10 +53,25 @@ class Policy:
             if (getattr(self, rule) or 0) < 0:
                 raise ConfigError(f"policy.{rule} must not be negative.")
 
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Policy(PolicyRules):
+    """Rules checked before the first message and again at every send.
+
+    The session's own messages (handshake, checkpoint agreement, failure, goodbye) are exempt from ``never_send``: they
+    carry no content derived from a table.
+    """
+
+    file: str = "the policy given in Python"
+    """Where the rules come from, for refusals."""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each rule in the file, for refusals."""
+
     @property
     def unsent_messages(self) -> tuple[str, ...]:
         """Return the single messages that must not leave."""
-        return tuple(name for name in self.never_send if name not in Protection.__members__)
+        return tuple(name.split()[-1] for name in self.never_send if name not in Protection.__members__)
 
     def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
         """Refuse a run whose method, partners or declared messages this party does not allow."""
@@ -74,8 +89,9 @@ class Policy:
             return
         if declaration.protection in self.never_send:
             self._refuse("never_send", party, f"the message {declaration.name} is {declaration.protection}")
-        if declaration.name in self.never_send:
-            self._refuse("never_send", party, f"the message {declaration.name} is in its list")
+        for name in (declaration.name, f"{declaration.protection} {declaration.name}"):
+            if name in self.never_send:
+                self._refuse("never_send", party, f"the message {name} is in its list")
 
     def check_shared_rows(self, party: str, count: int) -> None:
         """Refuse a run over too few shared rows."""

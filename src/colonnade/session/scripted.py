@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from colonnade.errors import PeerLost
-from colonnade.messages import HEADER_BYTES, Part, declaration_of, open_frame, seal
+from colonnade.messages import HEADER_BYTES, Declaration, Part, declaration_of, open_frame, seal
 from colonnade.transport import BodyDigest
 
 __all__ = ["ScriptedLink"]
@@ -25,9 +25,12 @@ class ScriptedLink:
         self.sent: list[bytes] = []
 
     @staticmethod
-    def frame(message: Any, *, context: bytes, sequence: int, step: int = 0) -> bytes:
-        """Return the frame an honest peer would send for a message."""
-        return b"".join(seal(declaration_of(message), message, context=context, sequence=sequence, step=step)[1])
+    def frame(
+        message: Any, *, context: bytes, sequence: int, step: int = 0, declaration: Declaration | None = None
+    ) -> bytes:
+        """Return the frame an honest peer would send for a message, as it is declared for the run."""
+        declared = declaration or declaration_of(message)
+        return b"".join(seal(declared, message, context=context, sequence=sequence, step=step)[1])
 
     def send(self, parts: Sequence[Part], body_digest: bytes | None = None) -> None:
         """Keep a frame."""

@@ -1,4 +1,4 @@
-"""One party's view of one run."""
+"""One party's side of one run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,43 +15,24 @@ import numpy as np
 from colonnade.engine import INLINE, Engine
 from colonnade.errors import CheckpointBroken, ConfigError
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import ANYONE, declaration_of
+from colonnade.messages import ANYONE, Declaration, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.files import write_whole
 from colonnade.session.method import Method
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
+from colonnade.session.party import Participant
 from colonnade.session.plan import RunPlan
-from colonnade.session.policy import Policy
 from colonnade.session.scored_rows import ScoredRows
 from colonnade.session.seeds import derive_seed
 from colonnade.transport import Link
 
-__all__ = ["Observer", "Party", "Progress", "Session"]
+__all__ = ["Observer", "Progress", "Session"]
 
 _SECRET_BYTES = 32
 # How often an observer is told of progress; training must not wait for a terminal.
 _PROGRESS_SECONDS = 0.1
-
-
-@dataclass(frozen=True)
-class Party:
-    """An organisation in a run: its name, what it allows, and where it keeps things."""
-
-    name: str
-    policy: Policy = Policy()  # noqa: RUF009 - frozen
-    folder: Path | None = None
-    """The run folder; None keeps ledger and metrics in memory and makes no checkpoints."""
-    earlier_runs: int = 0
-    alignments: Path | None = None
-    """Where results of alignments are kept across runs; by default in the run folder."""
-    history: Path | None = None
-    """The file that says which alignments were begun, for the policy's limit; None writes none."""
-    queries: Path | None = None
-    """The file that says how many rows were scored for whom; None counts those of this run alone."""
-    contributions: Path | None = None
-    """The file that says how many numbers about which rows were opened to whom; None writes none."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +47,8 @@ class Progress:
     latest: Mapping[str, Any]
     bytes_sent: int = 0
     bytes_received: int = 0
+    passed: tuple[str, int] | None = None
+    """The setting that counts passes of which one has just ended, and that pass's number."""
 
 
 Observer = Callable[[Progress], None]
@@ -77,7 +59,7 @@ class Session:
 
     def __init__(
         self,
-        party: Party,
+        party: Participant,
         method: Method,
         plan: RunPlan,
         links: Mapping[str, Link],
@@ -92,7 +74,8 @@ class Session:
         self.method, self.plan, self.policy = method, plan, party.policy
         self.lead = method.lead_in(plan)
         """The role of the party that all others have a channel to."""
-        self.messages = (*messages, *method.messages_in(plan))
+        self.declarations = (*map(declaration_of, messages), *method.declarations_in(plan))
+        """What may cross in this run."""
         self.step = 0
         self.engine = engine
         """Where this party's heavy work, such as encryption, runs."""
@@ -105,7 +88,8 @@ class Session:
         self.checkpoints = CheckpointStore(party.folder / "checkpoints" / plan.stage) if party.folder else None
         self.alignments = party.alignments or (party.folder / "alignment" if party.folder else None)
         """Where results of alignments are kept, to be used again."""
-        self.history = party.history
+        self.history = party.alignments / "history.jsonl" if party.alignments else None
+        """The file that says which alignments were begun, for the policy's limit."""
         self.scored_rows = ScoredRows(party.name, party.policy, party.queries)
         self.contributions = party.contributions
         """The file that says how many numbers about which rows were opened to whom."""
@@ -123,7 +107,7 @@ class Session:
                 peer=peer,
                 peer_role=plan.role_of(peer),
                 run=digest,
-                messages=self.messages_with(peer),
+                declarations=self.declarations_with(peer),
                 ledger=self.ledger,
                 policy=self.policy,
                 step=lambda: self.step,
@@ -132,11 +116,11 @@ class Session:
             for peer, link in links.items()
         }
 
-    def messages_with(self, peer: str) -> tuple[type, ...]:
+    def declarations_with(self, peer: str) -> tuple[Declaration, ...]:
         """Return what may cross between this party and a peer: what finds shared rows only where both look for them."""
         if self.method.are_aligned(self.plan, self.party, peer):
-            return self.messages
-        return tuple(one for one in self.messages if declaration_of(one).sender != ANYONE)
+            return self.declarations
+        return tuple(one for one in self.declarations if one.sender != ANYONE)
 
     @property
     def all_channels(self) -> tuple[Channel, ...]:
@@ -186,6 +170,20 @@ class Session:
         self.step += 1
         if self._observer is not None and time.monotonic() - self._told > _PROGRESS_SECONDS:
             self._tell()
+
+    def passes(self, setting: str, count: int, first: int = 0) -> Iterator[int]:
+        """Go through the passes that a setting counts, and say where each is over."""
+        for number in range(first, count):
+            try:
+                yield number
+            finally:
+                self.end_pass(setting, number + 1)
+
+    def end_pass(self, setting: str, number: int) -> None:
+        """Say that one of the passes that a setting counts is over: a rehearsal plays few of them, and multiplies."""
+        if self._observer is not None:
+            progress = self._progress(self.stage, self.step, self._total, self._latest)
+            self._observer(replace(progress, passed=(setting, number)))
 
     def show(self, what: str, done: int, total: int) -> None:
         """Show progress of something that is not a step of the method, such as alignment."""

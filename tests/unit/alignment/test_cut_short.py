@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.alignment.meeting import Meeting, expected_rows, meet, table, tables_of
+from tests.unit.alignment.intersecting import Intersected, expected_rows, intersect, table, tables_of
 
 from colonnade.alignment import count_shared, ecdh
 from colonnade.alignment.messages import (
@@ -67,11 +67,11 @@ def cut_at(party: str, action: str, kind: type, number: int) -> Iterator[None]:
         yield
 
 
-def blinded(met: Meeting) -> dict[str, int]:
+def blinded(met: Intersected) -> dict[str, int]:
     return {"bank": len(met.crossed(BlindedIds, "bank")), "shop": len(met.crossed(TwiceBlindedIds, "shop"))}
 
 
-def first_piece(met: Meeting) -> int:
+def first_piece(met: Intersected) -> int:
     return met.crossed(AlignmentOpening)[0].first_piece
 
 
@@ -98,12 +98,12 @@ def test_an_alignment_cut_short_ends_with_the_same_rows(
     party: str, action: str, kind: type, number: int, tmp_path: Path
 ) -> None:
     with cut_at(party, action, kind, number):
-        cut = meet(TABLES, folder=tmp_path)
+        cut = intersect(TABLES, folder=tmp_path)
     assert type(cut.outcomes[party]) is Cut
     other = "shop" if party == "bank" else "bank"
     told_already = (party, kind) == ("bank", SharedRows)
     assert told_already or type(cut.outcomes[other]) is PeerLost
-    again = meet(TABLES, folder=tmp_path)
+    again = intersect(TABLES, folder=tmp_path)
     assert again.rows() == EXPECTED
     assert not list(tmp_path.rglob("state.json")), "the secrets are gone"
     done = first_piece(again)
@@ -131,11 +131,11 @@ def test_it_may_be_cut_short_many_times(tmp_path: Path) -> None:
     points: list[bytes] = []
     for _ in range(5):
         with cut_at("shop", "sending", TwiceBlindedIds, 2):
-            cut = meet(TABLES, folder=tmp_path)
+            cut = intersect(TABLES, folder=tmp_path)
         points += cut.points("bank", "shop")
         if not isinstance(cut.outcomes["shop"], Cut):
             break
-    met = meet(TABLES, folder=tmp_path)
+    met = intersect(TABLES, folder=tmp_path)
     assert met.rows() == EXPECTED
     assert len(set(points + met.points("bank", "shop"))) == 40
 
@@ -143,8 +143,8 @@ def test_it_may_be_cut_short_many_times(tmp_path: Path) -> None:
 def test_three_parties_go_on_with_the_one_that_was_cut_short(tmp_path: Path) -> None:
     tables = TABLES | {"telco": table([f"c{number}" for number in range(5, 50)], "telco")}
     with cut_at("telco", "sending", TwiceBlindedIds, 3):
-        meet(tables, folder=tmp_path)
-    again = meet(tables, folder=tmp_path)
+        intersect(tables, folder=tmp_path)
+    again = intersect(tables, folder=tmp_path)
     assert again.rows() == expected_rows(tables)
     openings = {party: again.crossed(AlignmentOpening, "bank", party)[0].first_piece for party in ("shop", "telco")}
     assert openings["shop"] == 6, "all was done with the shop"
@@ -154,8 +154,8 @@ def test_three_parties_go_on_with_the_one_that_was_cut_short(tmp_path: Path) -> 
 
 def test_without_a_folder_it_begins_anew() -> None:
     with cut_at("bank", "sending", BlindedIds, 4):
-        meet(TABLES)
-    again = meet(TABLES)
+        intersect(TABLES)
+    again = intersect(TABLES)
     assert again.rows() == EXPECTED
     assert blinded(again) == PIECES
 
@@ -163,9 +163,9 @@ def test_without_a_folder_it_begins_anew() -> None:
 @pytest.mark.parametrize("loser", ["bank", "shop"])
 def test_when_one_has_lost_its_state_both_begin_anew(loser: str, tmp_path: Path) -> None:
     with cut_at("bank", "sending", BlindedIds, 4):
-        cut = meet(TABLES, folder=tmp_path)
+        cut = intersect(TABLES, folder=tmp_path)
     (tmp_path / loser).rename(tmp_path / "elsewhere")
-    again = meet(TABLES, folder=tmp_path)
+    again = intersect(TABLES, folder=tmp_path)
     assert again.rows() == EXPECTED
     assert blinded(again) == PIECES
     assert not set(cut.points("bank", "shop")) & set(again.points("bank", "shop")), "with new secrets"
@@ -174,10 +174,10 @@ def test_when_one_has_lost_its_state_both_begin_anew(loser: str, tmp_path: Path)
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_other_ids_begin_anew(party: str, tmp_path: Path) -> None:
     with cut_at("shop", "sending", TwiceBlindedIds, 4):
-        cut = meet(TABLES, folder=tmp_path)
+        cut = intersect(TABLES, folder=tmp_path)
     ids = TABLES[party].ids.tolist()
     changed = TABLES | {party: table([*ids[1:], "new"], party)}
-    again = meet(changed, folder=tmp_path)
+    again = intersect(changed, folder=tmp_path)
     assert again.rows() == expected_rows(changed)
     assert blinded(again) == PIECES
     assert not set(cut.points("bank", "shop")) & set(again.points("bank", "shop"))
@@ -187,8 +187,8 @@ def test_another_run_or_another_rule_begins_anew(tmp_path: Path) -> None:
     for changes in ({"name": "other"}, {"seed": 2}, {"rule": Alignment(case="fold")}):
         folder = tmp_path / next(iter(changes))
         with cut_at("shop", "sending", TwiceBlindedIds, 4):
-            cut = meet(TABLES, folder=folder)
-        again = meet(TABLES, folder=folder, **changes)
+            cut = intersect(TABLES, folder=folder)
+        again = intersect(TABLES, folder=folder, **changes)
         assert blinded(again) == PIECES
         assert not set(cut.points("bank", "shop")) & set(again.points("bank", "shop"))
         assert sorted(again.rows()["bank"]) == sorted(EXPECTED["bank"])
@@ -196,30 +196,31 @@ def test_another_run_or_another_rule_begins_anew(tmp_path: Path) -> None:
 
 def test_the_secret_is_for_its_owner_only_and_gone_in_the_end(tmp_path: Path) -> None:
     with cut_at("shop", "sending", TwiceBlindedIds, 4):
-        meet(TABLES, folder=tmp_path)
+        intersect(TABLES, folder=tmp_path)
     states = list(tmp_path.rglob("state.json"))
     assert {path.parent.name for path in states} == {"unfinished-shop", "unfinished-bank"}
     for path in states:
         for file in path.parent.iterdir():
             assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    meet(TABLES, folder=tmp_path)
-    assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".rows", ".rows"]
+    intersect(TABLES, folder=tmp_path)
+    left = sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file())
+    assert left == [".jsonl", ".jsonl", ".rows", ".rows"], "the history, and the results"
     for path in tmp_path.rglob("*.rows"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_the_secret_is_gone_too_when_nothing_is_shared_and_when_sizes_are_counted(tmp_path: Path) -> None:
-    meet(tables_of([1, 2], [3]), folder=tmp_path / "none")
+    intersect(tables_of([1, 2], [3]), folder=tmp_path / "none")
     assert not list((tmp_path / "none" / "bank").rglob("state.json"))
-    met = meet(tables_of([1, 2], [2]), folder=tmp_path, step=count_shared, rule=Alignment(mode="size_only"))
+    met = intersect(tables_of([1, 2], [2]), folder=tmp_path, step=count_shared, rule=Alignment(mode="size_only"))
     assert met.outcomes["shop"] == {"bank": 1}
     assert not list((tmp_path / "bank").rglob("state.json")) + list((tmp_path / "shop").rglob("state.json"))
 
 
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_the_secret_is_gone_too_when_a_policy_refuses_the_result(party: str, tmp_path: Path) -> None:
-    met = meet(TABLES, folder=tmp_path, policies={party: Policy(minimum_shared_rows=35)})
+    met = intersect(TABLES, folder=tmp_path, policies={party: Policy(minimum_shared_rows=35)})
     assert type(met.outcomes[party]) is PolicyRefused
     assert not list((tmp_path / party).rglob("state.json"))
 
@@ -293,8 +294,8 @@ def test_a_kill_while_a_state_begins_does_no_harm(tmp_path: Path, monkeypatch: p
 
 
 def test_a_result_that_both_still_have_is_used_again(tmp_path: Path) -> None:
-    first = meet(TABLES, folder=tmp_path)
-    again = meet(TABLES, folder=tmp_path, name="another-run")
+    first = intersect(TABLES, folder=tmp_path)
+    again = intersect(TABLES, folder=tmp_path, name="another-run")
     assert again.rows() == first.rows() == EXPECTED
     assert not again.crossed(BlindedIds)
     assert [type(message) for message in again.crossed()] == [AlignmentOffer, AlignmentOpening]
@@ -304,42 +305,42 @@ def test_a_result_that_both_still_have_is_used_again(tmp_path: Path) -> None:
     assert names == {"Hello", "AlignmentOffer", "AlignmentOpening"}
     # Named by a random number, not by anything of the ids.
     assert first.crossed(SharedRows)[0].result == again.crossed(AlignmentOpening)[0].reuse
-    elsewhere = meet(TABLES, folder=tmp_path / "elsewhere")
+    elsewhere = intersect(TABLES, folder=tmp_path / "elsewhere")
     assert elsewhere.crossed(SharedRows)[0].result != first.crossed(SharedRows)[0].result
 
 
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_a_result_is_not_used_for_other_ids(party: str, tmp_path: Path) -> None:
-    meet(TABLES, folder=tmp_path)
+    intersect(TABLES, folder=tmp_path)
     ids = TABLES[party].ids.tolist()
     for changed in ([*ids[1:], ids[0]], [*ids, "new"], ids[:-1]):
         tables = TABLES | {party: table(changed, party)}
-        again = meet(tables, folder=tmp_path)
+        again = intersect(tables, folder=tmp_path)
         assert again.rows() == expected_rows(tables)
         assert again.crossed(BlindedIds)
 
 
 @pytest.mark.parametrize("party", ["bank", "shop"])
 def test_a_result_that_one_has_lost_is_made_again(party: str, tmp_path: Path) -> None:
-    meet(TABLES, folder=tmp_path)
+    intersect(TABLES, folder=tmp_path)
     (tmp_path / party).rename(tmp_path / "lost")
-    again = meet(TABLES, folder=tmp_path)
+    again = intersect(TABLES, folder=tmp_path)
     assert again.rows() == EXPECTED
     assert blinded(again) == PIECES
-    assert not meet(TABLES, folder=tmp_path).crossed(BlindedIds)
+    assert not intersect(TABLES, folder=tmp_path).crossed(BlindedIds)
 
 
 def test_a_result_is_not_used_with_another_seed_rule_or_group(tmp_path: Path) -> None:
-    meet(TABLES, folder=tmp_path)
-    assert meet(TABLES, folder=tmp_path, seed=2).crossed(BlindedIds)
-    assert meet(TABLES, folder=tmp_path, rule=Alignment(trim=False)).crossed(BlindedIds)
+    intersect(TABLES, folder=tmp_path)
+    assert intersect(TABLES, folder=tmp_path, seed=2).crossed(BlindedIds)
+    assert intersect(TABLES, folder=tmp_path, rule=Alignment(trim=False)).crossed(BlindedIds)
     three = TABLES | {"telco": table(["c11", "c12"], "telco")}
-    met = meet(three, folder=tmp_path)
+    met = intersect(three, folder=tmp_path)
     assert met.rows() == expected_rows(three)
     assert met.crossed(TwiceBlindedIds, "shop")
-    assert not meet(three, folder=tmp_path).crossed(BlindedIds)
+    assert not intersect(three, folder=tmp_path).crossed(BlindedIds)
     (tmp_path / "telco").rename(tmp_path / "lost")
-    assert meet(three, folder=tmp_path).crossed(BlindedIds, "bank", "shop")
+    assert intersect(three, folder=tmp_path).crossed(BlindedIds, "bank", "shop")
 
 
 def test_only_the_last_results_are_kept(tmp_path: Path) -> None:

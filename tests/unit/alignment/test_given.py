@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests.unit.alignment.meeting import meet, table, tables_of
+from tests.unit.alignment.intersecting import intersect, table, tables_of
 
 from colonnade.alignment import align_in_one_place
 from colonnade.alignment.messages import GivenRows
@@ -25,7 +25,7 @@ def matched(one: PartyTable, ids: list[Any], tokens: list[Any] | None = None) ->
 
 
 def refused(tables: dict[str, PartyTable]) -> str:
-    met = meet(tables, rule=RULE)
+    met = intersect(tables, rule=RULE)
     error = met.outcomes["bank"]
     assert type(error) is AlignmentError, repr(error)
     assert all(type(one) in (AlignmentError, PeerLost) for one in met.outcomes.values())
@@ -37,7 +37,7 @@ def refused(tables: dict[str, PartyTable]) -> str:
 @pytest.mark.parametrize("count", [2, 3])
 def test_without_lists_equal_tables_are_taken_row_by_row(count: int) -> None:
     tables = tables_of(*[IDS] * count)
-    met = meet(tables, rule=RULE)
+    met = intersect(tables, rule=RULE)
     assert met.rows() == {party: list(range(9)) for party in tables}
     assert all(one.protocol.startswith("given:") for one in met.outcomes.values())
     assert {type(message) for message in met.crossed()} == {GivenRows}
@@ -49,7 +49,7 @@ def test_without_lists_equal_tables_are_taken_row_by_row(count: int) -> None:
 def test_lists_choose_and_order_the_rows() -> None:
     listed = ["c7", "c2", "c4"]
     tables = {"bank": matched(table(IDS, "bank"), listed), "shop": matched(table(IDS[::-1], "shop"), listed)}
-    met = meet(tables, rule=RULE)
+    met = intersect(tables, rule=RULE)
     assert met.rows() == {"bank": [7, 2, 4], "shop": [1, 6, 4]}
     assert met.outcomes["bank"].rest.tolist() == [0, 1, 3, 5, 6, 8]
 
@@ -60,7 +60,7 @@ def test_a_list_may_match_different_ids_by_a_token() -> None:
         "bank": matched(table(IDS, "bank"), ["c3", "c0"], ["m1", "m2"]),
         "shop": matched(table(theirs, "shop"), ["d8", "d1"], ["m1", "m2"]),
     }
-    assert meet(tables, rule=RULE).rows() == {"bank": [3, 0], "shop": [8, 1]}
+    assert intersect(tables, rule=RULE).rows() == {"bank": [3, 0], "shop": [8, 1]}
     tables["shop"] = matched(table(theirs, "shop"), ["d8", "d1"], ["m2", "m1"])
     assert "in another order" in refused(tables)
 
@@ -85,7 +85,7 @@ def test_a_list_that_does_not_fit_the_table_is_refused_by_its_owner_without_an_i
     ):
         tables = tables_of(IDS, IDS)
         tables["shop"].matches = listed
-        error = meet(tables, rule=RULE).outcomes["shop"]
+        error = intersect(tables, rule=RULE).outcomes["shop"]
         assert type(error) is TableError
         assert words in str(error)
         assert not any(one in str(error) for one in ("c1", "c99"))
@@ -93,5 +93,5 @@ def test_a_list_that_does_not_fit_the_table_is_refused_by_its_owner_without_an_i
 
 def test_a_digest_is_of_the_run_as_well() -> None:
     tables = tables_of(IDS, IDS)
-    digests = [meet(tables, rule=RULE, seed=seed).crossed(GivenRows)[0].digest for seed in (1, 1, 2)]
+    digests = [intersect(tables, rule=RULE, seed=seed).crossed(GivenRows)[0].digest for seed in (1, 1, 2)]
     assert digests[0] == digests[1] != digests[2]

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.alignment.meeting import (
+from tests.unit.alignment.intersecting import (
     PARTIES,
     SEED,
     expected_rows,
-    meet,
+    intersect,
     plain,
     rest_of,
     shuffled,
@@ -34,7 +34,7 @@ from colonnade.session import Alignment, Holding, Policy, Result, Session, deriv
 NOTHING = np.empty(0, np.int64)
 ROOMY = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 
-# A few values that often meet, and every kind of id there is: text, 64-bit numbers and larger ones.
+# A few values that often intersect, and every kind of id there is: text, 64-bit numbers and larger ones.
 numbers = st.integers(0, 12) | st.sampled_from([2**63 - 1, -(2**63), 2**63, -(2**70), 2**200]) | st.integers()
 words = st.sampled_from(["0", "1", " 2", "Zürich", "Zu\u0308rich", "ZÜRICH", "straße", "STRASSE", "İ", "ﬁ", "x" * 300])
 texts = words | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -64,7 +64,7 @@ def situations(draw: st.DrawFn) -> tuple[Alignment, list[list[Any]]]:
 def found_everywhere(tables: dict[str, PartyTable], rule: Alignment | None = None, seed: int = SEED) -> None:
     """Check one alignment against the reference, and the shortcut for simulations with it."""
     expected = expected_rows(tables, rule, seed)
-    met = meet(tables, rule=rule, seed=seed)
+    met = intersect(tables, rule=rule, seed=seed)
     if not expected["bank"]:
         assert type(met.outcomes["bank"]) is AlignmentError
         assert all(type(met.outcomes[party]) is PeerLost for party in tables if party != "bank")
@@ -165,7 +165,7 @@ def test_every_partner_may_know_the_rows_by_an_id_of_its_own() -> None:
     tables = customers()
     found_everywhere(tables)
     assert sorted(expected_rows(tables)["bank"]) == [1, 3, 4]
-    met = meet({party: tables[party] for party in ("bank", "shop")})
+    met = intersect({party: tables[party] for party in ("bank", "shop")})
     assert sorted(met.rows()["bank"]) == [0, 1, 3, 4]
     # Rows that have no id for a partner are not counted, let alone sent.
     assert len(met.points("bank", "shop")) == 5
@@ -190,9 +190,9 @@ def test_missing_ids_of_a_partner_are_rows_it_does_not_share(known: list[int | N
 def test_any_number_of_pieces_gives_the_same_rows(sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = ([f"c{number}" for number in range(size)] for size in sizes)
     tables = tables_of(first, second[::-1])
-    whole = meet(tables).rows()
+    whole = intersect(tables).rows()
     monkeypatch.setattr(ecdh, "PIECE", 7)
-    met = meet(tables)
+    met = intersect(tables)
     assert met.rows() == whole == expected_rows(tables)
     pieces = [-(-size // 7) for size in sizes]
     assert (
@@ -208,7 +208,7 @@ def test_the_order_depends_on_the_seed_and_the_ids_not_on_the_files() -> None:
     tables = tables_of(ids, ids[5:], ids[:25])
 
     def ordered(given: dict[str, PartyTable], seed: int) -> list[list[str]]:
-        rows = meet(given, seed=seed).rows()
+        rows = intersect(given, seed=seed).rows()
         return [given[party].ids[rows[party]].tolist() for party in given]
 
     first = ordered(tables, 1)
@@ -221,7 +221,7 @@ def test_the_order_depends_on_the_seed_and_the_ids_not_on_the_files() -> None:
 
 
 def test_a_party_alone_has_all_its_rows_in_the_agreed_order() -> None:
-    met = meet({"bank": table([3, 1, 2])})
+    met = intersect({"bank": table([3, 1, 2])})
     assert met.rows() == expected_rows({"bank": table([3, 1, 2])})
     assert len(met.outcomes["bank"].rest) == 0
 
@@ -231,11 +231,11 @@ def test_a_pool_of_processes_gives_the_same_rows() -> None:
     tables = tables_of(ids, ids[450:] + [f"d{number}" for number in range(450)])
     with PoolEngine(2) as engine:
         assert len(engine.parts(900, ecdh._SECONDS_EACH)) > 1
-        assert meet(tables, engine=engine).rows() == expected_rows(tables)
+        assert intersect(tables, engine=engine).rows() == expected_rows(tables)
 
 
 def test_ids_that_the_rule_makes_equal_are_refused_by_their_owner() -> None:
-    met = meet(tables_of(["a", "b"], ["A", "a", "b"]), rule=Alignment(case="fold"))
+    met = intersect(tables_of(["a", "b"], ["A", "a", "b"]), rule=Alignment(case="fold"))
     assert type(met.outcomes["shop"]) is TableError
     assert "1 ids that occur more than once" in str(met.outcomes["shop"])
 
@@ -286,7 +286,7 @@ def test_an_empty_alignment_is_explained_alike_to_everyone(count: int) -> None:
 
 def test_an_empty_alignment_is_explained_by_the_ids_that_were_compared() -> None:
     tables = customers() | {"telco": table([17, 18], "telco")}
-    error = meet(tables).outcomes["bank"]
+    error = intersect(tables).outcomes["bank"]
     assert type(error) is AlignmentError
     assert "bank: text, length 2" in str(error)
     assert "telco: whole numbers" in str(error)
@@ -298,30 +298,30 @@ def test_an_empty_alignment_is_explained_by_the_ids_that_were_compared() -> None
 
 def test_what_is_shared_with_each_is_found_pair_by_pair() -> None:
     tables = tables_of([1, 2, 3, 4], [2, 3, 9], [4, 3])
-    met = meet(tables, step=align_with_each)
+    met = intersect(tables, step=align_with_each)
     for other in ("shop", "telco"):
         pair = expected_rows({party: tables[party] for party in ("bank", other)})
         assert met.outcomes["bank"][other].positions.tolist() == pair["bank"]
         assert met.outcomes[other]["bank"].positions.tolist() == pair[other]
     with pytest.raises(ConfigError, match="size_only"):
-        raise meet(tables, step=align_with_each, rule=Alignment(mode="size_only")).outcomes["bank"]
+        raise intersect(tables, step=align_with_each, rule=Alignment(mode="size_only")).outcomes["bank"]
 
 
 def test_that_nothing_is_shared_with_one_is_a_result_too(tmp_path: Path) -> None:
     tables = tables_of([1, 2, 3, 4], [2, 3, 9], [5])
-    met = meet(tables, step=align_with_each, folder=tmp_path)
+    met = intersect(tables, step=align_with_each, folder=tmp_path)
     assert [len(met.outcomes["bank"][other]) for other in ("shop", "telco")] == [2, 0]
     assert len(met.outcomes["telco"]["bank"]) == 0
     assert met.outcomes["telco"]["bank"].rest.tolist() == [0]
     # And none that a run could take for shared rows.
     pair = {party: tables[party] for party in ("bank", "telco")}
-    meet(pair, step=align_with_each, folder=tmp_path)
-    assert type(meet(pair, folder=tmp_path).outcomes["bank"]) is AlignmentError
+    intersect(pair, step=align_with_each, folder=tmp_path)
+    assert type(intersect(pair, folder=tmp_path).outcomes["bank"]) is AlignmentError
 
 
 def test_where_one_learns_the_others_are_told_nothing(tmp_path: Path) -> None:
     tables = tables_of([1, 2, 3, 4], [2, 3, 9], [4, 3])
-    met = meet(tables, step=align_with_each, rule=Alignment(mode="one_learns"), folder=tmp_path)
+    met = intersect(tables, step=align_with_each, rule=Alignment(mode="one_learns"), folder=tmp_path)
     assert [sorted(met.outcomes["bank"][other].positions) for other in ("shop", "telco")] == [[1, 2], [2, 3]]
     assert met.outcomes["shop"] == met.outcomes["telco"] == {}
     assert not met.crossed(SharedRows)
@@ -335,7 +335,7 @@ def test_sizes_are_counted_with_each_and_told_to_each(
 ) -> None:
     monkeypatch.setattr(ecdh, "PIECE", piece)
     tables = tables_of(list(range(20)), list(range(15, 30)), list(range(100, 103)))
-    met = meet(tables, step=count_shared, rule=Alignment(mode="size_only"), folder=tmp_path)
+    met = intersect(tables, step=count_shared, rule=Alignment(mode="size_only"), folder=tmp_path)
     assert met.outcomes == {"bank": {"shop": 5, "telco": 0}, "shop": {"bank": 5}, "telco": {"bank": 0}}
     assert not met.crossed(SharedRows)
     assert not list(tmp_path.rglob("state.json"))
@@ -343,7 +343,7 @@ def test_sizes_are_counted_with_each_and_told_to_each(
 
 @pytest.mark.parametrize("mode", ["one_learns", "size_only"])
 def test_nothing_is_trained_where_not_all_may_know_the_rows(mode: Any) -> None:
-    met = meet(tables_of([1, 2], [2, 3]), rule=Alignment(mode=mode))
+    met = intersect(tables_of([1, 2], [2, 3]), rule=Alignment(mode=mode))
     for outcome in met.outcomes.values():
         assert type(outcome) is ConfigError
         assert mode in str(outcome)
@@ -373,7 +373,7 @@ def test_the_declarations_say_what_hides_ids_and_what_does_not() -> None:
 
 def test_only_declared_messages_cross_and_only_between_each_party_and_the_lead() -> None:
     tables = tables_of(*[[f"customer-{number}" for number in range(9 + place)] for place in range(3)])
-    met = meet(tables)
+    met = intersect(tables)
     sent = {
         party: [
             (entry.content["peer"], entry.content["message"], list(entry.content["shapes"].values()))

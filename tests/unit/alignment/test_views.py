@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from tests.unit.alignment.meeting import Meeting, expected_rows, meet, tables_of
+from tests.unit.alignment.intersecting import Intersected, expected_rows, intersect, tables_of
 
 from colonnade.alignment import count_shared, ecdh
 from colonnade.alignment.messages import (
@@ -41,9 +41,9 @@ OWN, SHARED, THEIRS = ([f"{kind}-{number}" for number in range(300)] for kind in
 
 
 @pytest.fixture(scope="module")
-def met() -> Meeting:
+def met() -> Intersected:
     """Three parties, of which each has rows of its own and rows that all have."""
-    return meet(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED + [f"third-{number}" for number in range(300)]))
+    return intersect(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED + [f"third-{number}" for number in range(300)]))
 
 
 def is_point(content: bytes) -> bool:
@@ -75,7 +75,7 @@ def hashes_of(ids: list[str], keys: list[bytes]) -> set[bytes]:
     return found
 
 
-def test_every_message_is_of_points_short_hashes_and_counts(met: Meeting) -> None:
+def test_every_message_is_of_points_short_hashes_and_counts(met: Intersected) -> None:
     for message in met.crossed():
         match message:
             case BlindedIds(points):
@@ -98,7 +98,7 @@ def test_every_message_is_of_points_short_hashes_and_counts(met: Meeting) -> Non
 
 
 @pytest.mark.parametrize("party", ["bank", "shop", "telco"])
-def test_no_hash_of_an_id_reaches_anyone(met: Meeting, party: str) -> None:
+def test_no_hash_of_an_id_reaches_anyone(met: Intersected, party: str) -> None:
     salts = salts_of(met)
     results = [message.result for message in met.crossed(SharedRows)]
     seeds = [
@@ -114,8 +114,8 @@ def test_no_hash_of_an_id_reaches_anyone(met: Meeting, party: str) -> None:
         assert not {one[:8] for one in hashes if len(one) >= 8} & windows
 
 
-def test_two_alignments_of_the_same_ids_have_nothing_in_common(met: Meeting) -> None:
-    again = meet(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED + THEIRS))
+def test_two_alignments_of_the_same_ids_have_nothing_in_common(met: Intersected) -> None:
+    again = intersect(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED + THEIRS))
     points = [set(one.points("bank", other)) for one in (met, again) for other in ("shop", "telco")]
     points += [{row.tobytes() for row in m.points} for one in (met, again) for m in one.crossed(TwiceBlindedIds)]
     assert sum(map(len, points)) == len(set.union(*points)) == 8 * 600, "also not the lead's to two partners"
@@ -124,18 +124,18 @@ def test_two_alignments_of_the_same_ids_have_nothing_in_common(met: Meeting) -> 
     assert len({*salts_of(met), *salts_of(again)}) == 3 * 4
 
 
-def joint(met: Meeting, other: str) -> bytes:
+def joint(met: Intersected, other: str) -> bytes:
     """Return the salt that the bank and another party made together."""
     (offer,), (opening,) = met.crossed(AlignmentOffer, other), met.crossed(AlignmentOpening, "bank", other)
     return hashlib.sha256(opening.salt + offer.salt).digest()
 
 
-def salts_of(met: Meeting) -> list[bytes]:
+def salts_of(met: Intersected) -> list[bytes]:
     shares = [message.salt for message in met.crossed() if isinstance(message, AlignmentOffer | AlignmentOpening)]
     return [*shares, joint(met, "shop"), joint(met, "telco")]
 
 
-def test_points_and_marks_look_random(met: Meeting) -> None:
+def test_points_and_marks_look_random(met: Intersected) -> None:
     points = met.points("bank", "shop") + met.points("bank", "telco")
     marks = met.marks("shop", "bank") + met.marks("telco", "bank")
     for few in (points, marks):
@@ -147,7 +147,7 @@ def test_points_and_marks_look_random(met: Meeting) -> None:
     assert chisquare(signs).pvalue > 1e-4
 
 
-def test_points_of_other_rows_cannot_be_linked_to_ids_without_the_secret(met: Meeting) -> None:
+def test_points_of_other_rows_cannot_be_linked_to_ids_without_the_secret(met: Intersected) -> None:
     """Whoever guesses all of the partner's ids finds none of them in what it received, by any secret but the right."""
     salt = joint(met, "shop")
     candidates = join_ids([canonical_id_bytes(one) for one in OWN + SHARED + THEIRS])
@@ -170,7 +170,7 @@ def test_what_is_linkable_is_linkable_with_the_secret_only(monkeypatch: pytest.M
         secrets[state.secret.hex()] = salt
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
-    met = meet(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED))
+    met = intersect(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED))
     assert len(secrets) == 4, "the lead has a secret for each partner, and each partner one"
     assert len(set(secrets.values())) == 2, "a salt for each pair"
     assert set(secrets.values()) == {joint(met, "shop"), joint(met, "telco")}
@@ -198,7 +198,7 @@ def test_rows_are_sent_in_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
     for _ in range(2):
-        meet(tables_of(list(range(500)), list(range(500))))
+        intersect(tables_of(list(range(500)), list(range(500))))
     assert len(orders) == 4
     assert all(sorted(order) == list(range(500)) for order in orders)
     for place, one in enumerate(orders):
@@ -207,7 +207,7 @@ def test_rows_are_sent_in_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch)
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.25
 
 
-def test_a_token_is_no_mark_and_means_nothing_to_another_partner(met: Meeting) -> None:
+def test_a_token_is_no_mark_and_means_nothing_to_another_partner(met: Intersected) -> None:
     expected = expected_rows(tables_of(OWN + SHARED, THEIRS + SHARED, SHARED))
     assert met.outcomes["shop"].positions.tolist() == expected["shop"]
     tokens = [row.tobytes() for other in ("shop", "telco") for row in announced_to(met, other)]
@@ -215,7 +215,7 @@ def test_a_token_is_no_mark_and_means_nothing_to_another_partner(met: Meeting) -
     assert not set(tokens) & {*met.marks("shop", "bank"), *met.marks("telco", "bank")}
 
 
-def announced_to(met: Meeting, party: str) -> np.ndarray:
+def announced_to(met: Intersected, party: str) -> np.ndarray:
     (announced,) = met.crossed(SharedRows, "bank", party)
     return announced.tokens
 
@@ -224,7 +224,7 @@ def test_marks_come_only_when_all_of_the_leads_ids_are_answered(monkeypatch: pyt
     """A lead that knew some of them could choose its next ids by what it found so far."""
     monkeypatch.setattr(ecdh, "PIECE", 50)
     for sizes in ((300, 120), (120, 300)):
-        met = meet(tables_of(*(list(range(size)) for size in sizes)))
+        met = intersect(tables_of(*(list(range(size)) for size in sizes)))
         kinds = [type(message) for message in met.crossed() if not isinstance(message, AlignmentOffer)]
         first = kinds.index(IdMarks)
         assert kinds[:first].count(TwiceBlindedIds) == kinds.count(TwiceBlindedIds) == -(-sizes[0] // 50)
@@ -242,7 +242,7 @@ def test_where_only_sizes_count_the_lead_cannot_tell_which_rows(piece: int, monk
         secrets.append(state.secret)
 
     monkeypatch.setattr(Unfinished, "begin", remembered)
-    met = meet(tables_of(OWN + SHARED, SHARED), step=count_shared, rule=Alignment(mode="size_only"))
+    met = intersect(tables_of(OWN + SHARED, SHARED), step=count_shared, rule=Alignment(mode="size_only"))
     assert met.outcomes == {"bank": {"shop": 300}, "shop": {"bank": 300}}
     sent = b"".join(met.points("bank", "shop"))
     returned = [row.tobytes() for message in met.crossed(ShuffledMarks) for row in message.marks]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from tests.unit.alignment.meeting import Meeting, expected_rows, meet, tables_of
+from tests.unit.alignment.intersecting import Intersected, expected_rows, intersect, tables_of
 
 from colonnade.alignment import MESSAGES, Overlap, align, align_with_each, count_shared, find_overlap
 from colonnade.alignment.messages import AlignmentOffer, DeclaredFormat
@@ -19,8 +19,8 @@ from colonnade.session import Alignment, Policy, Session
 IDS = ["a", "b", "c", "d"], ["d", "b", "e"]
 
 
-def met(**options: Any) -> Meeting:
-    return meet(tables_of(*IDS), without_rows=("judge",), **options)
+def met(**options: Any) -> Intersected:
+    return intersect(tables_of(*IDS), without_rows=("judge",), **options)
 
 
 def names(session: Session) -> set[str]:
@@ -73,13 +73,13 @@ def test_rows_that_another_tool_matched_are_compared_without_it() -> None:
     tables = tables_of(*IDS)
     for table in tables.values():
         table.matches = pd.DataFrame({"id": ["b", "d"]})
-    meeting = meet(tables, without_rows=("judge",), rule=Alignment(protocol="given"))
+    meeting = intersect(tables, without_rows=("judge",), rule=Alignment(protocol="given"))
     assert meeting.rows() == {"bank": [1, 3], "shop": [1, 0], "judge": []}
     assert not meeting.crossed(receiver="judge")
 
 
 def test_a_lead_whose_partners_have_no_rows_has_all_its_rows() -> None:
-    meeting = meet({"bank": tables_of(*IDS)["bank"]}, without_rows=("judge",))
+    meeting = intersect({"bank": tables_of(*IDS)["bank"]}, without_rows=("judge",))
     assert sorted(meeting.rows()["bank"]) == [0, 1, 2, 3]
     assert not meeting.crossed()
 
@@ -91,7 +91,7 @@ def test_its_rules_on_shared_rows_refuse_nothing_and_those_of_others_do() -> Non
 
 
 def test_a_result_is_used_again_with_and_without_it(tmp_path: Path) -> None:
-    first = meet(tables_of(*IDS), folder=tmp_path)
+    first = intersect(tables_of(*IDS), folder=tmp_path)
     again = met(folder=tmp_path)
     assert {party: again.rows()[party] for party in ("bank", "shop")} == first.rows()
     assert not again.points("bank", "shop"), "ids were blinded anew"

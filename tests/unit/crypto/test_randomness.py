@@ -137,12 +137,11 @@ def test_randomness_comes_from_the_operating_system_only() -> None:
                 names = []
             assert not any("random" in name.split(".") for name in names), file.name
             assert not any(name.startswith(("torch", "pickle", "uuid")) for name in names), file.name
-            # The calibration makes up values to measure with.
-            if isinstance(node, ast.Attribute) and "random" in node.attr and file.name != "calibration.py":
+            if isinstance(node, ast.Attribute) and "random" in node.attr:
                 assert isinstance(node.value, ast.Name), file.name
                 assert node.value.id == "self", file.name
             users |= {file.name for name in names if name == "secrets"}
-    assert users == {"blinding.py", "calibration.py", "masks.py", "paillier.py"}
+    assert users == {"blinding.py", "masks.py", "paillier.py"}
 
 
 def test_all_randomness_passes_through_secrets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from colonnade.engine import INLINE
 from colonnade.ledger import LedgerWriter
+from colonnade.messages import Template, resolve
 from colonnade.session import Channel, Policy, RunPlan, Session
 from colonnade.transport import MemoryHub
 
@@ -33,7 +34,9 @@ class Place:
 class Room:
     """Parties by role, a channel between every two, and everything that arrived."""
 
-    def __init__(self, roles: Mapping[str, tuple[str, ...]], messages: tuple[type, ...], name: str = "run") -> None:
+    def __init__(
+        self, roles: Mapping[str, tuple[str, ...]], messages: tuple[type | Template, ...], name: str = "run"
+    ) -> None:
         self.plan = RunPlan(name=name, method="sums", roles=roles)
         parties = self.plan.parties
         self.hub = MemoryHub(parties, silence_seconds=60)
@@ -48,7 +51,7 @@ class Room:
                 peer=peer,
                 peer_role=self.plan.role_of(peer),
                 run=self.plan.digest(),
-                messages=messages,
+                declarations=resolve(messages, self.plan),
                 ledger=ledgers[party],
                 policy=Policy(),
                 step=itertools.count(1).__next__,

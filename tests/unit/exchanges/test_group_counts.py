@@ -16,30 +16,28 @@ from tests.unit.exchanges.rooms import Room
 from tests.worlds import integers_for_ciphertexts
 
 from colonnade.crypto import CipherArray, Layout, PrivateKey, PublicKey, encrypt, key_bits
-from colonnade.errors import CiphertextRefused, ConfigError, KeyTooSmall, OutOfStep, WrongContent
+from colonnade.errors import CiphertextRefused, ConfigError, OutOfStep, WrongContent
 from colonnade.exchanges.group_counts import (
     NO_GROUP,
     CountFormat,
+    CountsByGroup,
     GroupCounts,
     GroupsGiven,
+    SealedColumns,
     count_by_group,
-    count_messages,
     groups_to_give,
     outcome_columns,
     outcome_margins,
     receive_counts,
-    receive_totals,
     seal_indicators,
     send_indicators,
-    send_totals,
 )
-from colonnade.exchanges.public_keys import public_modulus, receive_key, send_key
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, declaration_of
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.messages import NOISED, PLAIN, between
 from colonnade.metrics.curves import SMALLEST_GROUP
 
 SIZE = "insecure_test"
 TASK, SENSITIVE = "task_platform", "sensitive_platform"
-EXACT, NOISY = count_messages(TASK, SENSITIVE), count_messages(TASK, SENSITIVE, is_noised=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,9 @@ def any_key() -> PrivateKey:
 
 
 def room(secret: bytes = b"one", *, is_noised: bool = False) -> Room:
-    messages = (*(NOISY if is_noised else EXACT).all, public_modulus(TASK, SENSITIVE))
+    # A method's setting decides it.
+    counts = replace(between(CountsByGroup, SENSITIVE, TASK), protection=NOISED if is_noised else PLAIN)
+    messages = (between(SealedColumns, TASK, SENSITIVE), between(PublicModulus, TASK, SENSITIVE), counts)
     made = Room({TASK: ("bank",), SENSITIVE: ("registry",)}, messages)
     # A durable secret of the party, which outlives this room.
     made.places["registry"].secret = lambda purpose: hashlib.sha256(secret + purpose.encode()).digest()  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def play(
     sealed = seal_indicators(key, format, indicators)
     send_indicators(task, sealed)
     given = count_by_group(used.session("registry"), sensitive, public, format, groups, group_count, counter=counter)
-    return receive_counts(task, key, format, sealed), given
+    return receive_counts(task, key, format, sealed, group_count), given
 
 
 def plain_counts(indicators: np.ndarray, groups: np.ndarray, wanted: np.ndarray) -> list[list[int]]:
@@ -118,7 +118,7 @@ def test_counts_are_those_of_a_hand_case(key: PrivateKey, public: PublicKey) -> 
     groups = np.array([0, 0, 0, 1, 1, NO_GROUP, NO_GROUP, 1])
     format = format_of(8, 4, smallest_group=2)
     counts, _ = play(key, public, format, outcome_columns(decided, actual), groups, 2)
-    assert (counts.groups, counts.given.tolist()) == (2, [0, 1])
+    assert counts.given.tolist() == [0, 1]
     assert counts.values.tolist() == [[0, 1, 1, 1], [2, 0, 0, 1]]
     # All rows, decided, actual, both: by hand.
     assert outcome_margins(counts.values).tolist() == [[3, 2, 2, 1], [3, 1, 1, 1]]
@@ -148,7 +148,6 @@ def test_any_counts_are_exact_with_integers_for_ciphertexts(
         key = any_key()
         format = format_of(rows, columns, smallest_group=smallest)
         counts, _ = play(key, key.public, format, indicators, groups, group_count)
-    assert counts.groups == group_count
     assert counts.values.tolist() == plain_counts(indicators, groups, counts.given)
     assert all((groups == one).sum() >= smallest for one in counts.given)
 
@@ -162,7 +161,7 @@ def test_one_sealing_serves_several_partners(key: PrivateKey, public: PublicKey)
         task, session = used.session("bank").channel(SENSITIVE), used.session("registry")
         send_indicators(task, sealed)
         count_by_group(session, session.channel(TASK), public, format, own, 3)
-        counts = receive_counts(task, key, format, sealed)
+        counts = receive_counts(task, key, format, sealed, 3)
         assert counts.values.tolist() == plain_counts(indicators, own, np.arange(3))
 
 
@@ -199,7 +198,7 @@ def test_a_small_group_has_no_ciphertext_at_all(key: PrivateKey, public: PublicK
     used = room()
     counts, reply = play(key, public, format_of(40, 2), indicators, groups, 3, used=used)
     assert counts.given.tolist() == reply.given.tolist() == [1, 2]
-    assert (counts.groups, counts.values.tolist()) == (3, [[12, 12], [20, 20]])
+    assert counts.values.tolist() == [[12, 12], [20, 20]]
     ((_, seen),) = used.seen["bank"]
     assert seen.is_given.tolist() == [False, True, True]
     assert len(seen.values.ciphertexts) == 2
@@ -209,7 +208,7 @@ def test_of_two_groups_with_one_too_small_none_is_given(key: PrivateKey, public:
     indicators, groups = np.ones((20, 2), np.int64), np.repeat([0, 1], [4, 16])
     used = room()
     counts, reply = play(key, public, format_of(20, 2), indicators, groups, 2, used=used)
-    assert (counts.groups, counts.values.shape, len(reply.given)) == (2, (0, 2), 0)
+    assert (counts.values.shape, len(reply.given)) == ((0, 2), 0)
     entries = used.session("registry").ledger.read().entries
     marks = [entry.content for entry in entries if entry.kind == "group counts"]
     assert [(mark["groups"], mark["withheld"], mark["epsilon"]) for mark in marks] == [(2, 2, None)]
@@ -225,7 +224,6 @@ def test_noise_is_the_same_after_a_resume_and_another_for_another_question(key: 
     def asked(secret: bytes = b"one", own: np.ndarray = groups, **changes: Any) -> list[list[int]]:
         used = room(secret, is_noised=True)
         counts, _ = play(key, public, changes.pop("format", format), indicators, own, 3, used=used, **changes)
-        assert declaration_of(used.seen["bank"][0][1]).protection is NOISED
         noise: list[list[int]] = (counts.values - plain_counts(indicators, own, np.arange(3))).tolist()
         return noise
 
@@ -271,16 +269,13 @@ def test_without_a_bound_on_ones_noise_is_for_a_one_in_every_column(key: Private
 # What crosses.
 
 
-def test_each_party_sees_only_the_declared_messages(key: PrivateKey, public: PublicKey) -> None:
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_each_party_sees_only_the_declared_messages(key: PrivateKey, public: PublicKey, epsilon: float | None) -> None:
     indicators, groups = example()
-    used = room()
-    format = format_of(*indicators.shape)
-    counts, reply = play(key, public, format, indicators, groups, 3, used=used)
-    send_totals(used.session("bank").channel(SENSITIVE), counts)
-    told = receive_totals(used.session("registry").channel(TASK), format, reply)
-    assert told.tolist() == counts.values.tolist()
-    assert [type(one) for _, one in used.seen["registry"]] == [EXACT.SealedColumns, EXACT.ToldCounts]
-    assert [type(one) for _, one in used.seen["bank"]] == [EXACT.CountsByGroup]
+    used = room(is_noised=epsilon is not None)
+    play(key, public, format_of(*indicators.shape, epsilon=epsilon), indicators, groups, 3, used=used)
+    assert [type(one) for _, one in used.seen["registry"]] == [SealedColumns]
+    assert [type(one) for _, one in used.seen["bank"]] == [CountsByGroup]
     crossed = [
         (entry.kind, entry.content["message"], entry.content["protection"])
         for entry in used.session("registry").ledger.read().entries
@@ -288,17 +283,8 @@ def test_each_party_sees_only_the_declared_messages(key: PrivateKey, public: Pub
     ]
     assert crossed == [
         ("received", "SealedColumns", "ENCRYPTED"),
-        ("sent", "ExactCounts", "PLAIN"),
-        ("received", "ToldCounts", "PLAIN"),
+        ("sent", "CountsByGroup", "PLAIN" if epsilon is None else "NOISED"),
     ]
-
-
-def test_the_messages_say_what_hides_their_content() -> None:
-    assert [declaration_of(one).protection for one in EXACT.all] == [ENCRYPTED, PLAIN, PLAIN]
-    assert [declaration_of(one).protection for one in NOISY.all] == [ENCRYPTED, NOISED, PLAIN]
-    # One declaration each, however they were asked for: a channel knows them by identity.
-    assert EXACT.all == count_messages(TASK, SENSITIVE, is_noised=False).all
-    assert EXACT.SealedColumns is NOISY.SealedColumns
 
 
 def test_a_reply_has_fresh_randomness_and_nothing_repeats(key: PrivateKey, public: PublicKey) -> None:
@@ -309,7 +295,7 @@ def test_a_reply_has_fresh_randomness_and_nothing_repeats(key: PrivateKey, publi
     for _ in range(2):
         send_indicators(task, sealed)
         count_by_group(session, session.channel(TASK), public, format, groups, 3)
-        receive_counts(task, key, format, sealed)
+        receive_counts(task, key, format, sealed, 3)
     # Modulo n a ciphertext is its randomness alone, whatever was added to it in the clear.
     replies = [int(one) % key.n for _, reply in used.seen["bank"] for one in reply.values.ciphertexts]
     rows = sealed.values.ciphertexts
@@ -330,10 +316,10 @@ def test_a_liar_that_gives_each_row_a_power_of_two_reads_no_more_than_counts_tak
     seen = []
     for _ in range(30):
         used = room()
-        used.session("bank").channel(SENSITIVE).send(EXACT.SealedColumns(lie))
+        used.session("bank").channel(SENSITIVE).send(SealedColumns(lie))
         session = used.session("registry")
         count_by_group(session, session.channel(TASK), public, format, groups, 2)
-        reply = used.session("bank").channel(SENSITIVE).receive(EXACT.CountsByGroup)
+        reply = used.session("bank").channel(SENSITIVE).receive(CountsByGroup, groups=2, columns=2)
         seen.append(key.decrypt_integers(reply.values.ciphertexts))
     tops = np.array([[float(one / key.n) for one in row] for row in seen])
     # Spread over the whole modulus, for both groups: not where the weights lie, which is next to 0.
@@ -358,10 +344,10 @@ def test_impossible_counts_are_refused(key: PrivateKey, counts: list[list[int]])
     packed = [sum(value << (layout.slot_bits * slot) for slot, value in enumerate(row)) for row in counts]
     used = room()
     lie = CipherArray(key, layout, key.encrypt_integers(packed))
-    used.session("registry").channel(TASK).send(EXACT.CountsByGroup(lie, np.array([True, True])))
+    used.session("registry").channel(TASK).send(CountsByGroup(lie, np.array([True, True])))
     sealed = seal_indicators(key, format, indicators)
     with pytest.raises(WrongContent, match="cannot be"):
-        receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed)
+        receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed, 2)
 
 
 def test_noisy_counts_beyond_all_noise_are_refused(key: PrivateKey) -> None:
@@ -371,23 +357,9 @@ def test_noisy_counts_beyond_all_noise_are_refused(key: PrivateKey) -> None:
     for value in (layout.bound + 1, -layout.bound - 1):
         used = room(is_noised=True)
         lie = CipherArray(key, layout, key.encrypt_integers([value]))
-        used.session("registry").channel(TASK).send(NOISY.CountsByGroup(lie, np.array([True])))
+        used.session("registry").channel(TASK).send(CountsByGroup(lie, np.array([True])))
         with pytest.raises(WrongContent, match="cannot be"):
-            receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed)
-
-
-@pytest.mark.parametrize(
-    "is_given", [np.ones(2), np.ones((2, 1), bool), np.ones(300, bool)], ids=["numbers", "a matrix", "too many groups"]
-)
-def test_replies_that_do_not_say_which_groups_they_give_are_refused(key: PrivateKey, is_given: np.ndarray) -> None:
-    format = format_of(30, 2)
-    layout = format.counts(2)
-    used = room()
-    array = CipherArray(key, layout, key.encrypt_integers([0, 0]))
-    used.session("registry").channel(TASK).send(EXACT.CountsByGroup(array, is_given))
-    sealed = seal_indicators(key, format, np.ones((30, 2), np.int64))
-    with pytest.raises(WrongContent, match="which groups"):
-        receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed)
+            receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed, 1)
 
 
 def test_replies_of_other_shapes_keys_and_layouts_are_refused(key: PrivateKey) -> None:
@@ -402,56 +374,39 @@ def test_replies_of_other_shapes_keys_and_layouts_are_refused(key: PrivateKey) -
         encrypt(key, np.ones((2, 2)), packed_axis=1),
     ):
         used = room()
-        used.session("registry").channel(TASK).send(EXACT.CountsByGroup(array, np.array([True, True])))
+        used.session("registry").channel(TASK).send(CountsByGroup(array, np.array([True, True])))
         with pytest.raises(CiphertextRefused):
-            receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed)
+            receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed, 2)
 
 
-def test_indicators_of_other_shapes_keys_and_layouts_are_refused(key: PrivateKey, public: PublicKey) -> None:
+def test_indicators_of_other_keys_and_layouts_are_refused(key: PrivateKey, public: PublicKey) -> None:
     format, other = format_of(10, 2), PrivateKey.generate(SIZE)
     layout = format.indicators()
     for array in (
         CipherArray(other, layout, other.encrypt_integers([1] * 10)),
-        CipherArray(key, format_of(11, 2).indicators(), key.encrypt_integers([1] * 11)),
-        CipherArray(key, format_of(10, 3).indicators(), key.encrypt_integers([1] * 10)),
         CipherArray(key, layout, [key.n + 1] * 10),
         encrypt(key, np.ones((10, 2))),
     ):
         used = room()
-        used.session("bank").channel(SENSITIVE).send(EXACT.SealedColumns(array))
+        used.session("bank").channel(SENSITIVE).send(SealedColumns(array))
         session = used.session("registry")
         with pytest.raises(CiphertextRefused):
             count_by_group(session, session.channel(TASK), public, format, np.zeros(10, np.int64), 1)
         assert not [one for one in session.ledger.read().entries if one.kind == "sent"]
 
 
-def test_a_key_smaller_than_agreed_is_refused(key: PrivateKey) -> None:
-    used = room()
-    send_key(used.session("bank").channel(SENSITIVE), key)
-    session = used.session("registry")
-    with pytest.raises(KeyTooSmall):
-        receive_key(session, session.channel(TASK), "2048")
-
-
 def test_exact_counts_where_noise_was_agreed_on_are_out_of_step(key: PrivateKey) -> None:
     format = format_of(30, 1, epsilon=1.0)
-    used = Room({TASK: ("bank",), SENSITIVE: ("registry",)}, (*EXACT.all, NOISY.CountsByGroup))
+    used = room(is_noised=True)
     layout = format.counts(1)
     array = CipherArray(key, layout, key.encrypt_integers([3]))
-    used.session("registry").channel(TASK).send(EXACT.CountsByGroup(array, np.array([True])))
+    registry = used.session("registry").channel(TASK)
+    exact = replace(between(CountsByGroup, SENSITIVE, TASK), protection=PLAIN).every_declaration()[0]
+    registry._sends[CountsByGroup] = exact
+    registry.send(CountsByGroup(array, np.array([True])))
     sealed = seal_indicators(key, format, np.ones((30, 1), np.int64))
     with pytest.raises(OutOfStep):
-        receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed)
-
-
-@pytest.mark.parametrize(
-    "told", [np.array([[-1, 0]]), np.array([[6, 0]]), np.array([[1.0, 0.0]]), np.array([[1, 0]], np.int32)]
-)
-def test_told_counts_that_do_not_fit_the_groups_are_refused(told: np.ndarray) -> None:
-    used, reply = room(), GroupsGiven(np.array([1]), np.array([5]))
-    used.session("bank").channel(SENSITIVE).send(EXACT.ToldCounts(told))
-    with pytest.raises(WrongContent):
-        receive_totals(used.session("registry").channel(TASK), format_of(10, 2), reply)
+        receive_counts(used.session("bank").channel(SENSITIVE), key, format, sealed, 1)
 
 
 def test_indicators_and_groups_that_cannot_be_meant_are_refused(key: PrivateKey, public: PublicKey) -> None:

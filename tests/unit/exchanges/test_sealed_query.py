@@ -17,17 +17,23 @@ from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, Public
 from colonnade.crypto.ring import Ring, Words
 from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, WrongContent
 from colonnade.exchanges.masked_sums import Collector, Contributor, masked_sum_messages
-from colonnade.exchanges.public_keys import public_modulus, receive_key, send_key
-from colonnade.exchanges.sealed_query import QueryFormat, answer_query, query_messages, receive_answer, send_query
+from colonnade.exchanges.public_keys import PublicModulus, receive_key, send_key
+from colonnade.exchanges.sealed_query import (
+    EncryptedQuery,
+    QueryAnswer,
+    QueryFormat,
+    answer_query,
+    receive_answer,
+    send_query,
+)
 from colonnade.exchanges.wide_masks import mask_bits
-from colonnade.messages import ENCRYPTED, MASKED, declaration_of
+from colonnade.messages import between
 from colonnade.session import Session
 
 SIZE = "insecure_test"
-ASKED = query_messages("feature_holder", "label_holder")
-AMONG = query_messages("feature_holder", "feature_holder")
-KEYS = (public_modulus("feature_holder", "label_holder"), public_modulus("feature_holder", "feature_holder"))
-MESSAGES = (*masked_sum_messages(), *ASKED.all, *AMONG.all, *KEYS)
+HOLDERS = ("label_holder", "feature_holder")
+ASKED = (PublicModulus, EncryptedQuery, QueryAnswer)
+MESSAGES = (*masked_sum_messages(HOLDERS), *(between(one, HOLDERS, HOLDERS, same_role=True) for one in ASKED))
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +217,7 @@ def test_formats_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
 
 
 def queried(room: Room, rows: CipherArray) -> Any:
-    room.session("shop").channel("label_holder").send(ASKED.EncryptedQuery(rows))
+    room.session("shop").channel("label_holder").send(EncryptedQuery(rows))
     return room.session("bank")
 
 
@@ -222,16 +228,12 @@ def sealed(key: PrivateKey, rows: int, columns: int, format: QueryFormat) -> Cip
 
 
 def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateKey, public: PublicKey) -> None:
-    format = format_of(3, 4, most_rows=5)
-    weights = np.ones((3, 4))
+    format, weights = format_of(3, 4), np.ones((3, 4))
     other = PrivateKey.generate(SIZE)
     cases: list[tuple[CipherArray, type[Exception]]] = [
-        (sealed(key, 6, 3, format), WrongContent),
-        (sealed(key, 0, 3, format), WrongContent),
-        (sealed(key, 2, 4, format), CiphertextRefused),
+        (sealed(key, 2, 4, format), WrongContent),
         (sealed(other, 2, 3, format), CiphertextRefused),
         (encrypt(key, np.ones((2, 3)), format.input_format, packed_axis=0), CiphertextRefused),
-        (encrypt(key, np.ones(3), format.input_format), CiphertextRefused),
         (CipherArray(key, format.query(1), [key.n + 1] * 3), CiphertextRefused),
         (CipherArray(key, format.query(1), [key.n] * 3), CiphertextRefused),
     ]
@@ -249,7 +251,7 @@ def test_a_partner_multiplies_no_other_number_of_rows_than_it_was_told(
 ) -> None:
     format = format_of(3, 4)
     session = queried(room_of(), sealed(key, asked, 3, format))
-    with pytest.raises(WrongContent, match=f"'shop' asks for {asked} rows at once where 2 were agreed on"):
+    with pytest.raises(WrongContent, match=rf"the shape \({asked}, 3\) where \(2, 3\) belongs"):
         answer_query(session.channel("feature_holder"), public, format, np.ones((3, 4)), 2)
     assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
@@ -264,15 +266,10 @@ def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None
         (CipherArray(other, layout, other.encrypt_integers([1] * layout.count)), CiphertextRefused),
         (CipherArray(key, layout, [key.n + 1] * layout.count), CiphertextRefused),
         (encrypt(key, np.ones((4, 2)), packed_axis=1), CiphertextRefused),
-        (encrypt(key, np.ones((2, 4))), CiphertextRefused),
+        (encrypt(key, np.ones((2, 4))), WrongContent),
     ]
     for products, error in cases:
         room = room_of()
-        room.session("bank").channel("feature_holder").send(ASKED.QueryAnswer(products))
+        room.session("bank").channel("feature_holder").send(QueryAnswer(products))
         with pytest.raises(error):
             receive_answer(room.session("shop").channel("label_holder"), key, format, 2)
-
-
-def test_the_messages_say_what_hides_their_content() -> None:
-    assert [declaration_of(one).protection for one in ASKED.all] == [ENCRYPTED, MASKED]
-    assert query_messages("feature_holder", "label_holder") is ASKED

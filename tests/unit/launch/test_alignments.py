@@ -23,11 +23,9 @@ from colonnade.alignment.store import AlignmentStore
 from colonnade.crypto.blinding import POINT_BYTES, blind, draw_secret, join_ids, prepare_blinder
 from colonnade.engine import INLINE
 from colonnade.errors import ConfigError, PolicyRefused, WrongContent
-from colonnade.launch.alignments import alignment_plan, held_alignment
-from colonnade.launch.files import read_party_home
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.joining import Joining
-from colonnade.launch.watch import Watcher
+from colonnade.launch.home import read_party_home
+from colonnade.launch.join import Joining
+from colonnade.launch.run_folder import RunFolder, alignment_plan, held_alignment
 from colonnade.session import Policy
 
 pytestmark = pytest.mark.timeout(180)
@@ -187,9 +185,9 @@ def align(group: Group, party: str) -> dict[str, Any]:
     home = read_party_home(group.home(party))
     with held_alignment(home.folder, "churn", b"agreed") as folder:
         joining = agreed(Joining(alignment_plan(group.plan()), home, folder))
-        end = joining.align(observer=None, watcher=Watcher())
-    assert end.record.overlap is not None
-    return end.record.overlap
+        end = joining.take_part()
+    assert end.overlap is not None
+    return end.overlap
 
 
 def test_three_parties_align_and_the_lead_knows_most(tmp_path: Path) -> None:
@@ -218,7 +216,7 @@ def test_a_home_keeps_results_across_runs_and_a_run_of_another_name_uses_them(tm
         folder = RunFolder(group.home(party) / "runs" / "again")
         with folder.held():
             joining = agreed(Joining(plan, read_party_home(group.home(party)), folder))
-            return joining.run(observer=None, watcher=Watcher(), compare=False)
+            return joining.run()
 
     runs = together({party: lambda party=party: take_part(party) for party in ("bank", "shop")})
     has_finished(runs)
@@ -233,7 +231,7 @@ def test_rows_to_score_are_aligned_anew_and_count(tmp_path: Path) -> None:
     edit(group.home("shop") / "party.toml", "[policy]\n", "[policy]\nmaximum_alignments = 2\n")
     files, plan = new_rows(group), replace(group.plan(), stage="predict")
     score = {
-        party: lambda party=party: agreed(group.joining(party, plan)).predict(files[party], watcher=Watcher())
+        party: lambda party=party: agreed(group.joining(party, plan)).predict(files[party])
         for party in ("bank", "shop")
     }
     assert len(together(score)["bank"]) == 6

@@ -22,9 +22,9 @@ from tests.unit.session import toys
 from colonnade.errors import ColonnadeError
 from colonnade.launch import doctor
 from colonnade.launch.doctor import Finding, examine_home, examine_peer
-from colonnade.launch.files import read_party_home
-from colonnade.launch.home import load_identity, load_partners
-from colonnade.session import Party, Session, handshake
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import load_identity, load_partners
+from colonnade.session import Participant, Session, handshake
 from colonnade.session.control import Hello
 from colonnade.transport.grpc import Endpoint, GrpcLink, make_identity
 from colonnade.transport.grpc import link as link_module
@@ -334,7 +334,7 @@ def other_program(homes: Homes, name: str, peer: str) -> Iterator[Session]:
     endpoint.open()
     link = endpoint.link(peer)
     try:
-        yield Session(Party(name), toys.method(), toys.plan((peer, name)), {peer: link})
+        yield Session(Participant(name), toys.method(), toys.plan((peer, name)), {peer: link})
     finally:
         link.close()
         endpoint.close()

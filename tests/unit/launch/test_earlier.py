@@ -12,11 +12,11 @@ import torch
 
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.earlier import check_earlier, earlier_folder, earlier_folders
-from colonnade.launch.party_folder import PartyFolder, PartyRecord
+from colonnade.launch.party_folder import PartyFolder, check_earlier, earlier_folder, earlier_folders
 from colonnade.launch.settings import config_to_json
 from colonnade.ledger import LedgerWriter
 from colonnade.methods.prada import METHOD, PrADA
+from colonnade.reports import PartyRun
 from colonnade.session import ModelPart, RunPlan
 
 ROLES = {"target": ("bank",), "source": ("sister",), "feature_holder": ("data",)}
@@ -35,8 +35,10 @@ def keep(folder: Path, party: str, stage: str, value: float) -> None:
     part = ModelPart({"weight": torch.tensor([value])}, {"method": "prada"})
     rows = {"train": 1, "validation": 0, "test": 1}
     about = table.describe() | {"shared_rows": 2}
-    own.keep(PartyRecord(party, "2026-11-16T12:00:00", 1.0, "ecdh", rows, about, {}, part))
-    LedgerWriter(own.ledger).mark("opened")
+    writer = LedgerWriter(own.ledger)
+    writer.mark("opened")
+    facts = {"party": party, "started": "2026-11-16T12:00:00", "seconds": 1.0, "alignment": "ecdh"}
+    own.keep(PartyRun(**facts, rows=rows, table=about, part=part, ledger=writer.read()))
 
 
 def test_a_stage_looks_where_the_same_file_put_the_one_before() -> None:
@@ -52,7 +54,7 @@ def test_each_party_takes_up_its_own_part(tmp_path: Path) -> None:
     for value, party in enumerate(("bank", "data")):
         keep(tmp_path / "census-pretrain" / party, party, "pretrain", float(value))
     found = earlier_folders(METHOD, plan("finetune"), tmp_path / "census-finetune")
-    parts = {party: folder.load().record.part for party, folder in found.items()}
+    parts = {party: folder.load().part for party, folder in found.items()}
     assert {party: part and part.tensors["weight"].item() for party, part in parts.items()} == {
         "bank": 0.0,
         "data": 1.0,
@@ -63,7 +65,7 @@ def test_a_home_has_its_part_in_the_run_folder_itself(tmp_path: Path) -> None:
     keep(tmp_path / "census-pretrain", "data", "pretrain", 5.0)
     folder = earlier_folder(METHOD, plan("finetune"), tmp_path, "data", is_apart=True)
     assert folder is not None
-    part = folder.load().record.part
+    part = folder.load().part
     assert part is not None
     assert part.tensors["weight"].item() == 5.0
     assert earlier_folder(METHOD, plan("train"), tmp_path, "data", is_apart=True) is None

@@ -1,467 +1,231 @@
-"""A party's home: who may read it, what it pins, and how keys are renewed."""
+"""run.toml and party.toml."""
 
 from __future__ import annotations
 
-import datetime
-import os
-import stat
-import tomllib
-from collections.abc import Callable, Iterator
+import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from colonnade.errors import ConfigError
-from colonnade.launch import home as module
-from colonnade.launch.files import read_party_home
-from colonnade.launch.home import (
-    accept_succession,
-    activate_next_identity,
-    check_address,
-    has_our_next,
-    load_identity,
-    load_partners,
-    make_home,
-    note_certificate_seen,
-    note_succession_delivered,
-    open_home,
-    own_certificate,
-    paired,
-    pending_succession,
-    pin_partner,
-    previous_certificate,
-    start_rotation,
-    unpin_partner,
-)
-from colonnade.transport.grpc import Identity, fingerprint, make_identity
-
-NOW = datetime.datetime.now(datetime.UTC)
-DAY = datetime.timedelta(days=1)
-SHOP, TELCO = make_identity("shop"), make_identity("telco")
-
-
-@pytest.fixture
-def bank(tmp_path: Path) -> Path:
-    return make_home(tmp_path / "bank", "bank", "0.0.0.0:7443")
-
-
-@pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)
-def umask(request: pytest.FixtureRequest) -> Iterator[int]:
-    before = os.umask(request.param)
-    yield request.param
-    os.umask(before)
-
-
-def mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
-
-
-def use(folder: Path, identity: Identity) -> None:
-    """Put another identity into a home."""
-    (folder / "key.pem").write_bytes(identity.key)
-    (folder / "certificate.pem").write_bytes(identity.certificate)
-
-
-# Making and loading
-
-
-def test_a_new_home_is_whole_and_its_settings_can_be_read(bank: Path) -> None:
-    found = read_party_home(bank, "bank")
-    assert found.listen == "0.0.0.0:7443"
-    identity = load_identity(bank, "bank")
-    assert identity.name == "bank"
-    assert own_certificate(bank).fingerprint == fingerprint(identity.certificate)
-    assert paired(bank) == {}
-    assert pending_succession(bank) is None
-
-
-def test_the_settings_explain_every_key(bank: Path) -> None:
-    text = (bank / "party.toml").read_text()
-    for key in ("name", "listen", "address", "source", "id", "label", "drop", "types", "query", "table"):
-        assert f"{key} = " in text
-    for key in ("methods", "partners", "never_send", "minimum_shared_rows", "maximum_runs"):
-        assert f"# {key} = " in text
-    uncommented = "\n".join(line.removeprefix("# ") if " = " in line else line for line in text.splitlines())
-    assert tomllib.loads(uncommented)["policy"]["maximum_runs"] == 10, "the commented settings are valid, too"
-
-
-def test_a_party_that_only_dials_has_no_listen(tmp_path: Path) -> None:
-    assert read_party_home(make_home(tmp_path / "shop", "shop", None)).listen is None
-
-
-def test_private_files_are_for_their_owner_whatever_the_umask(
-    tmp_path: Path, umask: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "chmod", lambda *_, **__: pytest.fail("a file was readable before chmod"))
-    bank = make_home(tmp_path / "deep" / "bank", "bank", None)
-    pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    start_rotation(bank)
-    note_succession_delivered(bank, "shop")
-    assert mode(bank) == mode(bank / "partners") == 0o700
-    files = [path for path in bank.rglob("*") if path.is_file()]
-    assert len(files) == 8
-    assert {path.name: oct(mode(path)) for path in files} == {path.name: oct(0o600) for path in files}
-    activate_next_identity(bank)
-    assert mode(bank / "key.pem") == 0o600
-
-
-def test_init_changes_nothing_that_is_there(bank: Path) -> None:
-    before = {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match=r"already has a key.*--rotate.*move the folder away"):
-        make_home(bank, "bank", None)
-    assert before == {path: path.read_bytes() for path in bank.rglob("*") if path.is_file()}
-
-
-def test_init_gives_a_key_to_a_home_that_has_only_settings(tmp_path: Path) -> None:
-    settings = '[party]\nname = "bank"\n[table]\nsource = "t.csv"\nid = "k"\n'
-    (tmp_path / "party.toml").write_text(settings)
-    make_home(tmp_path, "bank", "0.0.0.0:7443")
-    assert (tmp_path / "party.toml").read_text() == settings
-    assert load_identity(tmp_path, "bank")
-
-
-def test_init_refuses_another_partys_home_and_half_a_home(tmp_path: Path) -> None:
-    (tmp_path / "party.toml").write_text('[party]\nname = "shop"\n[table]\nsource = "t.csv"\nid = "k"\n')
-    with pytest.raises(ConfigError, match="home of 'shop'"):
-        make_home(tmp_path, "bank", None)
-    make_home(tmp_path, "shop", None)
-    (tmp_path / "key.pem").unlink()
-    kept = (tmp_path / "certificate.pem").read_bytes()
-    with pytest.raises(ConfigError, match=r"certificate\.pem but no key\.pem.*backup"):
-        make_home(tmp_path, "shop", None)
-    assert (tmp_path / "certificate.pem").read_bytes() == kept
-
-
-@pytest.mark.parametrize("name", ["", "../bank", "a b", ".hidden", "x" * 65, "bänk"])
-def test_init_refuses_a_name_that_cannot_be_one(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be the name"):
-        make_home(tmp_path / "home", name, None)
-    assert list(tmp_path.iterdir()) == []
-
-
-BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no key": (lambda home: (home / "key.pem").unlink(), r"no key\.pem\. Run 'colonnade init bank"),
-    "readable by the group": (lambda home: (home / "key.pem").chmod(0o640), r"chmod 600 .*key\.pem"),
-    "readable by others": (lambda home: (home / "key.pem").chmod(0o604), r"chmod 600 .*key\.pem"),
-    "no key in it": (lambda home: (home / "key.pem").write_bytes(b"hello"), "does not hold a private key"),
-    "no certificate": (lambda home: (home / "certificate.pem").unlink(), r"certificate\.pem is missing"),
-    "no certificate in it": (lambda home: (home / "certificate.pem").write_bytes(b"hello"), "one certificate"),
-    "another key": (lambda home: (home / "key.pem").write_bytes(SHOP.key), "does not belong to"),
-    "another name": (lambda home: use(home, SHOP), "'shop', but party.toml names this party 'bank'"),
-    "expired": (
-        lambda home: use(home, make_identity("bank", days=1, starts=NOW - 3 * DAY)),
-        r"expired on .*colonnade init.*pair again",
-    ),
-    "not valid yet": (lambda home: use(home, make_identity("bank", starts=NOW + DAY)), "not valid before.*clock"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_an_identity_is_refused_with_its_own_words_when_it_is(case: str, bank: Path) -> None:
-    change, says = BROKEN[case]
-    change(bank)
-    with pytest.raises(ConfigError, match=says):
-        load_identity(bank, "bank")
-
-
-def test_a_folder_without_settings_is_no_home(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no party's home.*--home"):
-        open_home(tmp_path)
-
-
-# Partners
-
-
-def test_a_pinned_partner_is_found_with_its_address(bank: Path) -> None:
-    pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    assert (pinned.address, pinned.advice) == ("shop.example:7443", None)
-    pin_partner(bank, TELCO.certificate, None)
-    partners = load_partners(open_home(bank), ["shop", "telco"])
-    assert partners["shop"].certificate == SHOP.certificate
-    assert partners["shop"].address == "shop.example:7443"
-    assert partners["telco"].address is None
-    assert list(paired(bank)) == ["shop", "telco"]
-
-
-def test_an_unknown_partner_is_refused_with_a_suggestion(bank: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'shop' is not paired with 'bank'\. Nobody is paired yet\..*colonnade pair"):
-        load_partners(open_home(bank), ["shop"])
-    pin_partner(bank, SHOP.certificate, None)
-    with pytest.raises(ConfigError, match="Did you mean 'shop'"):
-        load_partners(open_home(bank), ["shpo"])
-
-
-def test_an_expired_partner_is_refused(bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, None)
-    (bank / "partners" / "shop.pem").write_bytes(make_identity("shop", days=1, starts=NOW - 3 * DAY).certificate)
-    with pytest.raises(ConfigError, match="'shop' has expired"):
-        load_partners(open_home(bank), ["shop"])
-
-
-def test_another_certificate_for_a_paired_name_needs_replace(bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, None)
-    pin_partner(bank, SHOP.certificate, None)
-    other = make_identity("shop")
-    with pytest.raises(ConfigError, match=r"another certificate.*--replace"):
-        pin_partner(bank, other.certificate, None)
-    assert paired(bank)["shop"].certificate == SHOP.certificate
-    pin_partner(bank, other.certificate, None, replace=True)
-    assert paired(bank)["shop"].certificate == other.certificate
-
-
-def test_we_are_not_our_own_partner(bank: Path) -> None:
-    with pytest.raises(ConfigError, match="our own certificate"):
-        pin_partner(bank, own_certificate(bank).certificate, None)
-    for name in ("bank", "Bank"):
-        with pytest.raises(ConfigError, match="as we are"):
-            pin_partner(bank, make_identity(name).certificate, None, replace=True)
-    assert paired(bank) == {}
-
-
-@pytest.mark.parametrize(
-    ("certificate", "says"),
-    [
-        (make_identity("../../evil").certificate, "cannot be the name"),
-        (make_identity("\x1b[31mred").certificate, "cannot be the name"),
-        (make_identity("Shop").certificate, "differs only in case"),
-        (make_identity("x.previous").certificate, "another name"),
-        (SHOP.key, "private key"),
-        (SHOP.certificate + TELCO.certificate, "one certificate"),
-        (make_identity("telco", days=1, starts=NOW - 3 * DAY).certificate, "expired"),
-        (b"", "one certificate"),
-    ],
-    ids=["path", "escape", "case", "reserved", "key", "two", "expired", "empty"],
-)
-def test_a_certificate_that_cannot_be_pinned_leaves_no_trace(certificate: bytes, says: str, bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, None)
-    before = sorted(bank.parent.rglob("*"))
-    with pytest.raises(ConfigError, match=says) as refused:
-        pin_partner(bank, certificate, None, replace=True)
-    assert "\x1b" not in str(refused.value)
-    assert sorted(bank.parent.rglob("*")) == before
-
-
-def test_a_removed_partner_is_gone_with_all_that_belonged_to_it(bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    start_rotation(bank)
-    note_succession_delivered(bank, "shop")
-    unpin_partner(bank, "shop")
-    assert list((bank / "partners").iterdir()) == []
-    with pytest.raises(ConfigError, match="'shop' is not paired"):
-        unpin_partner(bank, "shop")
-    with pytest.raises(ConfigError, match="not paired"):
-        unpin_partner(bank, "../key")
-    assert (bank / "key.pem").exists()
-
-
-def test_a_damaged_pinned_certificate_is_named_and_can_be_removed(bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, None)
-    (bank / "partners" / "shop.pem").write_bytes(b"hello")
-    with pytest.raises(ConfigError, match=r"shop\.pem.*--remove shop"):
-        paired(bank)
-    unpin_partner(bank, "shop")
-    assert paired(bank) == {}
-
-
-# Addresses in party.toml
-
-
-def test_an_address_is_appended_and_the_users_lines_stay(bank: Path) -> None:
-    path = bank / "party.toml"
-    path.chmod(0o640)
-    before = path.read_text().rstrip("\n")
-    path.write_text(before)
-    pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    assert path.read_text().startswith(before)
-    assert mode(path) == 0o640
-    assert open_home(bank).partners == {"shop": "shop.example:7443"}
-    pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    assert pinned.advice is None
-    assert path.read_text().count("[partners.shop]") == 2, "one in the note at the top, one of ours"
-
-
-def test_another_address_is_told_and_not_written(bank: Path) -> None:
-    pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    before = (bank / "party.toml").read_bytes()
-    pinned = pin_partner(bank, SHOP.certificate, "new.example:7443")
-    assert pinned.address == "shop.example:7443"
-    assert pinned.advice is not None
-    assert "new.example:7443" in pinned.advice
-    assert (bank / "party.toml").read_bytes() == before
-
-
-def test_an_address_for_a_partner_with_an_id_only_is_left_to_the_user(bank: Path) -> None:
-    path = bank / "party.toml"
-    path.write_text(path.read_text() + '\n[partners.shop]\nid = "loyalty_no"\n')
-    before = path.read_bytes()
-    pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    assert pinned.address is None
-    assert pinned.advice == f"Add the address of 'shop' to [partners.shop] in {path}: shop.example:7443."
-    assert path.read_bytes() == before
-    assert open_home(bank).partners == {}
-
-
-def test_a_name_with_dots_gets_its_own_block(bank: Path) -> None:
-    pin_partner(bank, make_identity("shop.south").certificate, "shop.example:7443")
-    assert open_home(bank).partners == {"shop.south": "shop.example:7443"}
-
-
-def test_partners_written_as_an_inline_table_are_left_to_the_user(bank: Path) -> None:
-    path = bank / "party.toml"
-    path.write_text("partners = { telco = { address = 'telco.example:1' } }\n" + path.read_text())
-    pinned = pin_partner(bank, SHOP.certificate, "shop.example:7443")
-    assert pinned.advice is not None
-    assert "Add the address" in pinned.advice
-    assert open_home(bank).partners == {"telco": "telco.example:1"}
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "",
-        "shop",
-        "shop:",
-        ":7443",
-        "shop:0",
-        "shop:70000",
-        'shop"\nlisten = "x:1',
-        "shop .example:1",
-        "[shop:1",
-        "::1:1",
-    ],
-)
-def test_an_address_that_is_none_is_refused(address: str, bank: Path) -> None:
-    with pytest.raises(ConfigError, match="HOST:PORT"):
-        pin_partner(bank, SHOP.certificate, address)
-    assert paired(bank) == {}
-
-
-def test_addresses_are_taken_apart() -> None:
-    assert check_address("[fe80::1]:7443", "x") == ("fe80::1", 7443)
-    assert check_address("127.0.0.1:0", "x", lowest=0) == ("127.0.0.1", 0)
-
-
-# Rotation
-
-
-@pytest.fixture
-def shop(tmp_path: Path, bank: Path) -> Path:
-    """A home that is paired with the bank's."""
-    folder = make_home(tmp_path / "shop", "shop", None)
-    pin_partner(folder, own_certificate(bank).certificate, None)
-    pin_partner(bank, own_certificate(folder).certificate, None)
+from colonnade.data import Kind
+from colonnade.engine import EngineSettings
+from colonnade.errors import ConfigError, TableError
+from colonnade.launch.home import new_party_file, read_party_home, read_run_file
+from colonnade.session import Alignment, ModelPart
+
+RUN = """\
+[run]
+name = "churn"
+method = "splitnn"
+roles = { label_holder = "bank", feature_holder = ["shop", "post"] }
+"""
+
+HOME = """\
+# A comment with [policy] in it
+[party]
+name = "bank"
+
+[partners.shop]
+address = "shop.example:7443"
+
+[table]
+source = "t.csv"
+id = "key"
+label = "y"
+drop = ["note"]
+types = { town = "categorical" }
+
+  [policy]  # rules
+methods = [
+  "splitnn",
+]
+minimum_shared_rows = 3
+"""
+
+
+def write_home(folder: Path, text: str = HOME) -> Path:
+    folder.mkdir()
+    (folder / "party.toml").write_text(text)
     return folder
 
 
-def test_a_rotation_goes_round_without_a_human(bank: Path, shop: Path) -> None:
-    pin_partner(bank, TELCO.certificate, None)
-    old = load_identity(bank, "bank")
-    following, file = start_rotation(bank)
-    assert file == bank / "bank.succession"
-    assert has_our_next(bank, "shop") is False
-    statement = pending_succession(bank)
-    assert statement is not None
-    accept_succession(shop, "bank", statement)
-    assert paired(shop)["bank"].fingerprint == following.fingerprint
-    assert previous_certificate(shop, "bank") == old.certificate
-    note_succession_delivered(bank, "shop")
-    assert has_our_next(bank, "shop") is True
-    assert activate_next_identity(bank) is False, "telco does not have it"
-    assert load_identity(bank, "bank") == old
-    note_succession_delivered(bank, "telco")
-    assert activate_next_identity(bank) is True
-    new = load_identity(bank, "bank")
-    assert fingerprint(new.certificate) == following.fingerprint
-    assert new.key != old.key
-    assert pending_succession(bank) is None
-    assert has_our_next(bank, "shop") is None
-    assert activate_next_identity(bank) is False
-    note_certificate_seen(shop, "bank")
-    assert previous_certificate(shop, "bank") is None
-    assert list(paired(shop)) == ["bank"]
-    assert not list(bank.glob("next-*"))
+def test_a_run_file_becomes_a_plan_with_every_default(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(RUN)
+    plan = read_run_file(path)
+    assert plan.parties == ("bank", "shop", "post")
+    assert plan.seed == 0
+    assert plan.alignment == Alignment()
+    assert plan.config["epochs"] == 50
 
 
-def test_a_second_rotation_follows_the_first(bank: Path, shop: Path) -> None:
-    for _ in range(2):
-        start_rotation(bank)
-        assert has_our_next(bank, "shop") is False, "an old note counts for nothing"
-        accept_succession(shop, "bank", (bank / "bank.succession").read_bytes())
-        note_succession_delivered(bank, "shop")
-        assert activate_next_identity(bank)
-    assert paired(shop)["bank"].fingerprint == own_certificate(bank).fingerprint
+def test_the_digest_does_not_depend_on_what_is_written_out(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text(RUN)
+    second.write_text(RUN.replace("[run]", "# same\n[run]\nseed = 0") + "[config]\nepochs = 50\ndropout = 0\n")
+    assert read_run_file(first).digest() == read_run_file(second).digest()
 
 
-def test_a_note_of_a_rotation_that_was_given_up_counts_for_nothing(bank: Path, shop: Path) -> None:
-    start_rotation(bank)
-    note_succession_delivered(bank, "shop")
-    for path in bank.glob("next-*"):
-        path.unlink()
-    start_rotation(bank)
-    assert has_our_next(bank, "shop") is False
-    assert activate_next_identity(bank) is False
+def test_a_home_knows_its_rules_and_their_lines(tmp_path: Path) -> None:
+    home = read_party_home(write_home(tmp_path / "bank"), "bank")
+    assert home.policy.methods == ("splitnn",)
+    assert home.policy.minimum_shared_rows == 3
+    assert home.policy.lines == {"methods": 16, "minimum_shared_rows": 19}
 
 
-def test_accepting_again_changes_nothing(bank: Path, shop: Path) -> None:
-    _, file = start_rotation(bank)
-    first = accept_succession(shop, "bank", file.read_bytes())
-    kept = previous_certificate(shop, "bank")
-    assert accept_succession(shop, "bank", file.read_bytes()) == first
-    assert previous_certificate(shop, "bank") == kept
+def test_a_mistake_in_a_home_names_its_file(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank", HOME.replace("minimum_shared_rows", "minimum_rows"))
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(folder, "bank")
+    assert str(caught.value).startswith(f"{folder / 'party.toml'}: There is no setting 'minimum_rows' in [policy]")
 
 
-def test_rotating_twice_before_activation_keeps_the_next_key(bank: Path, shop: Path) -> None:
-    first, file = start_rotation(bank)
-    file.unlink()
-    again, _ = start_rotation(bank)
-    assert first == again
-    assert accept_succession(shop, "bank", file.read_bytes()).fingerprint == first.fingerprint
+def trained_with(types: dict[str, Kind]) -> ModelPart:
+    return ModelPart({}, {"types": types})
 
 
-def test_a_succession_of_a_stranger_or_by_a_wrong_key_is_refused(bank: Path, shop: Path) -> None:
-    from colonnade.transport.grpc.succession import make_succession
-
-    forged = make_succession(make_identity("bank"), make_identity("bank"))
-    with pytest.raises(ConfigError, match="does not follow"):
-        accept_succession(shop, "bank", forged)
-    real = load_identity(bank, "bank")
-    thief = Identity("bank", make_identity("bank").key, real.certificate)
-    with pytest.raises(ConfigError, match="not signed by the key"):
-        accept_succession(shop, "bank", make_succession(thief, make_identity("bank")))
-    with pytest.raises(ConfigError, match="'telco', not of 'bank'"):
-        accept_succession(shop, "bank", make_succession(TELCO, make_identity("telco")))
-    with pytest.raises(ConfigError, match="'telco' is not paired"):
-        accept_succession(shop, "telco", make_succession(TELCO, make_identity("telco")))
-    assert paired(shop)["bank"].certificate == real.certificate
-    assert previous_certificate(shop, "bank") is None
+def test_new_rows_are_read_as_the_model_was_trained(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "town": [10, 20], "age": [3, 4], "y": [0, 0], "note": ["a", "b"]}).to_csv(
+        folder / "t.csv", index=False
+    )
+    table = read_party_home(folder).read_new_rows(
+        str(folder / "t.csv"), trained_with({"town": "categorical", "age": "numeric"})
+    )
+    assert [(column.name, column.kind) for column in table.columns] == [("town", "categorical"), ("age", "numeric")]
+    assert not table.has_label
 
 
-@pytest.mark.parametrize("crash_after", [0, 1])
-def test_a_crash_between_key_and_certificate_is_mended(
-    crash_after: int, bank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    following, _ = start_rotation(bank)
-    replace, calls = os.replace, 0
-
-    def failing(source: Path, target: Path) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > crash_after:
-            raise OSError("power is out")
-        replace(source, target)
-
-    monkeypatch.setattr(module.os, "replace", failing)
-    with pytest.raises(OSError, match="power is out"):
-        activate_next_identity(bank)
-    monkeypatch.undo()
-    identity = load_identity(bank, "bank")
-    assert (fingerprint(identity.certificate) == following.fingerprint) is (crash_after == 1)
-    activate_next_identity(bank)
-    assert own_certificate(bank).fingerprint == following.fingerprint
+@pytest.mark.parametrize("columns", [["key"], ["key", "y"], ["key", "y", "note"]])
+def test_a_label_holder_without_columns_gives_ids_only(tmp_path: Path, columns: list[str]) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "y": [0, 0], "note": ["a", "b"]})[columns].to_csv(folder / "t.csv", index=False)
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
+    assert list(table.ids) == [1, 2]
+    assert table.columns == ()
 
 
-def test_pinning_anew_ends_a_rotation_that_was_under_way(bank: Path, shop: Path) -> None:
-    _, file = start_rotation(bank)
-    accept_succession(shop, "bank", file.read_bytes())
-    pin_partner(shop, make_identity("bank").certificate, None, replace=True)
-    assert previous_certificate(shop, "bank") is None
+def test_a_column_the_model_does_not_use_may_be_unreadable(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"key": [1, 2], "age": [3.0, float("inf")]}).to_csv(folder / "t.csv", index=False)
+    table = read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
+    assert list(table.ids) == [1, 2]
+
+
+def test_new_rows_without_the_id_column_are_refused(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank")
+    pd.DataFrame({"kez": [1, 2]}).to_csv(folder / "t.csv", index=False)
+    with pytest.raises(TableError, match="Did you mean 'kez'"):
+        read_party_home(folder).read_new_rows(str(folder / "t.csv"), trained_with({}))
+
+
+SEVERAL_IDS = HOME.replace('id = "key"', 'id = ["first", "born"]').replace(
+    'address = "shop.example:7443"',
+    'address = "shop.example:7443"\nid = "loyalty"\n\n[partners.telco]\nid = ["area", "number"]\n\n'
+    '[partners.post]\naddress = "post.example:7443"',
+)
+ROWS = pd.DataFrame(
+    {
+        "first": ["Zoe", "Ann"],
+        "born": ["0190", "0191"],
+        "loyalty": ["007", None],
+        "area": ["030", "040"],
+        "number": [1, 2],
+        "town": [10, 20],
+        "y": [0, 1],
+        "note": ["a", "b"],
+    }
+)
+
+
+def test_a_home_may_name_several_id_columns_and_others_for_a_partner(tmp_path: Path) -> None:
+    folder = write_home(tmp_path / "bank", SEVERAL_IDS)
+    ROWS.to_csv(folder / "t.csv", index=False)
+    home = read_party_home(folder)
+    assert home.partners == {"shop": "shop.example:7443", "post": "post.example:7443"}
+    table = home.read_table()
+    assert table.ids.tolist() == [("Zoe", "0190"), ("Ann", "0191")]
+    assert table.ids_for("shop").tolist() == ["007", None]
+    assert table.ids_for("telco").tolist() == [("030", 1), ("040", 2)]
+    assert table.ids_for("post") is table.ids
+    assert table.feature_names == ("town",)
+
+
+@pytest.mark.parametrize("types", [{}, {"town": "categorical"}])
+def test_new_rows_have_all_ids_of_the_run(tmp_path: Path, types: dict[str, Kind]) -> None:
+    folder = write_home(tmp_path / "bank", SEVERAL_IDS.replace("types = {", "types = { number = 'categorical',"))
+    home, path = read_party_home(folder), folder / "new.csv"
+    ROWS.to_csv(path, index=False)
+    table = home.read_new_rows(str(path), trained_with(types))
+    assert table.ids.tolist() == [("Zoe", "0190"), ("Ann", "0191")]
+    assert table.ids_for("shop").tolist() == ["007", None]
+    assert table.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
+    assert table.feature_names == tuple(types)
+    ROWS.drop(columns="loyalty").to_csv(path, index=False)
+    without = home.read_new_rows(str(path), trained_with(types), parties=("bank", "telco"))
+    assert without.ids_for("telco").tolist() == [("030", "1"), ("040", "2")]
+    assert without.feature_names == tuple(types)
+    with pytest.raises(TableError, match="no column 'loyalty', named under the id for partner 'shop'"):
+        home.read_new_rows(str(path), trained_with(types), parties=("bank", "shop"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('id = "key"', "id = 5", "The setting table.id is wrong: it should be a text"),
+        ('id = "key"', 'id = ["a", 5]', "The setting table.id"),
+        ("[table]", "id = true\n[table]", "The setting partners.shop.id is wrong"),
+        ("[table]", 'ids = "loyalty"\n[table]', "There is no setting 'ids' in [partners.shop]. Did you mean 'id'?"),
+    ],
+)
+def test_wrong_id_settings_are_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(write_home(tmp_path / "bank", HOME.replace(old, new, 1)))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("", EngineSettings(kind="auto")),
+        ('[engine]\nkind = "pool"\nworkers = 3\n', EngineSettings(kind="pool", workers=3)),
+        ('[engine]\nkind = "ray"\naddress = "head:6379"\n', EngineSettings(kind="ray", address="head:6379")),
+    ],
+)
+def test_a_home_says_where_heavy_work_runs(tmp_path: Path, table: str, expected: EngineSettings) -> None:
+    assert read_party_home(write_home(tmp_path / "bank", HOME + table)).engine == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('kind = "pol"', "Did you mean 'pool'?"),
+        ("worker = 2", "There is no setting 'worker' in [engine]. Did you mean 'workers'?"),
+        ("workers = 0", "engine.workers must be a whole number of 1 or more"),
+        ('workers = "2"', "The setting engine.workers is wrong"),
+        ('address = "head:6379"', "The engine 'auto' has no address"),
+    ],
+)
+def test_a_wrong_engine_names_file_and_setting(tmp_path: Path, line: str, said: str) -> None:
+    folder = write_home(tmp_path / "bank", HOME + f"[engine]\n{line}\n")
+    with pytest.raises(ConfigError) as caught:
+        read_party_home(folder)
+    assert str(caught.value).startswith(f"{folder / 'party.toml'}: ")
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("has_table", [True, False])
+def test_a_new_party_file_can_be_read_also_with_every_example_in_use(tmp_path: Path, *, has_table: bool) -> None:
+    table = {"source": "rows.csv", "id": "person", "label": None} if has_table else None
+    text = new_party_file({"name": "bank", "listen": None}, table)
+    (tmp_path / "party.toml").write_text(text)
+    home = read_party_home(tmp_path)
+    assert (home.name, home.listen, home.has_table) == ("bank", None, has_table)
+    # An engine has an address only on Ray; a source has no query unless it is a database.
+    used = re.sub(r"^#(?! )", "", text, flags=re.MULTILINE).replace('kind = "pool"', 'kind = "ray"')
+    (tmp_path / "party.toml").write_text(used)
+    home = read_party_home(tmp_path)
+    assert (home.listen, home.partners) == ("0.0.0.0:7443", {"shop": "shop.example:7443"})
+    assert home.policy.minimum_shared_rows == 500
+    assert home.engine.workers == 4

@@ -26,14 +26,14 @@ from colonnade.errors import (
     UsageError,
 )
 from colonnade.launch import join as join_module
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.home import own_certificate, paired, start_rotation
-from colonnade.launch.joining import Joining
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import own_certificate, paired, start_rotation
+from colonnade.launch.join import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.settings import config_to_json
-from colonnade.launch.watch import Line, Watcher
+from colonnade.launch.status import Line, Watcher
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import declaration_of
 from colonnade.session import RunPlan, read_json
@@ -88,11 +88,11 @@ class Group:
         """Do what the command does with --yes."""
         self.watchers[party] = Listening()
         joining = self.joining(party, plan)
+        joining.watcher = self.watchers[party]
         with RunFolder(self.folder(party)).held():
             if joining.is_finished:
                 return joining.complete()
-            joining.read_table()
-            return agreed(joining).run(observer=None, watcher=self.watchers[party], compare=compare)
+            return agreed(joining).run(compare=compare)
 
     def all(self, plans: Mapping[str, RunPlan] | None = None, **others: Callable[[], Any]) -> dict[str, Any]:
         """Let all take part at once, or one do something else; return what each ends with."""
@@ -197,7 +197,7 @@ def test_a_report_names_the_others_and_holds_nothing_of_theirs(finished: Group) 
     for party, other in (BOTH, BOTH[::-1]):
         report = (finished.folder(party) / "report.html").read_text()
         assert other in report
-        assert "in its own house" in report
+        assert "not known here" in report
         everything = b"".join(path.read_bytes() for path in finished.folder(party).rglob("*") if path.is_file())
         assert not any(cell.encode() in everything for cell in cells[other]), "a cell of the other party's table"
         for column in (f"{other}_{place}" for place in range(3)):
@@ -206,17 +206,17 @@ def test_a_report_names_the_others_and_holds_nothing_of_theirs(finished: Group) 
 
 @pytest.mark.parametrize("party", BOTH)
 def test_what_the_operator_is_shown_is_what_the_ledger_records(finished: Group, party: str) -> None:
-    announced = {(one.message, one.receiver, one.protection) for one in finished.joining(party).sends()}
+    announced = {(one.name, peer, one.protection.value) for one, peer in finished.joining(party).sends()}
     totals = [one for one in finished.ledger(party).summary() if one.direction == "sent"]
     sent = {(one.message, one.peer, one.protection) for one in totals if one.message not in SESSION}
     assert announced == sent
-    assert all(one.reveals for one in finished.joining(party).sends())
+    assert all(one.reveals for one, _ in finished.joining(party).sends())
 
 
 def test_what_the_operator_is_shown_names_each_receiver(tmp_path: Path) -> None:
     group = group_in(tmp_path, ("bank", "shop", "telco"))
-    assert {one.receiver for one in group.joining("bank").sends()} == {"shop", "telco"}
-    assert {one.receiver for one in group.joining("shop").sends()} == {"bank"}, "there is no line to telco"
+    assert {peer for _, peer in group.joining("bank").sends()} == {"shop", "telco"}
+    assert {peer for _, peer in group.joining("shop").sends()} == {"bank"}, "there is no line to telco"
 
 
 def test_what_must_be_believed_of_the_lead_is_said_where_there_are_three_with_rows(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_a_policy_that_refuses_stops_both_and_only_its_owner_learns_the_rule(gro
 
 def test_a_table_that_cannot_be_used_stops_before_a_door_opens(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     (group.home("bank") / "table.csv").unlink()
-    monkeypatch.setattr(Joining, "_open_door", lambda _: pytest.fail("a door was opened"))
+    monkeypatch.setattr(Joining, "_open_endpoint", lambda _: pytest.fail("a door was opened"))
     with pytest.raises(Exception, match=r"table\.csv"):
         group.take_part("bank")
 
@@ -374,11 +374,11 @@ def test_a_party_that_was_lost_comes_back_and_the_run_completes(
 ) -> None:
     real, cut = join_module.take_part, []
 
-    def once_lost(seat: Any, *facts: Any, **named: Any) -> Any:
-        if seat.name == lost and not cut:
-            cut.append(seat.name)
+    def once_lost(party: Any, *facts: Any, **named: Any) -> Any:
+        if party.name == lost and not cut:
+            cut.append(party.name)
             raise PeerLost("The line was cut.")
-        return real(seat, *facts, **named)
+        return real(party, *facts, **named)
 
     monkeypatch.setattr(join_module, "take_part", once_lost)
     has_finished(group.all())
@@ -462,27 +462,27 @@ def test_a_key_is_renewed_by_runs_alone(group: Group) -> None:
 
 def test_consent_must_be_given_once_for_each_agreement(group: Group) -> None:
     group.folder("bank").mkdir(parents=True)
-    assert group.joining("bank").consent(yes=False) is None
+    assert group.joining("bank").agree(None) is None
     assert not (group.folder("bank") / "consent.json").exists()
-    assert group.joining("bank").consent(yes=True) == "given by --yes"
-    assert group.joining("bank").consent(yes=False) == "given by --yes, before this run was interrupted"
+    assert group.joining("bank").agree("given by --yes") == "given by --yes"
+    assert group.joining("bank").agree(None) == "given by --yes, before this run was interrupted"
     other = group.joining("bank", replace(group.plan(), seed=8))
-    assert other.consent(yes=False) is None, "another agreement needs another word"
+    assert other.agree(None) is None, "another agreement needs another word"
     predicting = group.joining("bank", replace(group.plan(), stage="predict"))
-    assert predicting.consent(yes=False) is None
+    assert predicting.agree(None) is None
 
 
 def test_a_policy_may_consent(group: Group) -> None:
     group.folder("bank").mkdir(parents=True)
     edit(group.home("bank") / "party.toml", "[policy]\n", '[policy]\nconsent = "policy"\n')
-    assert group.joining("bank").consent(yes=False) == "given by policy.consent in party.toml"
-    assert group.joining("shop").consent(yes=False) is None, "one party's policy binds nobody else"
+    assert group.joining("bank").agree(None) == "given by policy.consent in party.toml"
+    assert group.joining("shop").agree(None) is None, "one party's policy binds nobody else"
 
 
 def test_an_operators_word_is_kept_with_the_run(group: Group) -> None:
     group.folder("bank").mkdir(parents=True)
-    group.joining("bank").note_consent("given at the terminal")
-    assert group.joining("bank").consent(yes=False) == "given at the terminal, before this run was interrupted"
+    assert group.joining("bank").agree(lambda joining: "given at the terminal") == "given at the terminal"
+    assert group.joining("bank").agree(None) == "given at the terminal, before this run was interrupted"
 
 
 # --- prediction ---------------------------------------------------------------------------------------------------
@@ -505,7 +505,7 @@ def test_the_label_holder_gets_the_scores_and_nobody_else(finished: Group) -> No
     plan = replace(finished.plan(), stage="predict")
 
     def score(party: str) -> Any:
-        return agreed(finished.joining(party, plan)).predict(files[party], watcher=Watcher())
+        return agreed(finished.joining(party, plan)).predict(files[party])
 
     outcomes = together({party: lambda party=party: score(party) for party in BOTH})
     assert outcomes["shop"] is None
@@ -530,12 +530,7 @@ def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished
 
     def predict() -> dict[str, Any]:
         return together(
-            {
-                party: lambda party=party: agreed(finished.joining(party, plan)).predict(
-                    files[party], watcher=Watcher()
-                )
-                for party in BOTH
-            }
+            {party: lambda party=party: agreed(finished.joining(party, plan)).predict(files[party]) for party in BOTH}
         )
 
     own.refuse("train", "It was useless.")
@@ -546,7 +541,7 @@ def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished
     assert isinstance(outcomes["shop"], PeerFailed)
     assert "too much away" in str(outcomes["shop"])
     own.refuse("audit", "")
-    assert own.load().record.refusals == {"train": "It was useless."}
+    assert own.load().refusals == {"train": "It was useless."}
     own.refuse("train", "")
     assert not (own.path / "refusal.json").exists()
     assert isinstance(predict()["bank"], pd.DataFrame)
@@ -555,7 +550,7 @@ def test_a_model_that_is_refused_scores_nothing_and_the_partner_is_told(finished
 def test_a_prediction_needs_a_model(group: Group) -> None:
     plan = replace(group.plan(), stage="predict")
     with pytest.raises(RunFolderError, match="holds no finished run"):
-        agreed(group.joining("bank", plan)).predict("new.csv", watcher=Watcher())
+        agreed(group.joining("bank", plan)).predict("new.csv")
 
 
 def test_training_and_scoring_do_not_meet(finished: Group) -> None:
@@ -563,9 +558,7 @@ def test_training_and_scoring_do_not_meet(finished: Group) -> None:
     files = new_rows(finished)
     shutil.rmtree(finished.folder("shop"))
     plan = replace(finished.plan(), stage="predict")
-    outcomes = finished.all(
-        bank=lambda: agreed(finished.joining("bank", plan)).predict(files["bank"], watcher=Watcher())
-    )
+    outcomes = finished.all(bank=lambda: agreed(finished.joining("bank", plan)).predict(files["bank"]))
     for error in outcomes.values():
         assert type(error) is HandshakeRefused, repr(error)
         assert "(train)" in str(error)
@@ -574,11 +567,11 @@ def test_training_and_scoring_do_not_meet(finished: Group) -> None:
 
 def test_every_prediction_asks_anew_and_leaves_the_runs_own_consent_alone(finished: Group) -> None:
     training = finished.joining("bank")
-    training.note_consent("given at the terminal")
+    training.agree(lambda joining: "given at the terminal")
     kept = (finished.folder("bank") / "consent.json").read_bytes()
     scoring = Joining(replace(training.plan, stage="predict"), training.home, RunFolder(finished.folder("bank")))
-    assert scoring.consent(yes=True) == "given by --yes"
-    assert scoring.consent(yes=False) is None
+    assert scoring.agree("given by --yes") == "given by --yes"
+    assert scoring.agree(None) is None
     assert (finished.folder("bank") / "consent.json").read_bytes() == kept
 
 

@@ -9,10 +9,9 @@ import pytest
 from tests.unit.methods.mpdl.graph_worlds import EVALUATE, ROLES, graph_world, settings
 
 import colonnade as cn
-from colonnade.data import linked_rows
+from colonnade.data import digest_with_lists, linked_rows
 from colonnade.errors import TableError
-from colonnade.launch.files import read_party_home
-from colonnade.launch.party_folder import _digest
+from colonnade.launch.home import read_party_home
 
 HOME = """\
 [party]
@@ -49,8 +48,8 @@ def test_a_run_is_not_resumed_with_other_links(tmp_path: Path) -> None:
     one = read_party_home(home(tmp_path, pd.DataFrame({"from": ["007"], "to": ["008"]}))).read_table()
     other = read_party_home(home(tmp_path, pd.DataFrame({"from": ["007"], "to": ["009"]}))).read_table()
     turned = read_party_home(home(tmp_path, pd.DataFrame({"from": ["008"], "to": ["007"]}))).read_table()
-    assert _digest(one) != _digest(other)
-    assert _digest(one) == _digest(turned)
+    assert digest_with_lists(one) != digest_with_lists(other)
+    assert digest_with_lists(one) == digest_with_lists(turned)
 
 
 def test_a_graph_run_has_a_folder_with_a_report(tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ from tests.kills.harness import Homes
 
 from colonnade.errors import RoleFailed, TableError
 from colonnade.launch import local
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.local import run_locally
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
+from colonnade.session import parties_of
 
 PARTIES = ("bank", "shop")
 
@@ -68,7 +69,7 @@ def test_processes_end_with_the_model_of_threads(undisturbed: tuple[Homes, Run, 
     finished.verify()
     tables = {party: read_party_home(homes.folder / party, party).read_table() for party in PARTIES}
     with RunFolder(homes.folder / "threads").held() as held:
-        simulate_plan(read_run_file(homes.folder / "run.toml"), tables, folder=held)
+        simulate_plan(read_run_file(homes.folder / "run.toml"), parties_of(tables), folder=held)
     assert model(homes.folder / "local") == model(homes.folder / "threads")
     assert (homes.folder / "local" / "report.html").exists()
 

@@ -20,15 +20,15 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.lock import LOCK_FILE, alone_in
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.run_folder import RunFolder
 from colonnade.session import RunPlan
 
 HOLDER = """
 import sys
 from pathlib import Path
-from colonnade.launch.folder import RunFolder
+from colonnade.launch.run_folder import RunFolder
 
 with RunFolder(Path(sys.argv[1])).held(overwrite=sys.argv[2] == "overwrite"):
     print("held", flush=True)

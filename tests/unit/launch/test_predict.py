@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import numpy as np
 import pandas as pd
 
 from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.launch.party import Taken
-from colonnade.launch.predict import scored
+from colonnade.launch.take_part import _scored
 from colonnade.session import Holding, Scores
 
 NOTHING = np.empty(0, np.int64)
@@ -22,7 +18,7 @@ def test_every_column_of_an_id_is_a_column_of_the_scores() -> None:
     aligned = AlignedRows(np.array([2, 0]), np.array([1]), "test")
     scores = Scores("binary", np.arange(2), np.array([0.75, 0.25]), classes=("no", "yes"))
     holding = Holding(table, aligned, Split(NOTHING, NOTHING, NOTHING))
-    found = scored(Taken(end=cast(Any, SimpleNamespace()), scores=scores, holding=holding))
+    found = _scored(holding, scores)
     assert found is not None
     assert found.to_dict(orient="list") == {
         "first": ["Zoe", "Bob"],

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,8 @@ from colonnade.data import PartyTable
 from colonnade.errors import PeerLost
 from colonnade.launch import status as status_module
 from colonnade.launch.lock import alone_in, is_held
-from colonnade.launch.overview import RunStatus, runs_in
 from colonnade.launch.party_folder import PartyFolder
-from colonnade.launch.status import StatusFile
-from colonnade.launch.watch import Line, Watcher
+from colonnade.launch.status import Line, RunStatus, StatusFile, Watcher, runs_in
 from colonnade.ledger import LedgerWriter
 from colonnade.session import Progress, RunPlan, write_json
 
@@ -196,7 +196,7 @@ def test_the_last_touched_comes_first_and_json_is_json(runs: Path) -> None:
         os.utime(begin(runs / name), (1000 + place, 1000 + place))
     found = runs_in(runs)
     assert [Path(one.folder).name for one in found] == ["third", "second", "first"]
-    assert json.loads(json.dumps(found[0].to_json()))["state"] == "stopped"
+    assert json.loads(json.dumps(asdict(found[0])))["state"] == "stopped"
 
 
 # --- the file itself ----------------------------------------------------------------------------------------------
@@ -247,8 +247,10 @@ def test_the_file_follows_a_run_from_its_first_wait_to_its_end(runs: Path, monke
         status.observe(progress(1))
         status.observe(progress(2))
         assert (only(runs).steps_per_second or 0) > 0
-    for state in ("finished", "interrupted", "failed"):
-        status.end(state)
+    for state, error in (("finished", None), ("interrupted", KeyboardInterrupt), ("failed", PeerLost)):
+        with suppress(KeyboardInterrupt, PeerLost), status.ended():
+            if error is not None:
+                raise error
         assert only(runs).state == state
     assert watcher.heard == ["connecting", "connected", "interrupted", "connected"]
     assert [one.step for one in seen] == [1, 2, 3, 1, 2]

@@ -13,11 +13,11 @@ import pytest
 
 import colonnade as cn
 from colonnade.errors import ConfigError, RunFolderError
-from colonnade.launch.record import crossed_notes, record_of
 from colonnade.launch.run import Run
-from colonnade.messages import MASKED, PLAIN, message
+from colonnade.messages import PLAIN, declaration_of, message
+from colonnade.methods.ftl import METHOD
 from colonnade.reports import RunRecord, render
-from colonnade.session import CONTROL, Evaluate, Finding
+from colonnade.session import CONTROL, Evaluate, Finding, RunPlan
 
 QUICK: dict[str, Any] = {"width": 2, "iterations": 1, "protection": "none", "margin": -1.0}
 NO_TEST = Evaluate(test_fraction=0.2, validation_fraction=0.2)
@@ -60,9 +60,8 @@ def test_a_record_with_findings_round_trips_and_its_page_escapes_them() -> None:
     hostile = "<script>alert(1)</script>"
     bad = Finding(name="x", title=hostile, text=hostile, columns=(hostile, "b"), rows=((hostile, "1.5"),))
     run.findings["x"] = bad
-    record = record_of(run)
-    assert RunRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
-    page = render(record)
+    assert json.loads(json.dumps(run.to_json()))["findings"][-1]["title"] == hostile
+    page = render(run)
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 4
     assert '<td class="n">1.5</td>' in page, "numbers stand to the right"
@@ -77,7 +76,7 @@ def test_findings_of_several_parties_keep_apart() -> None:
     )
     assert set(run.findings) == {"safeguard of bank", "safeguard of fund"}
     assert {one.title.rpartition(": ")[2] for one in run.findings.values()} == {"bank", "fund"}
-    assert record_of(run).alone_party == "bank and fund"
+    assert run.to_json()["alone_party"] == "bank and fund"
 
 
 # --- stages -------------------------------------------------------------------------------------------------------
@@ -93,7 +92,7 @@ def test_a_stage_without_a_model_says_so_in_python_too(tmp_path: Path) -> None:
     loaded = cn.load_run(tmp_path / "run")
     assert loaded.plan.stage == "validate"
     assert loaded.findings == run.findings
-    assert "stage validate" in render(record_of(loaded))
+    assert "stage validate" in render(loaded)
 
 
 @pytest.mark.parametrize(
@@ -141,20 +140,20 @@ def test_a_comparison_in_one_place_is_not_tried_where_it_means_nothing(monkeypat
 # --- marks --------------------------------------------------------------------------------------------------------
 
 
-def marks_of(**settings: Any) -> str:
-    return " ".join(record_of(cn.simulate(cn.FTL(**settings), tables(), evaluate=NO_TEST)).marks)
+def marks_with(**settings: Any) -> str:
+    return " ".join(cn.simulate(cn.FTL(**settings), tables(), evaluate=NO_TEST).marks)
 
 
 SEALED: dict[str, Any] = {"width": 1, "iterations": 1, "key_size": "insecure_test", "safeguard": False}
 
 
 def test_what_weakens_a_run_stands_at_the_top_of_its_report() -> None:
-    assert "Not encrypted" in marks_of(**QUICK)
-    plain = marks_of(**SEALED)
+    assert "Not encrypted" in marks_with(**QUICK)
+    plain = marks_with(**SEALED)
     assert "Insecure test keys" in plain
     assert not any(words in plain for words in ("Not encrypted", "overridden", "Rows revealed"))
-    assert "A guard was overridden: all parties accepted" in marks_of(**SEALED, guard=1000.0, allow_leak=True)
-    assert "Rows revealed" in marks_of(**SEALED, reveal="rows")
+    assert "A guard was overridden: all parties accepted" in marks_with(**SEALED, guard=1000.0, allow_leak=True)
+    assert "Rows revealed" in marks_with(**SEALED, reveal="rows")
 
 
 # --- messages of one name -----------------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ def test_what_weakens_a_run_stands_at_the_top_of_its_report() -> None:
 
 def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
     def declared(sender: str, receiver: str, step: str, words: str) -> type:
-        @message(sender=sender, receiver=receiver, protection=MASKED if step == "1" else PLAIN, step=step)
+        @message(sender=sender, receiver=receiver, protection=PLAIN, step=step)
         class Answer:
             __doc__ = f"An answer. Reveals: {words}."
 
@@ -182,10 +181,12 @@ def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
         ]
         return SimpleNamespace(summary=lambda: made)
 
-    roles = {"bank": "source", "shop": "target"}
-    here = ledger(("sent", "shop"), ("received", "shop"))
-    notes = crossed_notes(cast(Any, {"bank": here}), [*CONTROL, *both], roles)
-    assert [(one.sender, one.paper_step, one.reveals) for one in notes] == [
+    plan = RunPlan(name="both", method="ftl", roles={"source": ("bank",), "target": ("shop",)})
+    own = cast(Any, SimpleNamespace(ledger=ledger(("sent", "shop"), ("received", "shop"))))
+    facts: dict[str, Any] = {"launch": "", "started": "", "seconds": 0.0}
+    declared = tuple(map(declaration_of, (*CONTROL, *both)))
+    run = RunRecord(plan=plan, method=METHOD, declared=declared, parties={"bank": own}, **facts)
+    assert [(one.sender, one.paper_step, one.reveals) for one in run.crossed] == [
         ("bank", "1", "nothing."),
         ("shop", "2", "everything."),
     ]
@@ -193,11 +194,8 @@ def test_messages_of_one_name_are_told_apart_by_who_sends_them() -> None:
 
 def test_every_line_of_what_crossed_says_what_it_reveals() -> None:
     run = cn.simulate(cn.FTL(**SEALED), tables(), evaluate=NO_TEST)
-    record = record_of(run)
-    assert all(one.reveals for one in record.crossed)
-    opened = {
-        one.sender: one.paper_step for one in record.crossed if one.message.startswith("Opened") and one.paper_step
-    }
+    assert all(one.reveals for one in run.crossed)
+    opened = {one.sender: one.paper_step for one in run.crossed if one.message.startswith("Opened") and one.paper_step}
     assert set(opened) == {"bank", "shop"}
     assert opened["bank"] != opened["shop"]
     assert isinstance(run, Run)

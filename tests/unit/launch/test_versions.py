@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests import tally
 
+from colonnade import Launch
 from colonnade.errors import OtherVersion
-from colonnade.launch.record import record_of
 from colonnade.session import handshake
 
 
@@ -19,7 +19,7 @@ def test_a_newer_and_an_older_package_train_and_score_together(
     monkeypatch: pytest.MonkeyPatch, transport: str, tmp_path: Path
 ) -> None:
     tally.install(monkeypatch)
-    alike = tally.simulate(transport=transport)
+    alike = tally.simulate(launch=Launch(transport=transport))
     real = handshake._hello
 
     def hello(session: Any) -> Any:
@@ -28,7 +28,7 @@ def test_a_newer_and_an_older_package_train_and_score_together(
 
     monkeypatch.setattr(handshake, "_hello", hello)
     with pytest.warns(OtherVersion) as noted:
-        run = tally.simulate(transport=transport, folder=tmp_path / "run")
+        run = tally.simulate(launch=Launch(transport=transport), folder=tmp_path / "run")
     assert any("'bank' runs" in str(one.message) and "'shop' 0.1.9-<i>" in str(one.message) for one in noted)
     assert run.parts["bank"].tensors["total"] == alike.parts["bank"].tensors["total"]
     with pytest.warns(OtherVersion):
@@ -36,5 +36,5 @@ def test_a_newer_and_an_older_package_train_and_score_together(
     page = run.report(tmp_path / "report.html").read_text()
     assert page.count("shop ran 0.1.9-&lt;i&gt;") == 1
     assert page.count("0.1.9-") == 1, "a quiet line, and no box"
-    assert record_of(run).other_versions == {"shop": "0.1.9-<i>"}
-    assert record_of(alike).other_versions == {}
+    assert run.other_versions == {"shop": "0.1.9-<i>"}
+    assert alike.other_versions == {}

@@ -12,24 +12,23 @@ import pandas as pd
 import pytest
 from tests import tally
 from tests.kills.harness import agreed, free_ports
-from tests.unit.launch.test_joining import Listening, together
+from tests.parties import with_policies
+from tests.unit.launch.test_joining import together
 
+from colonnade import Launch
 from colonnade.alignment import MESSAGES
 from colonnade.errors import ConfigError, PolicyRefused, RunFolderError
-from colonnade.launch.alignments import alignment_plan
 from colonnade.launch.baselines import join_tables
 from colonnade.launch.doctor import examine_home
-from colonnade.launch.files import read_party_home, read_run_file
-from colonnade.launch.folder import RunFolder
-from colonnade.launch.forecast import forecast_run, gather_knowledge, without_costs
-from colonnade.launch.home import make_home, pin_partner
-from colonnade.launch.joining import Joining
-from colonnade.launch.load import load_run
-from colonnade.launch.local import align_locally, run_locally
+from colonnade.launch.home import read_party_home, read_run_file
+from colonnade.launch.identity import make_home, pin_partner
+from colonnade.launch.join import Joining
+from colonnade.launch.local import play_locally, run_locally
 from colonnade.launch.run import Run
+from colonnade.launch.run_folder import RunFolder, alignment_plan, load_run
 from colonnade.launch.simulation import infer_roles, simulate_plan
 from colonnade.messages import declaration_of
-from colonnade.session import Alignment, Evaluate, Forecaster, Method, Policy, RunPlan, read_json
+from colonnade.session import Alignment, Method, ModelPart, Policy, RunPlan, parties_of, read_json
 
 ALIGNING = {declaration_of(one).name for one in MESSAGES}
 PARTIES = tuple(tally.ROLES.values())
@@ -90,7 +89,7 @@ def homes_in(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("transport", ["memory", "grpc"])
 def test_a_party_without_rows_takes_part_and_sees_no_alignment(transport: str) -> None:
-    run = tally.simulate(transport=transport, compare=True)
+    run = tally.simulate(launch=Launch(transport=transport, keep_views=True), compare=True)
     run.verify()
     assert float(run.parts["bank"].tensors["total"]) > float(run.parts["shop"].tensors["total"]) > 0
     assert {"LabelNumber", "FeatureNumber", "Sum"} <= messages_of(run, "helper")
@@ -104,7 +103,8 @@ def test_a_party_without_rows_takes_part_and_sees_no_alignment(transport: str) -
 
 def test_both_transports_give_one_model() -> None:
     first, second = (
-        tally.simulate(transport=transport).parts["bank"].tensors["total"] for transport in ("memory", "grpc")
+        tally.simulate(launch=Launch(transport=transport)).parts["bank"].tensors["total"]
+        for transport in ("memory", "grpc")
     )
     assert first == second
 
@@ -114,14 +114,15 @@ def test_tables_that_another_tool_matched_leave_it_out() -> None:
     shared = sorted(set(tables["bank"].ids) & set(tables["shop"].ids))
     for table in tables.values():
         table.matches = pd.DataFrame({"id": shared})
-    run = tally.simulate(tables=tables, alignment=Alignment(protocol="given"))
+    run = tally.simulate(tables=tables, launch=Launch(alignment=Alignment(protocol="given")))
     assert sum(run.rows.values()) == len(shared)
     assert "GivenRows" in messages_of(run, "shop")
     assert "GivenRows" not in messages_of(run, "helper")
 
 
 def test_a_pairwise_method_aligns_pairs_of_parties_with_rows(install: Callable[..., Method]) -> None:
-    install(is_pairwise=True)
+    stages = {name: replace(stage, rows="pairwise") for name, stage in tally.METHOD.stages.items()}
+    install(stages=stages)
     assert sum(tally.simulate().rows.values()) == 100
     tables = {**tally.tables(), "baker": tally.tables()["shop"].take(np.arange(50))}
     run = tally.simulate(tables=tables, roles={**tally.ROLES, "feature_holder": ("shop", "baker")})
@@ -175,9 +176,11 @@ def test_it_refuses_by_rules_that_it_could_not_keep() -> None:
     for rule in ("minimum_shared_rows", "predictions_per_day"):
         policies = {"helper": Policy(**{rule: 5})}
         with pytest.raises(PolicyRefused, match=f"'helper' refuses .*{rule} .*: as collaborator it brings no rows"):
-            run.predict(new, policies=policies) if rule == "predictions_per_day" else tally.simulate(policies=policies)
+            run.predict(with_policies(new, policies)) if rule == "predictions_per_day" else tally.simulate(
+                policies=policies
+            )
     # Nothing is learned in the one, nothing scored in the other, and it has no part in alignments.
-    run.predict(new, policies={"helper": Policy(minimum_shared_rows=500, maximum_alignments=0)})
+    run.predict(with_policies(new, {"helper": Policy(minimum_shared_rows=500, maximum_alignments=0)}))
     assert tally.simulate(policies={"helper": Policy(predictions_per_day=0, maximum_alignments=0)}).rows["train"] == 70
     with pytest.raises(PolicyRefused, match="'shop' refuses"):
         tally.simulate(policies={"shop": Policy(minimum_shared_rows=500)})
@@ -224,7 +227,7 @@ def test_a_home_without_a_table_is_one_for_roles_that_need_none(tmp_path: Path) 
     assert not homes["helper"].has_table
     assert homes["helper"].table_for(tally.METHOD, plan).rows == 0
     assert homes["shop"].table_for(tally.METHOD, plan).rows == 130
-    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", {})):
+    for read in (homes["helper"].read_table, lambda: homes["helper"].read_new_rows("t.csv", ModelPart({}, {}))):
         with pytest.raises(ConfigError, match=r"party.toml has no \[table\]"):
             read()
 
@@ -271,14 +274,14 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
 
     def train(party: str) -> Run:
         with RunFolder(tmp_path / party / "runs" / "count").held():
-            return agreed(joining(party, plan)).run(observer=None, watcher=Listening(), compare=True)
+            return agreed(joining(party, plan)).run(compare=True)
 
     runs = together({party: lambda party=party: train(party) for party in PARTIES})
     assert all(isinstance(one, Run) for one in runs.values()), runs
     assert not messages_of(runs["helper"], "helper") & ALIGNING
     pages = {party: (tmp_path / party / "runs" / "count" / "report.html").read_text() for party in PARTIES}
     assert pages["bank"].count("holds no table") == 1
-    assert "in its own house" in pages["bank"]
+    assert "not known here" in pages["bank"]
     assert "Shared rows</dt>" not in pages["helper"]
     assert "shared rows were split" not in pages["helper"]
     assert "How good the federated model is, only bank can tell" in pages["helper"]
@@ -287,10 +290,7 @@ def test_parties_in_their_own_homes_train_and_score_with_one_that_has_no_table(t
     scoring = tally.METHOD.in_stage(plan, "predict")
     sources = {party: str(tmp_path / party / "t.csv") for party in ("bank", "shop")}
     scores = together(
-        {
-            party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party), watcher=Listening())
-            for party in PARTIES
-        }
+        {party: lambda party=party: agreed(joining(party, scoring)).predict(sources.get(party)) for party in PARTIES}
     )
     assert len(scores["bank"]) == 100
     assert (scores["shop"], scores["helper"]) == (None, None)
@@ -300,7 +300,7 @@ def test_its_operator_is_asked_for_what_it_sends_only(tmp_path: Path) -> None:
     homes = homes_in(tmp_path)
     plan = read_run_file(tmp_path / "run.toml")
     asked = {
-        party: {(one.message, one.receiver) for one in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
+        party: {(one.name, peer) for one, peer in Joining(plan, homes[party], RunFolder(tmp_path / "r")).sends()}
         for party in PARTIES
     }
     assert asked["helper"] == {("Sum", "bank")}
@@ -314,7 +314,7 @@ def test_a_run_that_trained_nothing_cannot_score(tmp_path: Path) -> None:
     plan = tally.METHOD.in_stage(read_run_file(tmp_path / "run.toml"), "predict")
     joining = agreed(Joining(plan, homes["helper"], RunFolder(tmp_path / "none")))
     with pytest.raises(RunFolderError):
-        joining.predict(None, watcher=Listening())
+        joining.predict(None)
 
 
 # As processes
@@ -331,7 +331,7 @@ def test_processes_of_their_own_end_with_the_model_of_threads(tmp_path: Path, mo
     assert not messages_of(run, "helper") & ALIGNING
     tables = {party: home.table_for(tally.METHOD, plan) for party, home in homes.items()}
     with RunFolder(tmp_path / "threads").held() as held:
-        threads = simulate_plan(plan, tables, folder=held)
+        threads = simulate_plan(plan, parties_of(tables), folder=held)
     assert run.parts["bank"].tensors["total"] == threads.parts["bank"].tensors["total"]
 
 
@@ -344,8 +344,8 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     plan = alignment_plan(read_run_file(file))
     assert plan.parties == ("bank", "shop")
     with RunFolder(tmp_path / "aligned", file.read_bytes()).held() as held:
-        ends = align_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
-    assert ends["shop"].record.overlap == {
+        ends = play_locally(plan, file, {party: homes[party] for party in plan.parties}, held)
+    assert ends["shop"].overlap == {
         "rows": 130,
         "partners": {"bank": {"rows": 120, "shared": 100}},
         "shared": 100,
@@ -356,30 +356,3 @@ def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
         run = run_locally(read_run_file(file), file, homes, held)
     assert "used again" in run.alignment
     assert not (tmp_path / "helper" / "alignments").exists()
-
-
-# Forecasts
-
-
-def test_a_forecast_asks_for_no_table_of_it(install: Callable[..., Method]) -> None:
-    forecaster = Forecaster(stages=lambda facts, plan, config: (), key=lambda config: None)
-    install(forecast=forecaster)
-    plan = RunPlan(
-        name="count",
-        method="tally",
-        roles={role: (party,) for role, party in tally.ROLES.items()},
-        config={"rounds": 3},
-        evaluate=Evaluate(),
-    )
-    known = gather_knowledge(plan, tally.tables())
-    assert (known.shared, dict(known.rows), set(known.columns)) == (
-        100,
-        {"bank": 120, "shop": 130, "helper": 0},
-        {"bank", "shop"},
-    )
-    assert known.assumptions == ()
-    found = forecast_run(plan, known, without_costs(None))
-    sent = {(one.sender, one.receiver) for one in found.stages[0].sent if one.message in ALIGNING}
-    assert sent == {("bank", "shop"), ("shop", "bank")}
-    partial = gather_knowledge(plan, {"bank": tally.tables()["bank"]}, columns={"shop": 2})
-    assert "helper" not in " ".join(partial.assumptions)

@@ -234,7 +234,7 @@ def channel_to(ledger: LedgerWriter) -> tuple[Channel, ScriptedLink]:
         peer="shop",
         peer_role="other",
         run="run",
-        messages=(Note,),
+        declarations=[declaration_of(Note)],
         ledger=ledger,
         policy=Policy(),
         step=lambda: 0,

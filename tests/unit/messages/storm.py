@@ -30,8 +30,9 @@ from tests.unit.messages.samples import (
 )
 
 from colonnade.errors import FrameRefused, WrongContent
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.messages import declaration_of, decode_body, encode_body, open_frame
-from colonnade.methods.splitnn.messages import CutActivations, CutWidth, EpochVerdict
+from colonnade.methods.splitnn.messages import CutActivations, CutWidth
 from colonnade.session.control import AgreedField, Failed, HeldCheckpoints, Hello, ResumeFrom
 
 WHOLE, BODIES = 100_000, 50_000

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_modules, with_policies
 from torch import nn
 
 import colonnade as cn
@@ -21,7 +22,6 @@ from colonnade.errors import (
     TrainingFailed,
     WrongContent,
 )
-from colonnade.launch.record import record_of
 from colonnade.methods.splitnn.network import build_encoder, build_head
 from colonnade.nn import SeededDropout, mlp
 from colonnade.session import Session
@@ -68,7 +68,7 @@ def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Pat
     modules = {"shop": Normalised(2, 5), "bank": Normalised(3, 4)}
     before = {name: value.clone() for name, value in modules["shop"].state_dict().items()}
     config = settings(epochs=25, learning_rate=0.02, batch_size=64)
-    run = cn.simulate(config, tables(), seed=1, modules=modules, folder=tmp_path / "run")
+    run = cn.simulate(config, with_modules(tables(), modules), seed=1, folder=tmp_path / "run")
 
     assert run.metrics["auc"] > 0.9
     assert all(torch.equal(before[name], value) for name, value in modules["shop"].state_dict().items()), (
@@ -76,7 +76,7 @@ def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Pat
     )
     assert "encoder.norm.running_mean" in run.parts["shop"].tensors
     loaded = cn.load_run(tmp_path / "run")
-    first, again = run.predict(tables(), modules=modules), loaded.predict(tables(), modules=modules)
+    first, again = run.predict(with_modules(tables(), modules)), loaded.predict(with_modules(tables(), modules))
     pd.testing.assert_frame_equal(first, again)
     with pytest.raises(ConfigError, match="module of your own"):
         loaded.predict(tables())
@@ -84,11 +84,11 @@ def test_a_module_of_the_users_own_is_trained_saved_and_used_again(tmp_path: Pat
 
 def test_a_module_that_does_not_fit_is_refused_with_what_it_should_take() -> None:
     with pytest.raises(ConfigError, match="cannot take its 2 encoded columns"):
-        cn.simulate(settings(epochs=1), tables(), modules={"shop": nn.Linear(7, 3)})
+        cn.simulate(settings(epochs=1), with_modules(tables(), {"shop": nn.Linear(7, 3)}))
     with pytest.raises(ConfigError, match="one row"):
-        cn.simulate(settings(epochs=1), tables(), modules={"shop": nn.Sequential(nn.Linear(2, 3), nn.Flatten(0))})
-    with pytest.raises(ConfigError, match="not a party"):
-        cn.simulate(settings(epochs=1), tables(), modules={"shap": nn.Linear(2, 3)})
+        cn.simulate(settings(epochs=1), with_modules(tables(), {"shop": nn.Sequential(nn.Linear(2, 3), nn.Flatten(0))}))
+    with pytest.raises(ConfigError, match="differ in shap"):
+        cn.simulate(settings(epochs=1), with_modules(tables(), {"shap": nn.Linear(2, 3)}))
 
 
 def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
@@ -160,9 +160,9 @@ def test_a_tampered_part_is_refused(tmp_path: Path) -> None:
 def test_a_policy_made_stricter_after_training_stops_prediction() -> None:
     run = cn.simulate(settings(epochs=1), tables())
     with pytest.raises(PolicyRefused, match="never_send"):
-        run.predict(tables(), policies={"shop": cn.Policy(never_send=("PLAIN",))})
+        run.predict(with_policies(tables(), {"shop": cn.Policy(never_send=("PLAIN",))}))
     few = {name: table.take(np.arange(3)) for name, table in tables().items()}
-    assert len(run.predict(few, policies={"shop": cn.Policy(minimum_shared_rows=100)})) == 3
+    assert len(run.predict(with_policies(few, {"shop": cn.Policy(minimum_shared_rows=100)}))) == 3
 
 
 def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
         return nn.Sequential(mlp((2, 8, 4), seed=3), SeededDropout(0.5))
 
     config = settings(epochs=4, batch_size=32, patience=0)
-    whole = cn.simulate(config, tables(), modules={"shop": module()})
+    whole = cn.simulate(config, with_modules(tables(), {"shop": module()}))
     with pytest.MonkeyPatch.context() as patch:
         original = Session.next_step
 
@@ -181,8 +181,8 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
 
         patch.setattr(Session, "next_step", failing)
         with pytest.raises(RoleFailed):
-            cn.simulate(config, tables(), modules={"shop": module()}, folder=tmp_path / "run")
-    resumed = cn.simulate(config, tables(), modules={"shop": module()}, folder=tmp_path / "run")
+            cn.simulate(config, with_modules(tables(), {"shop": module()}), folder=tmp_path / "run")
+    resumed = cn.simulate(config, with_modules(tables(), {"shop": module()}), folder=tmp_path / "run")
     for party, part in whole.parts.items():
         for name, value in part.tensors.items():
             assert torch.equal(value, resumed.parts[party].tensors[name])
@@ -271,6 +271,6 @@ def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() 
     ],
 )
 def test_a_report_says_first_what_crossed_in_the_clear(changes: dict[str, Any], said: set[str]) -> None:
-    marks = record_of(cn.simulate(cn.SplitNN(epochs=1, **changes), tables())).marks
+    marks = cn.simulate(cn.SplitNN(epochs=1, **changes), tables()).marks
     every = ("Known start", "Columns in effect: bank", "Labels can be read: shop")
     assert {one for one in every if any(mark.startswith(one) for mark in marks)} == said

@@ -11,15 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_policies
 
 import colonnade as cn
 from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleFailed
-from colonnade.launch.folder import RunFolder
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
 from colonnade.methods.splitnn.defence import LabelDefence
 from colonnade.privacy import LabelDisguise, auc_bound
-from colonnade.session import Session
+from colonnade.session import Session, parties_of
 
 DEFENCES = ("marvell", "coae", "marvell+coae")
 ROWS = 200
@@ -87,20 +88,15 @@ def crossed(run: cn.Run, party: str = "shop") -> dict[str, str]:
 def test_ledgers_say_whether_gradients_were_noised(defence: str) -> None:
     run = cn.simulate(config(defence), tables())
     seen = crossed(run)
-    if "marvell" in defence:
-        assert seen["NoisedCutGradient"] == "NOISED"
-        assert "CutGradient" not in seen
-    else:
-        assert seen["CutGradient"] == "PLAIN"
-        assert "NoisedCutGradient" not in seen
+    assert seen["CutGradient"] == ("NOISED" if "marvell" in defence else "PLAIN")
     assert ("label protection" in run.findings) == (defence != "none")
 
 
 def test_a_policy_against_noise_stops_a_noised_run_and_not_a_plain_one() -> None:
     policies = {"bank": cn.Policy(never_send=("NOISED",))}
-    cn.simulate(config("none"), tables(), policies=policies)
-    with pytest.raises(PolicyRefused, match="NoisedCutGradient is NOISED"):
-        cn.simulate(config("marvell"), tables(), policies=policies)
+    cn.simulate(config("none"), with_policies(tables(), policies))
+    with pytest.raises(PolicyRefused, match="CutGradient is NOISED"):
+        cn.simulate(config("marvell"), with_policies(tables(), policies))
 
 
 @pytest.mark.usefixtures("fixed_secret")
@@ -232,7 +228,7 @@ def test_a_run_in_place_of_another_has_another_secret(tmp_path: Path) -> None:
     secret = file.read_bytes()
     folder = RunFolder(tmp_path / "run")
     with folder.held(overwrite=True):
-        simulate_plan(run.plan, tables(), folder=folder)
+        simulate_plan(run.plan, parties_of(tables()), folder=folder)
     assert file.read_bytes() != secret
 
 

@@ -103,7 +103,7 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
 
     monkeypatch.setattr(train, "_own_features", kept)
     config = cn.SplitNN(epochs=1, batch_size=64, **settings)
-    run = cn.simulate(config, tables(), seed=SEED, keep_views=True)
+    run = cn.simulate(config, tables(), seed=SEED, launch=cn.Launch(keep_views=True))
     (truth,) = features
     encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"), None)
     optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
@@ -136,7 +136,7 @@ def test_a_feature_holder_reads_numbers_to_predict_off_the_first_gradient_of_a_k
 
     monkeypatch.setattr(train, "_own_labels", kept)
     config = cn.SplitNN(epochs=1, **settings)
-    run = cn.simulate(config, tables("regression"), seed=SEED, keep_views=True)
+    run = cn.simulate(config, tables("regression"), seed=SEED, launch=cn.Launch(keep_views=True))
     (rows,) = batches(agreed_split(run.plan, ROWS).train, 256, derive_seed(SEED, "batches", 0))
     truth = targets[0][torch.from_numpy(rows)].double().numpy()
     head = build_head(config, [32, 32], 1, derive_seed(SEED, "head/bank"))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.session.toys import Play, helper, holding, lead
+from tests.unit.session.toys import Play, helper, lead, play_honestly
 
 from colonnade.errors import LedgersDisagree, OutOfStep, PeerFailed, PeerLost, RoleFailed, RunFolderError
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import declaration_of, open_frame
-from colonnade.session import Result, Session, play
+from colonnade.session import Result, Session
 from colonnade.session.control import Finished, Goodbye
 from colonnade.session.handshake import agree_on_resume, greet
 
@@ -127,7 +127,7 @@ def test_a_goodbye_lost_on_its_way_leaves_ledgers_that_agree() -> None:
                 through(parts, body_digest)
 
         link.send = send  # type: ignore[method-assign]
-        return play(session, lambda _: holding(), None)
+        return play_honestly(session)
 
     played = Play(code={"shop": code})
     assert all(isinstance(one, Result) for one in played.run().values())

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.session.toys import Ask, Play, helper, lead, method, plan
 
 from colonnade.errors import ConfigError, PeerFailed, PolicyRefused
-from colonnade.launch.files import read_party_home
+from colonnade.launch.home import read_party_home
 from colonnade.messages import ANYONE, declaration_of
 from colonnade.session import CONTROL, Policy, Result
 
@@ -101,7 +101,7 @@ def test_never_send_holds_at_every_send_even_without_the_check_before(monkeypatc
     assert isinstance(outcomes["shop"], PeerFailed)
 
 
-@pytest.mark.parametrize("rule", ["MASKED", "Answer"])
+@pytest.mark.parametrize("rule", ["MASKED", "Answer", "MASKED Answer"])
 def test_never_send_holds_for_a_message_that_is_sent_late(monkeypatch: pytest.MonkeyPatch, rule: str) -> None:
     monkeypatch.setattr(sys.modules["colonnade.session.play"], "_check_policy", lambda session: None)
     outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
@@ -125,7 +125,7 @@ def test_control_messages_are_exempt_and_carry_no_arrays(monkeypatch: pytest.Mon
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
 
 
-@pytest.mark.parametrize("rule", ["PLAIN", "Ask"])
+@pytest.mark.parametrize("rule", ["PLAIN", "Ask", "PLAIN Answer"])
 def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(rule: str) -> None:
     outcomes = Play(policies={"shop": Policy(never_send=(rule,))}).run()
     assert all(isinstance(one, Result) for one in outcomes.values()), outcomes
@@ -134,7 +134,10 @@ def test_a_party_that_sends_nothing_forbidden_need_not_refuse_what_others_send(r
 @pytest.mark.parametrize(
     "rules",
     [
-        *({"never_send": (name,)} for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer")),
+        *(
+            {"never_send": (name,)}
+            for name in ("PLAN", "plain", "Plain", "codes", "", "A", "Ask ", "Ask.Answer", "Plain Ask")
+        ),
         {"minimum_shared_rows": -1},
         {"maximum_runs": -1},
     ],
@@ -199,12 +202,15 @@ def test_a_method_whose_messages_or_stages_name_other_roles_is_refused() -> None
 
     from colonnade.errors import DeclarationError
     from colonnade.methods.splitnn.messages import CutWidth
+    from colonnade.session import Stage
 
     for wrong in (
-        {"messages": (CutWidth,)},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, messages=(CutWidth,))}},
         {"lead": "nobody"},
-        {"stages": {"train": {"lead": lead}}},
-        {"stages": {"train": {"lead": lead, "helper": helper, "third": helper}}},
+        {"stages": {"train": Stage(roles={})}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper, "third": helper})}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, after=("dual",))}},
+        {"stages": {"train": Stage(roles={"lead": lead, "helper": helper}, rows="own")}},
     ):
         with pytest.raises(DeclarationError):
             dataclasses.replace(method(), **wrong)

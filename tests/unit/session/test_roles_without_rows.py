@@ -23,10 +23,16 @@ def test_every_role_has_rows_unless_it_says_otherwise() -> None:
     assert tally.METHOD.parties_with_rows(plan()) == ("bank", "shop")
 
 
-@pytest.mark.parametrize("task", ["lead", "other_lead", "scores_alone"])
-def test_a_role_without_rows_neither_leads_nor_is_scored(task: str) -> None:
+@pytest.mark.parametrize("lead", ["collaborator", ("label_holder", "collaborator")])
+def test_a_role_without_rows_does_not_lead(lead: str | tuple[str, ...]) -> None:
     with pytest.raises(DeclarationError, match="collaborator"):
-        replace(tally.METHOD, **{task: "collaborator"})
+        replace(tally.METHOD, lead=lead)
+
+
+def test_a_role_without_rows_is_not_scored() -> None:
+    scoring = replace(tally.METHOD.stages["predict"], rows="own", rows_of="collaborator")
+    with pytest.raises(DeclarationError, match="collaborator"):
+        replace(tally.METHOD, stages=tally.METHOD.stages | {"predict": scoring})
 
 
 def test_a_role_without_rows_brings_no_labels() -> None:
@@ -51,7 +57,9 @@ def test_a_run_needs_the_role_and_an_alignment_does_not() -> None:
 
 
 def test_a_role_that_stays_away_from_a_stage_is_not_asked_for_in_it() -> None:
-    method = replace(tally.METHOD, absent={"predict": ("collaborator",)})
+    stage = tally.METHOD.stages["predict"]
+    present = {role: code for role, code in stage.roles.items() if role != "collaborator"}
+    method = replace(tally.METHOD, stages=tally.METHOD.stages | {"predict": replace(stage, roles=present)})
     scoring = method.in_stage(plan(), "predict")
     assert scoring.parties == ("bank", "shop")
     method.check_roles(scoring)

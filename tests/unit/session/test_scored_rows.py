@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.cases import CASES, toy_tables, train
+from tests.conformance.cases import CASES
+from tests.parties import with_policies
 from tests.unit.session.toys import Ask, Play, method
 
 from colonnade.errors import DeclarationError, PeerFailed, PolicyRefused, RoleFailed, WrongContent
 from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.session import Policy, Result, ScoredRows, Session
+from colonnade.testing import toy_tables, train
 
 
 @message(sender="lead", receiver="helper", protection=PLAIN, step="ask", asks_for="count")
@@ -103,9 +105,9 @@ def test_a_prediction_that_fails_has_counted_and_a_repeated_one_counts_again(
     with monkeypatch.context() as patch:
         patch.setattr("colonnade.methods.splitnn.predict.make_scores", lambda *_, **__: 1 / 0)
         with pytest.raises(RoleFailed):
-            run.predict(tables, policies=policies)
-    run.predict(tables, policies=policies)
+            run.predict(with_policies(tables, policies))
+    run.predict(with_policies(tables, policies))
     with pytest.raises(PolicyRefused, match=f"{2 * count} were scored and {count} more are asked for"):
-        run.predict(tables, policies=policies)
+        run.predict(with_policies(tables, policies))
     log = tmp_path / "run" / "feature_holder-0" / "predictions" / "queries.jsonl"
     assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == ["scored", "scored", "refused"]

@@ -7,13 +7,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.data import AlignedRows, Split
-from colonnade.messages import MASKED, PLAIN, message
-from colonnade.session import Holding, Keep, Method, Party, Policy, Prepare, Result, Role, RunPlan, Session, play
+from colonnade.messages import MASKED, PLAIN, Dims, message
+from colonnade.session import (
+    Holding,
+    Method,
+    Participant,
+    Policy,
+    Result,
+    Role,
+    RunPlan,
+    Session,
+    Stage,
+    play,
+    taking_part,
+)
 from colonnade.transport import MemoryHub
 
 
@@ -21,14 +33,14 @@ from colonnade.transport import MemoryHub
 class Ask:
     """A question. Reveals: it."""
 
-    values: np.ndarray
+    values: Annotated[np.ndarray, Dims(2)]
 
 
 @message(sender="helper", receiver="lead", protection=MASKED, step="answer")
 class Answer:
     """An answer. Reveals: it."""
 
-    values: np.ndarray
+    values: Annotated[np.ndarray, Dims(2)]
 
 
 ROUNDS = 3
@@ -40,7 +52,7 @@ def lead(session: Session, holding: Holding, config: Any) -> Result:
         for peer in session.channels("helper"):
             peer.send(Ask(np.full(2, session.step, float)))
         for peer in session.channels("helper"):
-            peer.receive(Answer, values=(2,))
+            peer.receive(Answer)
     return Result()
 
 
@@ -48,7 +60,7 @@ def helper(session: Session, holding: Holding, config: Any) -> Result:
     peer = session.channel("lead")
     for _ in range(ROUNDS):
         session.next_step()
-        asked = peer.receive(Ask, values=(2,))
+        asked = peer.receive(Ask)
         peer.send(Answer(asked.values + 1))
     return Result()
 
@@ -67,8 +79,10 @@ def method(
         config=dict,
         roles=(Role("lead", "questions", has_label=True), Role("helper", "answers", at_most=None)),
         lead="lead",
-        messages=messages,
-        stages={"train": {"lead": lead_code, "helper": helper_code}, "other": {"lead": lead, "helper": helper}},
+        stages={
+            "train": Stage(roles={"lead": lead_code, "helper": helper_code}, messages=messages),
+            "other": Stage(roles={"lead": lead, "helper": helper}, messages=messages),
+        },
     )
 
 
@@ -93,9 +107,10 @@ class Play:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     code: Mapping[str, Callable[[Session], Any]] = field(default_factory=dict)
     """What a party does in place of playing its role."""
-    prepare: Prepare | None = None
+    prepare: Callable[[Session], Holding] | None = None
     """What finds the shared rows, in place of a holding that is there already."""
-    keep: Keep | None = None
+    keep: Callable[[Session, Holding, Result], None] | None = None
+    """What is done with the result before the goodbye."""
     messages: tuple[type, ...] = ()
     """Declared beside the method's own."""
     folder: Path | None = None
@@ -115,7 +130,7 @@ class Play:
             links = {
                 peer: hub.link(name, peer) for peer in self.parties if peer != name and self.parties[0] in (name, peer)
             }
-            party = Party(
+            party = Participant(
                 name,
                 self.policies.get(name, Policy()),
                 self.folder / name if self.folder else None,
@@ -130,7 +145,7 @@ class Play:
                 if name in self.code:
                     outcomes[name] = self.code[name](session)
                 else:
-                    outcomes[name] = play(session, self.prepare or (lambda _: holding(self.rows)), None, self.keep)
+                    outcomes[name] = self._play(session)
             except BaseException as error:
                 outcomes[name] = error
             finally:
@@ -144,3 +159,17 @@ class Play:
             thread.join(max(0.0, limit - time.monotonic()))
         assert not any(thread.is_alive() for thread in threads), "a party hangs"
         return outcomes
+
+    def _play(self, session: Session) -> Result:
+        with taking_part(session):
+            given = holding(self.rows) if self.prepare is None else self.prepare(session)
+            result = play(session, given, None)
+            if self.keep is not None:
+                self.keep(session, given, result)
+        return result
+
+
+def play_honestly(session: Session, given: Holding | None = None, config: Any = None) -> Result:
+    """Play a role from greeting to goodbye."""
+    with taking_part(session):
+        return play(session, given or holding(), config)

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tests.parties import with_policies
 
-from colonnade import PartyTable, SplitNN
+from colonnade import PartyTable, Policy, SplitNN
 from colonnade.launch.run import Run
 from colonnade.launch.simulation import simulate
 from colonnade.session import Evaluate, Progress
@@ -46,10 +47,12 @@ class Trial:
         fixed = {"checkpoint_every": 2, "patience": 2, "secret_start": False}
         return SplitNN(**{**small, **fixed, **self.settings})
 
-    def run(self, observer: Callable[[Progress], None] | None = None, **more: Any) -> Run:
+    def run(
+        self, observer: Callable[[Progress], None] | None = None, policies: dict[str, Policy] | None = None, **more: Any
+    ) -> Run:
         return simulate(
             self.config(),
-            tables(self.parties),
+            with_policies(tables(self.parties), policies or {}),
             seed=11,
             evaluate=SPLIT,
             folder=self.folder,

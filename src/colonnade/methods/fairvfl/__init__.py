@@ -19,13 +19,33 @@ noise and lets adversaries learn faster. Protected codes are narrow and noised; 
 to protect them.
 """
 
-from colonnade.methods.fairvfl import audit, predict, sweep, train
-from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.forecast import FORECASTER
-from colonnade.methods.fairvfl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.exchanges.group_counts import CountsByGroup, SealedColumns
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.messages import between, template_of
+from colonnade.methods.fairvfl import audit, messages, predict, sweep, train
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL, cautions, removes, trains_plain_model
+from colonnade.methods.fairvfl.messages import COUNTED
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FairVFL"]
+
+_SCORE = (messages.Amounts, messages.Offer, messages.LocalCode, messages.UnifiedCode, messages.TaskScores)
+_LEARN = (messages.TaskGradient, messages.LocalGradient, messages.Mark)
+_REMOVE = (
+    *(template_of(one).where(removes) for one in (messages.ProtectedCode, messages.DiscriminatorGradient)),
+    *(
+        template_of(one).where(removes).where(lambda plan: plan.config["mapper_step"] != "merged")
+        for one in (messages.ProtectedCodeAgain, messages.AdversarialGradient)
+    ),
+)
+# A plain model to compare with: its code goes to who attacks it and, where that has the task's model, to the label
+# holder.
+_COMPARE = (
+    between(messages.PlainCodes, AGGREGATOR, COUNTED).where(trains_plain_model),
+    between(messages.PlainCodes, AGGREGATOR, "label_holder")
+    .where(trains_plain_model)
+    .where(lambda plan: plan.config["task_cut"] != "server"),
+)
 
 METHOD = Method(
     name="fairvfl",
@@ -41,36 +61,65 @@ METHOD = Method(
         Role("attribute_holder", "sensitive columns, and nothing else", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": {
-            "label_holder": train.label_holder,
-            "feature_holder": train.feature_holder,
-            AGGREGATOR: train.aggregator,
-            "attribute_holder": train.attribute_holder,
-        },
-        "audit": {
-            "label_holder": audit.label_holder,
-            "feature_holder": audit.feature_holder,
-            AGGREGATOR: audit.aggregator,
-            "attribute_holder": audit.attribute_holder,
-        },
-        "sweep": {
-            "label_holder": sweep.label_holder,
-            "feature_holder": sweep.feature_holder,
-            AGGREGATOR: sweep.aggregator,
-            "attribute_holder": sweep.attribute_holder,
-        },
-        "predict": {
-            "label_holder": predict.label_holder,
-            "feature_holder": predict.feature_holder,
-            AGGREGATOR: predict.aggregator,
-            "attribute_holder": predict.attribute_holder,
-        },
+        "train": Stage(
+            roles={
+                "label_holder": train.label_holder,
+                "feature_holder": train.feature_holder,
+                AGGREGATOR: train.aggregator,
+                "attribute_holder": train.attribute_holder,
+            },
+            messages=(*_SCORE, *_LEARN, *_REMOVE),
+            makes_model=True,
+        ),
+        "audit": Stage(
+            roles={
+                "label_holder": audit.label_holder,
+                "feature_holder": audit.feature_holder,
+                AGGREGATOR: audit.aggregator,
+                "attribute_holder": audit.attribute_holder,
+            },
+            messages=(
+                *_SCORE,
+                messages.AttackCodes,
+                messages.AttackResult,
+                messages.Countable,
+                messages.CountRequest,
+                between(PublicModulus, "label_holder", COUNTED),
+                between(SealedColumns, "label_holder", COUNTED),
+                between(CountsByGroup, COUNTED, "label_holder"),
+                *_COMPARE,
+                *(template_of(one).where(trains_plain_model) for one in _LEARN),
+            ),
+            after=("train",),
+            scores=True,
+        ),
+        "sweep": Stage(
+            roles={
+                "label_holder": sweep.label_holder,
+                "feature_holder": sweep.feature_holder,
+                AGGREGATOR: sweep.aggregator,
+                "attribute_holder": sweep.attribute_holder,
+            },
+            messages=(
+                *_SCORE,
+                *_LEARN,
+                *_REMOVE,
+                messages.Countable,
+                messages.AttackResult,
+                template_of(messages.VariantCodes).where(lambda plan: any(plan.config["sweep"])),
+                *_COMPARE,
+            ),
+        ),
+        "predict": Stage(
+            roles={
+                "label_holder": predict.label_holder,
+                "feature_holder": predict.feature_holder,
+                AGGREGATOR: predict.aggregator,
+            },
+            messages=_SCORE,
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
-    absent={"predict": ("attribute_holder",)},
-    scoring=("predict", "audit"),
-    stands_on={"audit": ("train",)},
-    forecast=FORECASTER,
+    cautions=cautions,
 )

@@ -6,24 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from colonnade.errors import WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.methods.fairvfl.config import FairVFL
 from colonnade.methods.fairvfl.maths import counterparts, noise_by_row, pair_loss
 from colonnade.methods.fairvfl.messages import (
+    AdversarialGradient,
+    DiscriminatorGradient,
+    LocalCode,
+    LocalGradient,
+    PlainCodes,
+    ProtectedCode,
+    ProtectedCodeAgain,
     TaskGradient,
-    TaskScoreGradient,
     TaskScores,
-    adversarial_gradient,
-    discriminator_gradient,
-    local_code,
-    local_gradient,
-    protected_code,
-    protected_code_again,
-    unified_code,
+    UnifiedCode,
 )
 from colonnade.methods.fairvfl.networks import (
     build_aggregator,
@@ -32,7 +30,7 @@ from colonnade.methods.fairvfl.networks import (
     build_task,
     dtype_of,
 )
-from colonnade.methods.fairvfl.sides import Learners, Seeds, chunks, learn
+from colonnade.methods.fairvfl.sides import Learners, Seeds, chunks, code_message, learn
 from colonnade.nn import Learner, backpropagate, find_dropouts, reseed_dropout
 from colonnade.nn.draws import seeded_generator
 from colonnade.privacy import SecretNoise
@@ -52,9 +50,7 @@ class Fusion:
         """Return all parties' codes of a batch, and by row and party whether there is one."""
         values, there = [], []
         for channel in self.coders:
-            found = channel.receive(local_code(channel.peer_role), values=(rows, self._config.width))
-            if found.is_there.dtype != np.bool_ or found.is_there.shape != (rows,):
-                raise WrongContent(f"'{channel.peer}' does not say of which of {rows} rows it knows anything.")
+            found = channel.receive(LocalCode, rows=rows, width=self._config.width)
             values.append(found.values.to(dtype_of(self._config)))
             there.append(torch.from_numpy(found.is_there))
         return values, torch.stack(there, dim=1)
@@ -102,10 +98,6 @@ class MapperSide:
             self._ascent = Learner({"mapper": self.mapper}, config.optimiser, rate, config.optimiser_options)
             self.learners[f"ascent/{name}"] = self._ascent
         self._dropouts = find_dropouts([self.mapper])
-        role, is_noised = holder.peer_role, config.protected_noise > 0
-        hides = config.hides_attributes
-        self._first, self._again = protected_code(role, is_noised), protected_code_again(role, is_noised)
-        self._learned, self._removed = discriminator_gradient(role, hides), adversarial_gradient(role, hides)
         self._codes = torch.empty(0)
         self._protected = torch.empty(0)
         self._others: torch.Tensor | None = None
@@ -120,21 +112,22 @@ class MapperSide:
         if self._others is not None:
             self._contrast.zero_gradients()
             self._contrast.train(True)
-            self._pair_loss(self._protected.detach(), "learn").backward()  # type: ignore[no-untyped-call]
+            loss = self._pair_loss(self._protected.detach(), self._others, "learn")
+            loss.backward()  # type: ignore[no-untyped-call]
             learn(self._contrast, self._config)
             if self._config.mapper_step == "sequential":
-                self._hide_preimage()
-        self._send(self._first, self._protected.detach(), "first")
+                self._hide_preimage(self._others)
+        self._send(ProtectedCode, self._protected.detach(), "first")
 
     def learn(self) -> torch.Tensor | None:
         """Learn from the bias discriminator's gradient; with merged steps, return that gradient at the codes."""
-        gradient = self._receive(self._learned)
+        gradient = self._receive(DiscriminatorGradient)
         at_codes = None
         if self._config.mapper_step == "merged":
             pulled = (self._protected * gradient).sum()
             (at_codes,) = torch.autograd.grad(pulled, self._codes, retain_graph=True)
         if self._others is not None and self._config.mapper_step != "sequential":
-            gradient = gradient - self._config.contrastive_weight * self._contrastive_gradient()
+            gradient = gradient - self._config.contrastive_weight * self._contrastive_gradient(self._others)
         self.learner.zero_gradients()
         if self._config.mapper_step == "merged":
             parameters = list(self.mapper.parameters())
@@ -151,11 +144,11 @@ class MapperSide:
         self.learner.train(False)
         self._codes = codes.detach().requires_grad_()
         self._protected = self.mapper(self._codes)
-        self._send(self._again, self._protected.detach(), "again")
+        self._send(ProtectedCodeAgain, self._protected.detach(), "again")
 
     def removal(self) -> torch.Tensor:
         """Return what the code is to forget, at the codes."""
-        gradient = self._receive(self._removed)
+        gradient = self._receive(AdversarialGradient)
         (found,) = torch.autograd.grad((self._protected * gradient).sum(), self._codes)
         return found
 
@@ -170,28 +163,26 @@ class MapperSide:
         same = torch.zeros(rows, rows, dtype=torch.bool)
         return counterparts(self._protected.detach(), same, config.nearest, config.relevance, generator)
 
-    def _pair_loss(self, protected: torch.Tensor, purpose: str) -> torch.Tensor:
-        if self._others is None:
-            raise WrongContent("There is no counterpart to compare with. This is a fault in the method.")
+    def _pair_loss(self, protected: torch.Tensor, others: torch.Tensor, purpose: str) -> torch.Tensor:
         about = f"dropout/{self.name}/contrastive {purpose}"
         reseed_dropout(self._pair_dropouts, self._seeds(about, self._session.step))
         codes = self._codes.detach()
-        loss = pair_loss(self.contrastive, protected, codes, codes[self._others])
+        loss = pair_loss(self.contrastive, protected, codes, codes[others])
         check_finite(loss.item(), self._session)
         return loss
 
-    def _contrastive_gradient(self) -> torch.Tensor:
+    def _contrastive_gradient(self, others: torch.Tensor) -> torch.Tensor:
         """Return the gradient at the protected codes along which the mapper ascends."""
         values = self._protected.detach().requires_grad_()
-        loss = self._pair_loss(values, "hide")
+        loss = self._pair_loss(values, others, "hide")
         if self._config.confusion:
             loss = -((loss - math.log(2.0)) ** 2)
         (found,) = torch.autograd.grad(loss, values)
         return found
 
-    def _hide_preimage(self) -> None:
+    def _hide_preimage(self, others: torch.Tensor) -> None:
         """Ascend the contrastive loss, and map the codes anew."""
-        gradient = self._contrastive_gradient()
+        gradient = self._contrastive_gradient(others)
         self._ascent.zero_gradients()
         backpropagate(self._protected, -gradient)
         learn(self._ascent, self._config)
@@ -206,7 +197,8 @@ class MapperSide:
         self._holder.send(message(protected))
 
     def _receive(self, message: type[Any]) -> torch.Tensor:
-        values: torch.Tensor = self._holder.receive(message, values=tuple(self._protected.shape)).values
+        rows, width = self._protected.shape
+        values: torch.Tensor = self._holder.receive(message, rows=rows, width=width).values
         return values.to(dtype_of(self._config))
 
 
@@ -226,7 +218,7 @@ class AggregatorSide:
         """Take the codes' network, and for each attribute that is removed the channel to the party that has it."""
         self._session, self._config, self.fusion = session, config, fusion
         self._seeds, self._noise = seeds, noise
-        self._label_holder = session.channel("label_holder")
+        self._label_holder, self.code_message = session.channel("label_holder"), code_message(session, config)
         modules: dict[str, torch.nn.Module] = {"aggregator": fusion.network}
         self.task = None
         if config.task_cut == "server":
@@ -250,7 +242,7 @@ class AggregatorSide:
         leaf = code.detach().requires_grad_()
         scores = None if self.task is None else self.task(leaf)
         if scores is None:
-            self._label_holder.send(unified_code(self._config.noise > 0)(leaf.detach()))
+            self._label_holder.send(self.code_message(leaf.detach()))
         else:
             self._label_holder.send(TaskScores(scores.detach()))
         mappers = self.mappers if share > 0.0 else []
@@ -269,7 +261,7 @@ class AggregatorSide:
         backpropagate(code, total)
         for channel, one in zip(self.fusion.coders, values, strict=True):
             gradient = torch.zeros_like(one) if one.grad is None else one.grad
-            channel.send(local_gradient(channel.peer_role)(gradient))
+            channel.send(LocalGradient(gradient))
         learn(self.learner, self._config)
 
     def score(self, rows: int) -> None:
@@ -277,7 +269,7 @@ class AggregatorSide:
         self.learner.train(False)
         for part in chunks(rows):
             clear, noised = self.fusion.codes_in_use(part.stop - part.start)
-            send_in_use(self._label_holder, self._config, self.task, clear, noised)
+            send_in_use(self._label_holder, self.code_message, self.task, clear, noised)
 
     def _noised(self, code: torch.Tensor) -> torch.Tensor:
         if not self._config.noise:
@@ -286,20 +278,24 @@ class AggregatorSide:
         return code + torch.from_numpy(drawn).to(code.dtype) * self._config.noise
 
     def _task_gradient(self, leaf: torch.Tensor, scores: torch.Tensor | None) -> torch.Tensor:
+        rows, width = (leaf if scores is None else scores).shape
+        gradient = self._label_holder.receive(TaskGradient, rows=rows, width=width).values.to(leaf.dtype)
         if scores is None:
-            received = self._label_holder.receive(TaskGradient, values=tuple(leaf.shape)).values
-            return torch.as_tensor(received.to(leaf.dtype))
-        gradient = self._label_holder.receive(TaskScoreGradient, values=tuple(scores.shape)).values
-        backpropagate(scores, gradient.to(scores.dtype))
+            return gradient
+        backpropagate(scores, gradient)
         return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad.clone()
 
 
 def send_in_use(
-    label_holder: Channel, config: FairVFL, task: torch.nn.Module | None, clear: torch.Tensor, noised: torch.Tensor
+    label_holder: Channel,
+    message: type[UnifiedCode | PlainCodes],
+    task: torch.nn.Module | None,
+    clear: torch.Tensor,
+    noised: torch.Tensor,
 ) -> None:
     """Send the code of rows behind its noise or, where the task's model is here, scores of the code without it."""
     if task is None:
-        label_holder.send(unified_code(config.noise > 0)(noised))
+        label_holder.send(message(noised))
         return
     task.eval()
     with torch.no_grad():

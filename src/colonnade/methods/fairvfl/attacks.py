@@ -14,7 +14,7 @@ import torch
 
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.methods.fairvfl.config import FairVFL
-from colonnade.methods.fairvfl.messages import attack_result, countable
+from colonnade.methods.fairvfl.messages import AttackResult, Countable
 from colonnade.methods.fairvfl.sides import Attribute, Places
 from colonnade.metrics import measure_inference, measure_value_inference
 from colonnade.nn import ATTACKS, attack, attack_value
@@ -58,11 +58,11 @@ class Audited:
         return tuple(np.split(values, ends))
 
 
-def checked_codes(session: Session, values: torch.Tensor, rows: int) -> npt.NDArray[np.float32]:
-    """Return codes to attack as attackers take them, or refuse what cannot be those of so many rows."""
+def checked_codes(session: Session, values: torch.Tensor) -> npt.NDArray[np.float32]:
+    """Return codes to attack in single precision, as attackers take them, or refuse what nothing can be read from."""
     found = values.float()
-    if found.ndim != 2 or len(found) != rows or not found.shape[1] or not bool(found.isfinite().all()):
-        raise WrongContent(f"The codes to attack that '{session.party}' got are not those of {rows} rows.")
+    if not found.shape[1] or not bool(found.isfinite().all()):
+        raise WrongContent(f"The codes to attack that '{session.party}' got have no columns, or numbers out of range.")
     return found.numpy()
 
 
@@ -103,14 +103,12 @@ def attack_attribute(
     return found
 
 
-def told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Any:
+def told_countable(peer: Channel, config: FairVFL, having: dict[str, tuple[str, ...]]) -> Countable:
     """Receive by which attributes a holder can count."""
-    told = peer.receive(countable(peer.peer_role))
     # Everybody has attributes of its own: one that another has already offered would replace what that one counted.
-    left = set(config.attributes).difference(*having.values())
-    fits = len(told.attributes) == len(told.groups) == len(set(told.attributes)) and set(told.attributes) <= left
-    if not fits or not all(1 <= one <= 256 for one in told.groups):
-        raise WrongContent(f"'{peer.peer}' offers to count by what is no attribute of this run.")
+    told = peer.receive(Countable, sensitive=set(config.attributes).difference(*having.values()))
+    if len(told.attributes) != len(told.groups):
+        raise WrongContent(f"'{peer.peer}' offers to count by {len(told.attributes)} attributes, with other groups.")
     return told
 
 
@@ -119,17 +117,14 @@ def told_results(session: Session, config: FairVFL, expected: dict[str, tuple[st
     found: dict[str, Any] = {}
     for peer in session.all_channels:
         for attribute in expected.get(peer.peer, ()):
-            told = peer.receive(attack_result(peer.peer_role))
-            if told.attribute != attribute:
-                raise WrongContent(f"'{peer.peer}' tells of an attack on what is no attribute of this run.")
-            found[told.attribute] = _read(peer, told.found)
+            found[attribute] = _read(peer, peer.receive(AttackResult, attribute=attribute).found)
     return found
 
 
 def send_result(peer: Channel, attribute: str, found: dict[str, Any]) -> None:
     """Tell the label holder what the verdict needs, and not how many rows each class has."""
     told = {kind: {name: one.get(name) for name in _TOLD} for kind, one in found.items()}
-    peer.send(attack_result(peer.role)(attribute, json.dumps(told)))
+    peer.send(AttackResult(attribute, json.dumps(told)))
 
 
 def _read(peer: Channel, text: str) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.group_counts import (
     CountFormat,
     count_by_group,
@@ -49,7 +49,7 @@ from colonnade.methods.fairvfl.findings import (
     gaps_finding,
     verdict_finding,
 )
-from colonnade.methods.fairvfl.messages import COUNTED, Amounts, attack_codes, count_request, countable
+from colonnade.methods.fairvfl.messages import COUNTED, Amounts, AttackCodes, Countable, CountRequest, UnifiedCode
 from colonnade.methods.fairvfl.networks import build_mapper
 from colonnade.methods.fairvfl.predict import open_fusion, receive_scores, send_own_codes
 from colonnade.methods.fairvfl.sides import Attribute, Places, chunks, own_attributes
@@ -147,7 +147,7 @@ def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
     seen, protected = [], []
     for number, rows in enumerate(chunks(amounts.train + amounts.validation + amounts.test)):
         clear, noised = fusion.codes_in_use(rows.stop - rows.start)
-        send_in_use(label_holder, config, task, clear, noised)
+        send_in_use(label_holder, UnifiedCode, task, clear, noised)
         with torch.no_grad():
             seen.append(noised if task is None else task(clear))
             protected.append([_protected(session, config, one, noised, number) for one in mappers.items()])
@@ -156,7 +156,7 @@ def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
     for channel in session.all_channels:
         # Only who has columns is asked what protected codes tell about them.
         own = narrow if channel.peer_role != "attribute_holder" else ()
-        channel.send(attack_codes(channel.peer_role)(every, own))
+        channel.send(AttackCodes(every, own))
     if config.is_compared:
         play_variant_aggregator(session, config.plain())
     return Result()
@@ -195,10 +195,10 @@ def _holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     audited = _begin(session, holding, config)
     send_own_codes(session, holding, config, audited.rows)
     findings, attacked = _attack(session, holding, config, audited)
-    peer, role = session.channel("label_holder"), session.role
+    peer = session.channel("label_holder")
     groups = [_groups(one, audited) for one in own_attributes(session, holding, config)]
-    peer.send(countable(role)(tuple(one.name for one in groups), tuple(one.count for one in groups)))
-    if peer.receive(count_request(role)).is_wanted and groups:
+    peer.send(Countable(tuple(one.name for one in groups), tuple(one.count for one in groups)))
+    if peer.receive(CountRequest).is_wanted and groups:
         key = receive_key(session, peer, config.key)
         format = _format(config, len(audited.test), key.bits)
         for number, one in enumerate(groups):
@@ -273,7 +273,7 @@ def _count(
     for peer in peers:
         told = told_countable(peer, config, having)
         having[peer.peer] = told.attributes
-        peer.send(count_request(peer.peer_role)(True))
+        peer.send(CountRequest(True))
         if not told.attributes:
             continue
         if key is None or sealed is None:
@@ -281,10 +281,10 @@ def _count(
             format = _format(config, len(truth), key.bits)
             sealed = seal_indicators(key, format, columns)
         send_key(peer, key)
-        for number, attribute in enumerate(told.attributes):
+        for number, (attribute, groups) in enumerate(zip(told.attributes, told.groups, strict=True)):
             send_indicators(peer, sealed)
             with peer.openings.at(f"attribute {number}"):
-                counts = receive_counts(peer, key, format, sealed)
+                counts = receive_counts(peer, key, format, sealed, groups)
             # Groups that were too small are left out; with fewer than two there is nothing to compare.
             if len(counts.given) > 1:
                 found[attribute] = _by_threshold(list(decided), counts.values, bool(config.count_epsilon))
@@ -309,7 +309,7 @@ def _decline(session: Session, config: FairVFL) -> dict[str, tuple[str, ...]]:
     for peer in session.all_channels:
         if peer.peer_role in COUNTED:
             having[peer.peer] = told_countable(peer, config, having).attributes
-            peer.send(count_request(peer.peer_role)(False))
+            peer.send(CountRequest(False))
     return having
 
 
@@ -317,12 +317,12 @@ def _attack(
     session: Session, holding: Holding, config: FairVFL, audited: Audited
 ) -> tuple[tuple[Finding, ...], dict[str, Any]]:
     """Attack the code for one's own attributes, and all codes for one's own columns."""
-    rows = len(audited.rows)
-    received = session.channel(AGGREGATOR).receive(attack_codes(session.role))
-    codes = checked_codes(session, received.unified, rows)
-    protected = [checked_codes(session, one, rows) for one in received.protected]
-    if len(protected) != (0 if session.role == "attribute_holder" else len(config.removed)):
-        raise WrongContent(f"'{session.party}' got {len(protected)} protected codes to attack, not those of this run.")
+    mappers = 0 if session.role == "attribute_holder" else len(config.removed)
+    # Where the task's model is elsewhere, codes are its scores, and holders do not know how many there are of a row.
+    channel = session.channel(AGGREGATOR)
+    received = channel.receive(AttackCodes, rows=len(audited.rows), width=None, mappers=mappers)
+    codes = checked_codes(session, received.unified)
+    protected = [checked_codes(session, one) for one in received.protected]
     findings: list[Finding] = []
     attacked: dict[str, Any] = {}
     seed = session.own_seed("attackers")

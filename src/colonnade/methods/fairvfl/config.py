@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.messages.declaration import Plan
+from colonnade.session import RunPlan
+from colonnade.settings import described, marked
 
-__all__ = ["AGGREGATOR", "FairVFL"]
+__all__ = ["AGGREGATOR", "FairVFL", "cautions", "hides_attributes", "removes", "trains_plain_model"]
 
 AGGREGATOR = "aggregator"
 
@@ -17,6 +21,7 @@ _WIDEST = 2**14
 _LARGEST_EPSILON = 50.0
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class FairVFL:
     """Settings of FairVFL, agreed by all parties.
@@ -34,7 +39,7 @@ class FairVFL:
     """How attributes are removed: from a narrow, normalised code with noise and by faster adversaries, or as in the
     paper, where a strong attacker still reads them."""
     removal_weight: float = 1.0
-    """How much removing an attribute counts against the task; the paper's lambda."""
+    """How much removing an attribute counts against the task: the paper's lambda. With 0 it is only measured."""
     removal_weights: Mapping[str, float] = field(default_factory=dict)
     """Other weights for some attributes."""
     warm_up: float = 1.0
@@ -43,30 +48,32 @@ class FairVFL:
     """Over which last share of the steps the model's learning rate falls to nothing, while adversaries keep theirs.
     Otherwise the last few steps of their contest decide how much of an attribute is left."""
     contrastive_weight: float = 0.25
-    """How much mappers hide which code a protected code was made of; the paper's gamma."""
+    """How much mappers hide of which code a protected code was made: the paper's gamma."""
     mapper_step: Literal["joint", "sequential", "merged"] = "joint"
-    """How mappers learn from both sides: in one step, in two after each other, or in one with half of the messages."""
+    """How mappers learn from both losses: in one step, in two after each other, or in one with half of the messages."""
     confusion: bool = False
-    """Whether mappers and codes aim at adversaries that cannot decide, instead of ones that are wrong."""
+    """Aim mappers and codes at adversaries that cannot decide, instead of ones that are wrong."""
     nearest: int = 5
-    """Among how many rows of the most similar protected codes the counterpart of a row is drawn."""
+    """Among how many rows with the most similar protected codes a row's counterpart is drawn."""
     relevance: Literal["cosine", "dot"] = "cosine"
+    """By what similarity is measured for that."""
     adversary_every: int = 1
     """Attributes are removed in every so many-th step, with so many times the weight."""
 
     code_width: int = 8
-    """The width of the code that leaves the aggregator, with removal = "robust"."""
+    """How many numbers the code has that leaves the aggregator, with `robust`."""
     code_noise: float = 0.5
-    """The standard deviation of the noise on that code, in training and in use, with removal = "robust"."""
+    """The standard deviation of the noise on that code, in training and in use, with `robust`."""
     discriminator_steps: int = 2
-    """How many steps an adversary takes for one of the model, with removal = "robust"."""
+    """How many steps an adversary takes for one of the model, with `robust`."""
     discriminator_rate: float = 5.0
-    """How many times the learning rate adversaries and mappers learn with, with removal = "robust"."""
+    """The learning rate of adversaries and mappers, as a multiple of `learning_rate`, with `robust`."""
     protected_width: int = 4
-    """The width of protected codes: little more than evidence of the classes needs."""
+    """How many numbers an attribute's holder gets about a row; little more than evidence of the classes needs."""
     protected_widths: Mapping[str, int] = field(default_factory=dict)
+    """Other widths for some attributes."""
     protected_noise: float = 1.0
-    """The standard deviation of the noise on protected codes that are sent."""
+    """The standard deviation of the noise on these numbers."""
 
     label_epsilon: float | None = 3.0
     """The privacy loss of an attribute's values, which are answered at random with it before they give gradients; none
@@ -74,71 +81,90 @@ class FairVFL:
     gradient_clip: float = 0.0
     """The norm to which each row of an adversary's gradient is shortened before noise; 0 leaves it."""
     gradient_noise: float = 0.0
-    """The noise on it, as a multiple of gradient_clip."""
+    """The standard deviation of noise on it, in parts of `gradient_clip`."""
 
     local: Literal["mlp", "tabnet", "autoint", "naml", "lstur", "nrms"] = "mlp"
     """What makes a party's code of its columns; the last three read texts."""
     locals: Mapping[str, str] = field(default_factory=dict)
     """Other models for some parties."""
     embedding: int = 32
+    """How many numbers a category, a bin or a word becomes."""
     bins: int = 100
-    """Into how many parts of about equally many rows numbers are divided."""
+    """Into how many bins of about equally many rows numbers are divided."""
     text: str = "history"
-    """The column of texts, for models that read them: items separated by " | ", the latest last."""
+    """For models that read texts: the column of texts, items separated by `" | "`, the latest last."""
     reader: str = "user"
-    """The column that says whose texts they are, for lstur, where a party has it."""
+    """The column that says whose texts they are, for `lstur`, where a party has it."""
     candidates: str = "candidates"
-    """The label holder's column of candidates for ranking: texts separated by " | "."""
+    """For ranking: the label holder's column of candidates, texts separated by `" | "`."""
     words: int = 12
     """How many words of a text count."""
     items: int = 30
-    """How many of the latest items of a row count."""
+    """How many of a row's latest items count."""
 
     width: int = 128
-    """The width of each party's code; a multiple of heads."""
+    """How many numbers a party's code has; a multiple of `heads`."""
     heads: int = 8
+    """How many heads attention over the parties' codes has."""
     scale: bool = True
-    """Whether attention is divided by the root of the heads' width; the paper does not."""
+    """Divide attention by the root of a head's width; the paper does not."""
     aggregation: Literal["attention", "concat_mlp"] = "attention"
+    """How codes become one: attention, or as in the authors' code layers over all side by side."""
     pooling_hidden: int = 200
+    """The hidden width of the attention that pools them."""
     task_cut: Literal["label_holder", "server"] = "label_holder"
     """Where the task's model is: at the label holder, which then gets the code, or at the aggregator, which then sends
     scores only, made of the code without noise."""
     task_hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of the task's model."""
     mapper_hidden: tuple[int, ...] = (256, 128)
+    """Widths of the hidden layers of mappers."""
     contrastive_hidden: tuple[int, ...] = (256, 256)
+    """Widths of the hidden layers of contrastive discriminators."""
     discriminator_hidden: tuple[int, ...] = (128,)
+    """Widths of the hidden layers of the attributes' adversaries."""
 
     task: Literal["auto", "binary", "multiclass", "regression", "ranking"] = "auto"
+    """What is learned. `auto` decides from the training labels, and never for `ranking`."""
     optimiser: str = "Adam"
+    """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of that class."""
     learning_rate: float = 5e-4
+    """The optimiser's learning rate, above 0."""
     clip_gradient: float = 5.0
-    """The norm to which each party shortens the gradient of its own weights; 0 leaves it."""
+    """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     dropout: float = 0.2
-    batch_size: int = 128
-    epochs: int = 8
+    """The share of values set to zero while training, from 0 up to, but not including, 1."""
+    batch_size: int = marked(128, batch=True)
+    """Rows per step."""
+    epochs: int = marked(8, passes=True)
+    """Passes over the training rows. All are trained, and the last weights are kept."""
     checkpoint_every: int = 0
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
     precision: Literal["float32", "float64"] = "float32"
+    """The arithmetic of all networks, and the type of what crosses."""
     secret_start: bool = True
-    """Whether first weights and noise are secret. From known ones others could work out columns."""
+    """`false` draws first weights and noise from the run's seed, so that a run repeats; others can then work out
+    columns."""
 
     safeguard: bool = True
-    """Whether a model is refused to be used that is no better than a constant answer on held-out rows, or from which
-    an audit reads almost as much of an attribute as from a plain model."""
+    """Refuse to score with a model that is no better than a constant answer on held-out rows, or from which an audit
+    reads almost as much of an attribute as from a plain model."""
     sweep: tuple[float, ...] = (0.0, 0.3, 1.0, 3.0)
-    """For the stage sweep: how many times the weights of removal to train with."""
+    """For the stage `sweep`: how many times the weights of removal to train with."""
     attackers: int = 5
-    """How many networks an attacker of the audit is made of."""
+    """For the audit: of how many networks an attacker is made."""
     audit_rows: int = 20_000
-    """The most rows whose codes are given to attackers in the audit."""
+    """For the audit: most training rows whose codes attackers are given."""
     audit_plain: bool = True
-    """Whether an audit trains a plain model to compare with; its code is given to attackers too."""
+    """For the audit: train a plain model to compare with. Attackers are given its code too."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    """For the audit: bits of the label holder's key. `insecure_test` has 1024 and marks the run."""
     count_epsilon: float | None = None
-    """The privacy loss of the audit's counts by group; none or 0 adds no noise to them."""
+    """For the audit: the privacy loss of a row in one attribute's counts; none or 0 adds no noise."""
     smallest_group: int = 5
-    """How many rows a group needs to be counted in the audit."""
+    """For the audit: groups of fewer rows are not counted."""
 
     def __post_init__(self) -> None:
         self._check_numbers()
@@ -314,3 +340,41 @@ class FairVFL:
             "epochs": 10,
         }
         return cls(**settings | others)
+
+
+def removes(plan: Plan) -> bool:
+    """Tell whether a run removes anything at all."""
+    config = plan.config
+    return any(config["removal_weights"].get(one, config["removal_weight"]) for one in config["attributes"])
+
+
+def hides_attributes(plan: Plan) -> bool:
+    """Tell whether adversaries' gradients are of randomised answers, or behind noise."""
+    return bool(plan.config["label_epsilon"]) or plan.config["gradient_noise"] > 0
+
+
+def trains_plain_model(plan: Plan) -> bool:
+    """Tell whether a stage trains a plain model to compare with."""
+    if plan.stage == "sweep":
+        return not all(plan.config["sweep"])
+    return plan.stage == "audit" and plan.config["audit_plain"] and removes(plan)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan,
+        "Noise and randomised answers follow from it too and hide nothing; the aggregator can solve first codes for "
+        "columns.",
+    )
+    if removes(plan) and plan.stage in ("train", "sweep") and not hides_attributes(plan):
+        yield (
+            "Sensitive values at the aggregator: it can read them, row by row, from gradients of true values without "
+            "noise (label_epsilon is not set)."
+        )
+    if trains_plain_model(plan):
+        receivers = "those" if plan.config["task_cut"] == "server" else "the label holder and those"
+        yield (
+            f"Codes of a plain model: it is trained for comparison, and {receivers} with attributes get its code, "
+            "whole and without noise, which tells much of all parties' columns (audit_plain, or 0 in sweep)."
+        )

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from colonnade.errors import WrongContent
+from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.methods.fairvfl.aggregator import Fusion, send_in_use
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.inputs import TextCoder, coder_from_json
-from colonnade.methods.fairvfl.messages import Amounts, TaskScores, offer, unified_code
+from colonnade.methods.fairvfl.messages import Amounts, Offer, TaskScores, UnifiedCode
 from colonnade.methods.fairvfl.networks import build_local, build_task, dtype_of
 from colonnade.methods.fairvfl.sides import Places, chunks, send_codes
 from colonnade.methods.fairvfl.tasks import CandidateReader, check_places, label_encoder_of, ranked
@@ -67,7 +67,7 @@ def aggregator(session: Session, holding: Holding, config: FairVFL) -> Result:
     fusion, task = open_fusion(session, config, part)
     for rows in chunks(amounts.test):
         clear, noised = fusion.codes_in_use(rows.stop - rows.start)
-        send_in_use(session.channel("label_holder"), config, task, clear, noised)
+        send_in_use(session.channel("label_holder"), UnifiedCode, task, clear, noised)
     return Result()
 
 
@@ -75,13 +75,13 @@ def send_own_codes(session: Session, holding: Holding, config: FairVFL, rows: Pl
     """Say of which model this party has a part, and send the codes of rows if it has columns."""
     part, channel = own_part(session, holding), session.channel(AGGREGATOR)
     coder = coder_from_json(part.document["coder"]) if "coder" in part.document else None
-    channel.send(offer(session.role)(coder is not None, (), part.document["model"]))
+    channel.send(Offer(coder is not None, (), part.document["model"]))
     if coder is None:
         return
     module = build_local(config, session.party, coder, 0)
     module.load_state_dict(tensors_under("local.", part.tensors))
     inputs = coder.transform(holding.table, holding.aligned.positions)
-    send_codes(channel, session.role, module, inputs, rows)
+    send_codes(channel, module, inputs, rows)
 
 
 def receive_scores(
@@ -90,7 +90,7 @@ def receive_scores(
     """Return the scores of rows from what the aggregator sends; ``codes`` takes that too."""
     outputs = int(part.document["outputs"])
     is_elsewhere = config.task_cut == "server"
-    message: type[Any] = TaskScores if is_elsewhere else unified_code(config.noise > 0)
+    message: type[TaskScores | UnifiedCode] = TaskScores if is_elsewhere else UnifiedCode
     width = outputs if is_elsewhere else config.unified_width
     network: nn.Module | None = None
     places, texts = None, None
@@ -108,8 +108,8 @@ def receive_scores(
     found = []
     with torch.no_grad():
         for some in chunks(len(rows)):
-            shape = (some.stop - some.start, width)
-            code = session.channel(AGGREGATOR).receive(message, values=shape).values.to(dtype_of(config))
+            received = session.channel(AGGREGATOR).receive(message, rows=some.stop - some.start, width=width)
+            code = received.values.to(dtype_of(config))
             if codes is not None:
                 codes.append(code)
             if network is None:
@@ -125,9 +125,9 @@ def open_fusion(session: Session, config: FairVFL, part: ModelPart) -> tuple[Fus
     """Return the trained network over the codes of those who are there, and the task's model if it is here."""
     known: dict[str, Channel] = {}
     for channel in session.all_channels:
-        told = channel.receive(offer(channel.peer_role))
+        told = channel.receive(Offer, sensitive=config.attributes)
         if told.model != part.document["model"]:
-            raise WrongContent(
+            raise ConfigError(
                 f"'{channel.peer}' has a part of another model than '{session.party}'. Use the run folders of one "
                 "training at all parties."
             )

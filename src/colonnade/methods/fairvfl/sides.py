@@ -12,20 +12,20 @@ from torch import nn
 
 from colonnade.errors import ConfigError, TableError, TrainingFailed
 from colonnade.exchanges.epochs import check_finite
-from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
+from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL, trains_plain_model
 from colonnade.methods.fairvfl.inputs import FieldCoder, Inputs, TextCoder
 from colonnade.methods.fairvfl.maths import adversary_losses, doubts
 from colonnade.methods.fairvfl.messages import (
+    AdversarialGradient,
+    DiscriminatorGradient,
+    LocalCode,
+    LocalGradient,
+    PlainCodes,
+    ProtectedCode,
+    ProtectedCodeAgain,
     TaskGradient,
-    TaskScoreGradient,
     TaskScores,
-    adversarial_gradient,
-    discriminator_gradient,
-    local_code,
-    local_gradient,
-    protected_code,
-    protected_code_again,
-    unified_code,
+    UnifiedCode,
 )
 from colonnade.methods.fairvfl.networks import build_discriminator, build_local, dtype_of
 from colonnade.nn import Learner, backpropagate, find_dropouts, reseed_dropout, tensors_under
@@ -41,6 +41,7 @@ __all__ = [
     "Task",
     "TaskSide",
     "chunks",
+    "code_message",
     "learn",
     "own_attributes",
     "own_columns",
@@ -64,6 +65,11 @@ _FARTHEST = 3.0
 def chunks(rows: int) -> list[slice]:
     """Divide rows that are only scored into messages of bearable size."""
     return [slice(start, min(start + _CHUNK, rows)) for start in range(0, rows, _CHUNK)]
+
+
+def code_message(session: Session, config: FairVFL) -> type[UnifiedCode | PlainCodes]:
+    """Return how a model's code crosses: that of a plain one, trained for comparison, is a message of its own."""
+    return PlainCodes if config.is_plain and trains_plain_model(session.plan) else UnifiedCode
 
 
 class Learners:
@@ -148,7 +154,6 @@ class CodeSide:
         self.learner = Learner({"local": self.module}, config.optimiser, config.learning_rate, config.optimiser_options)
         self._dropouts = find_dropouts([self.module])
         self._channel = session.channel(AGGREGATOR)
-        self._code, self._gradient = local_code(session.role), local_gradient(session.role)
         self._sent: torch.Tensor | None = None
 
     def send(self, batch: Places) -> None:
@@ -157,29 +162,30 @@ class CodeSide:
         self.learner.train(True)
         reseed_dropout(self._dropouts, self._seeds("dropout/local", self._session.step))
         self._sent = self.module(*self._inputs.take(torch.from_numpy(batch)))
-        self._channel.send(self._code(self._sent, self._inputs.is_there[batch]))
+        self._channel.send(LocalCode(self._sent, self._inputs.is_there[batch]))
 
     def learn(self) -> None:
         """Learn from the gradient at the codes that were sent last."""
         if self._sent is None:
             raise ConfigError("A gradient was awaited before any code was sent. This is a fault in the method.")
-        gradient = self._channel.receive(self._gradient, values=tuple(self._sent.shape)).values
+        rows, width = self._sent.shape
+        gradient = self._channel.receive(LocalGradient, rows=rows, width=width).values
         backpropagate(self._sent, gradient.to(self._sent.dtype))
         self._sent = None
         learn(self.learner, self._config)
 
     def send_all(self, rows: Places) -> None:
         """Send the codes of rows that are only scored."""
-        send_codes(self._channel, self._session.role, self.module, self._inputs, rows)
+        send_codes(self._channel, self.module, self._inputs, rows)
 
 
-def send_codes(channel: Channel, role: str, module: nn.Module, inputs: Inputs, rows: Places) -> None:
+def send_codes(channel: Channel, module: nn.Module, inputs: Inputs, rows: Places) -> None:
     """Send the codes of rows that are only scored, in parts."""
     module.eval()
     with torch.no_grad():
         for part in chunks(len(rows)):
             values = module(*inputs.take(torch.from_numpy(rows[part])))
-            channel.send(local_code(role)(values, inputs.is_there[rows[part]]))
+            channel.send(LocalCode(values, inputs.is_there[rows[part]]))
 
 
 class Attribute:
@@ -246,10 +252,7 @@ class Adversary:
         )
         self._dropouts = find_dropouts([self.network])
         self._known = torch.from_numpy(attribute.is_known)
-        self._channel, role = session.channel(AGGREGATOR), session.role
-        is_noised, hides = config.protected_noise > 0, config.hides_attributes
-        self._first, self._again = protected_code(role, is_noised), protected_code_again(role, is_noised)
-        self._learned, self._removed = discriminator_gradient(role, hides), adversarial_gradient(role, hides)
+        self._channel, self._width = session.channel(AGGREGATOR), config.width_of(attribute.name)
         self.response: LabelResponse | None = None
         self.budget = None
         if config.gradient_noise:
@@ -282,8 +285,7 @@ class Adversary:
 
     def learn(self, batch: Places) -> None:
         """Learn from the protected codes of a batch, and return what the mapper learns from."""
-        shape = (len(batch), self._config.width_of(self.attribute.name))
-        codes = self._channel.receive(self._first, values=shape).values.to(dtype_of(self._config))
+        codes = self._receive(ProtectedCode, batch)
         self.learner.train(True)
         for number in range(self._config.adversary_steps):
             self.learner.zero_gradients()
@@ -294,15 +296,18 @@ class Adversary:
             learn(self.learner, self._config)
         self._reseed("gradient")
         gradient = self._gradient(codes, lambda values: self._loss(values, batch))
-        self._send(self._learned, gradient, batch, "learned")
+        self._send(DiscriminatorGradient, gradient, batch, "learned")
 
     def answer(self, batch: Places) -> None:
         """Return what the code is to forget, at the protected codes of the mapper that has learned."""
-        shape = (len(batch), self._config.width_of(self.attribute.name))
-        codes = self._channel.receive(self._again, values=shape).values.to(dtype_of(self._config))
+        codes = self._receive(ProtectedCodeAgain, batch)
         self.learner.train(False)
         gradient = self._gradient(codes, lambda values: self._removal(values, batch))
-        self._send(self._removed, gradient, batch, "removed")
+        self._send(AdversarialGradient, gradient, batch, "removed")
+
+    def _receive(self, message: type[ProtectedCode | ProtectedCodeAgain], batch: Places) -> torch.Tensor:
+        values = self._channel.receive(message, rows=len(batch), width=self._width).values
+        return values.to(dtype_of(self._config))
 
     def _gradient(self, codes: torch.Tensor, loss_of: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         values = codes.detach().requires_grad_()
@@ -379,8 +384,7 @@ class TaskSide:
         self._session, self._config, self.task = session, config, task
         self._channel = session.channel(AGGREGATOR)
         self._is_elsewhere = config.task_cut == "server"
-        self._code: type[Any] = TaskScores if self._is_elsewhere else unified_code(config.noise > 0)
-        self._gradient = TaskScoreGradient if self._is_elsewhere else TaskGradient
+        self._code: type[Any] = TaskScores if self._is_elsewhere else code_message(session, config)
         self._width = task.outputs if self._is_elsewhere else config.unified_width
         self.loss_so_far = 0.0
         self._bad_steps = 0
@@ -398,7 +402,7 @@ class TaskSide:
         self._watch(value)
         loss.backward()  # type: ignore[no-untyped-call]
         # The gradient is that of the model before its own step.
-        self._channel.send(self._gradient(torch.zeros_like(code) if code.grad is None else code.grad))
+        self._channel.send(TaskGradient(torch.zeros_like(code) if code.grad is None else code.grad))
         for learner in self.task.learners():
             learn(learner, self._config)
         self.loss_so_far += value * len(batch)
@@ -418,7 +422,7 @@ class TaskSide:
         return torch.cat(scores), torch.cat(codes)
 
     def _receive(self, rows: int) -> torch.Tensor:
-        values: torch.Tensor = self._channel.receive(self._code, values=(rows, self._width)).values
+        values: torch.Tensor = self._channel.receive(self._code, rows=rows, width=self._width).values
         return values.to(dtype_of(self._config))
 
     def _watch(self, loss: float) -> None:

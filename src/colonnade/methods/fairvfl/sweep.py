@@ -12,7 +12,7 @@ from colonnade.errors import ConfigError
 from colonnade.methods.fairvfl.attacks import Audited, told_countable
 from colonnade.methods.fairvfl.config import FairVFL
 from colonnade.methods.fairvfl.findings import trade_off_finding
-from colonnade.methods.fairvfl.messages import COUNTED, countable
+from colonnade.methods.fairvfl.messages import COUNTED, Countable
 from colonnade.methods.fairvfl.sides import own_attributes
 from colonnade.methods.fairvfl.variants import play_variant_aggregator, play_variant_holder, play_variant_label_holder
 from colonnade.session import Holding, Result, Session
@@ -67,7 +67,7 @@ def _begin(session: Session, holding: Holding, config: FairVFL) -> Audited:
 def _holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     audited = _begin(session, holding, config)
     names = tuple(one.name for one in own_attributes(session, holding, config))
-    session.channel("label_holder").send(countable(session.role)(names, (1,) * len(names)))
+    session.channel("label_holder").send(Countable(names, (1,) * len(names)))
     for factor in config.sweep:
         play_variant_holder(session, holding, config.scaled(factor), audited, members=_ATTACKERS)
     return Result()

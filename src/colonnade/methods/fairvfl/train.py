@@ -24,7 +24,7 @@ from colonnade.methods.fairvfl.aggregator import AggregatorSide, Fusion
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
 from colonnade.methods.fairvfl.findings import privacy_finding, protection_finding, ranking_finding, safeguard_finding
 from colonnade.methods.fairvfl.maths import cooled_down, warmed_up
-from colonnade.methods.fairvfl.messages import Amounts, mark, offer
+from colonnade.methods.fairvfl.messages import MARK_BYTES, Amounts, Mark, Offer
 from colonnade.methods.fairvfl.sides import (
     Adversary,
     CodeSide,
@@ -41,7 +41,6 @@ from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scores, Session
 
 __all__ = [
-    "MARK_BYTES",
     "ROWS_TO_JUDGE",
     "AggregatorTraining",
     "HolderTraining",
@@ -59,9 +58,6 @@ __all__ = [
     "told_amounts",
 ]
 
-_MOST_ROWS = 10**8
-_WIDEST = 2**16
-MARK_BYTES = 8
 ROWS_TO_JUDGE = 100
 """On fewer held-out rows a good model may look worse than a constant answer, and a fair one unfair."""
 _REFUSED_TASK = (
@@ -169,7 +165,9 @@ class AggregatorTraining:
     def __init__(self, session: Session, config: FairVFL) -> None:
         self._session, self._config = session, config
         self.amounts = told_amounts(session)
-        self.offers = {channel.peer: channel.receive(offer(channel.peer_role)) for channel in session.all_channels}
+        self.offers = {
+            channel.peer: channel.receive(Offer, sensitive=config.attributes) for channel in session.all_channels
+        }
         coders = [channel for channel in session.all_channels if self.offers[channel.peer].has_columns]
         seeds, noise = first_seeds(session, config.secret_start), noise_of(session, config)
         secret = session.secret("serving noise") if config.secret_start else _derived(session, "serving noise")
@@ -191,7 +189,7 @@ class AggregatorTraining:
             epochs.end_epoch(session, side.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
         side.score(self.amounts.test)
         for channel in session.all_channels:
-            channel.send(mark(channel.peer_role)(self._model))
+            channel.send(Mark(self._model))
 
     def part(self) -> ModelPart:
         """Return what the aggregator keeps."""
@@ -218,9 +216,7 @@ class HolderTraining:
         seeds = first_seeds(session, config.secret_start)
         attributes = own_attributes(session, holding, config)
         coder = None if session.role == "attribute_holder" else own_columns(session, holding, config)
-        session.channel(AGGREGATOR).send(
-            offer(session.role)(coder is not None, tuple(one.name for one in attributes), "")
-        )
+        session.channel(AGGREGATOR).send(Offer(coder is not None, tuple(one.name for one in attributes), ""))
         self.code = None
         if coder is not None:
             inputs = coder.transform(holding.table, holding.aligned.positions)
@@ -258,9 +254,7 @@ class HolderTraining:
                 self.task.loss_so_far = 0.0
             epochs.end_epoch(session, self.learners, EpochVerdict(True, epochs.epoch + 1 >= config.epochs))
         found = self._score(split.test)
-        self._model = session.channel(AGGREGATOR).receive(mark(session.role)).name
-        if len(self._model) != 2 * MARK_BYTES or set(self._model) - set("0123456789abcdef"):
-            raise WrongContent("The aggregator marks the model in a way that no version of colonnade does.")
+        self._model = session.channel(AGGREGATOR).receive(Mark).name
         return found
 
     def part(self) -> ModelPart:
@@ -339,15 +333,9 @@ def _rate(session: Session, config: FairVFL, epochs: Epochs) -> float:
     return config.learning_rate * cooled_down(step, steps, config.cool_down)
 
 
-def told_amounts(session: Session) -> Any:
-    """Receive what the label holder says, which may be anything."""
-    peer = session.channel("label_holder")
-    found = peer.receive(Amounts)
-    if not all(0 <= one <= _MOST_ROWS for one in (found.train, found.validation, found.test)):
-        raise WrongContent(f"'{peer.peer}' announces numbers of rows that no run has.")
-    if (session.stage == "train" and found.train < 1) or not 1 <= found.outputs <= _WIDEST:
-        raise WrongContent(f"'{peer.peer}' announces a training that nobody can do.")
-    return found
+def told_amounts(session: Session) -> Amounts:
+    """Receive how much the label holder says there is to do."""
+    return session.channel("label_holder").receive(Amounts, fewest_rows=int(session.stage == "train"))
 
 
 def coders_among(session: Session, coders: list[Channel]) -> list[Channel]:

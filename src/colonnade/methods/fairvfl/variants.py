@@ -14,7 +14,7 @@ import torch
 from colonnade.methods.fairvfl.aggregator import send_in_use
 from colonnade.methods.fairvfl.attacks import Audited, attack_attribute, checked_codes, send_result, told_results
 from colonnade.methods.fairvfl.config import AGGREGATOR, FairVFL
-from colonnade.methods.fairvfl.messages import variant_codes
+from colonnade.methods.fairvfl.messages import PlainCodes, VariantCodes
 from colonnade.methods.fairvfl.sides import chunks, own_attributes
 from colonnade.methods.fairvfl.train import (
     AggregatorTraining,
@@ -71,7 +71,8 @@ def play_variant_holder(
         holder.code.send_all(audited.rows)
     if not own_attributes(session, holding, variant):
         return
-    codes = session.channel(AGGREGATOR).receive(variant_codes(session.role, variant.is_plain)).values
+    message = _message(variant)
+    codes = session.channel(AGGREGATOR).receive(message, rows=len(audited.rows), width=None).values
     for name, found in _attack(session, holding, variant, audited, codes, members).items():
         send_result(session.channel("label_holder"), name, found)
 
@@ -85,19 +86,23 @@ def play_variant_aggregator(session: Session, variant: FairVFL) -> None:
     for part in chunks(rows):
         clear, noised = training.side.fusion.codes_in_use(part.stop - part.start)
         task = training.side.task
-        send_in_use(session.channel("label_holder"), variant, task, clear, noised)
+        send_in_use(session.channel("label_holder"), training.side.code_message, task, clear, noised)
         with torch.no_grad():
             seen.append(noised if task is None else task(clear))
     for channel in session.all_channels:
         if training.offers[channel.peer].attributes and channel.peer_role != "label_holder":
-            channel.send(variant_codes(channel.peer_role, variant.is_plain)(torch.cat(seen)))
+            channel.send(_message(variant)(torch.cat(seen)))
+
+
+def _message(variant: FairVFL) -> type[PlainCodes | VariantCodes]:
+    return PlainCodes if variant.is_plain else VariantCodes
 
 
 def _attack(
     session: Session, holding: Holding, variant: FairVFL, audited: Audited, codes: torch.Tensor, members: int
 ) -> dict[str, dict[str, Any]]:
     """Return what a strong attacker reads of this party's attributes."""
-    values, seed = checked_codes(session, codes, len(audited.rows)), session.own_seed("attackers")
+    values, seed = checked_codes(session, codes), session.own_seed("attackers")
     return {
         one.name: attack_attribute(one, values, audited, seed, kinds=("strong",), members=members)
         for one in own_attributes(session, holding, variant)

@@ -19,13 +19,24 @@ few are right; the best of FedCVT, a split network and the label holder's own mo
 than two parties, numbers as labels, and levels 1 and 2 are added.
 """
 
-from colonnade.methods.fedcvt import predict, train
-from colonnade.methods.fedcvt.config import FedCVT
-from colonnade.methods.fedcvt.forecast import FORECASTER
-from colonnade.methods.fedcvt.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.exchanges.split_linear import split_linear
+from colonnade.messages import Template, between, template_of
+from colonnade.methods.fedcvt import messages, predict, train
+from colonnade.methods.fedcvt.config import FedCVT, cautions
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "FedCVT"]
+
+_ROLES = ("feature_holder", "label_holder")
+
+
+def _layer(*, trains: bool) -> tuple[Template, ...]:
+    """Return the messages of the encrypted layer, and the keys for it."""
+    layer = (between(PublicModulus, _ROLES, _ROLES), *split_linear(*_ROLES, trains=trains))
+    return tuple(one.where(lambda plan: plan.config["level"] == 2) for one in layer)
+
 
 METHOD = Method(
     name="fedcvt",
@@ -39,12 +50,42 @@ METHOD = Method(
         Role("feature_holder", "columns about some of the same rows, and about others", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+            messages=(
+                messages.OwnRows,
+                messages.Schedule,
+                EpochVerdict,
+                messages.Choice,
+                messages.Codes,
+                template_of(messages.CodeGradient).where(lambda plan: plan.config["level"] < 2),
+                messages.HeldOutCodes,
+                *_layer(trains=True),
+                messages.AlignedLogits,
+                messages.EstimatedLogits,
+                messages.EstimateGradient,
+                messages.AlignedGradient,
+                template_of(messages.FitCodes).where(lambda plan: plan.config["sealed_fit"] != "off"),
+                template_of(messages.FitGradient).where(lambda plan: plan.config["sealed_fit"] != "off"),
+                template_of(messages.SharedCodes).where(lambda plan: plan.config["level"] == 2),
+            ),
+            makes_model=True,
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+            messages=(
+                messages.ModelMark,
+                messages.RowsAlone,
+                messages.AnswersAlone,
+                messages.HeldOutCodes,
+                *_layer(trains=False),
+                messages.AlignedLogits,
+                messages.EstimatedLogits,
+            ),
+            scores=True,
+            rows="shared and rest",
+        ),
     },
-    choose_messages=choose_messages,
-    scores_rest=True,
-    forecast=FORECASTER,
+    cautions=cautions,
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import ALIGN, RunPlan
+from colonnade.settings import described, marked
 
-__all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant"]
+__all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant", "cautions"]
 
 FEDCVT, LOCAL = "fedcvt", "local"
 KINDS = ("shared", "unique")
@@ -32,16 +35,16 @@ class Variant:
     """Whether unmatched rows of feature holders take part."""
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class FedCVT:
     """Settings of FedCVT, agreed by all parties.
 
-    Weights and temperature are the paper's for tables. ``patience`` counts epochs without a better validation loss
-    before training stops; 0 trains all epochs and keeps the last weights.
+    Weights and temperature are the paper's for tables.
     """
 
     level: Literal[0, 1, 2] = 0
-    """0: codes and gradients cross in the clear. 1: codes cross clipped and with noise. 2: codes are encrypted."""
+    """What protects codes: 0 nothing, 1 clipping and noise, 2 encryption."""
     candidates: tuple[Literal["fedcvt", "vanilla", "wide", "mean_fill", "mftl", "ftl", "local"], ...] = (
         "fedcvt",
         "vanilla",
@@ -49,69 +52,110 @@ class FedCVT:
     )
     """What is trained; the best on validation rows is used, for each situation."""
     hidden: tuple[int, ...] = ()
+    """Widths of the layers before the codes."""
     shared_width: int = 96
+    """How many numbers a shared code has, at all parties."""
     unique_width: int = 96
+    """How many numbers a unique code has; as many as a shared one, unless `orthogonality` is `dsn`."""
     activation: Literal["relu", "tanh", "sigmoid", "gelu"] = "relu"
+    """The function after every layer of a configured network."""
     images: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
-    """Parties whose columns are pixels, channel by channel: channels, height, width. They get convolutions."""
+    """Parties whose columns are pixels, channel by channel: channels, height and width by party. They get
+    convolutions."""
     channels: tuple[int, ...] = (32, 64, 128)
-    """The channels of the convolutions: two layers and a pooling for each number."""
+    """For images: the width of each block of two convolutions and a pooling."""
     pull: float = 0.1
+    """The weight of how far shared codes of a shared row are apart."""
     own_fit: float = 0.1
+    """The weight of how far estimates of the label holder's codes are off."""
     partner_fit: float = 0.1
+    """The same for feature holders' codes."""
     own_orthogonality: float = 0.1
+    """The weight of how far the label holder's two codes are from orthogonal."""
     partner_orthogonality: float = 0.1
+    """The same for feature holders' codes."""
     orthogonality: Literal["inner", "gram", "dsn"] = "inner"
+    """Which formula that is."""
     pair_reduction: Literal["sum", "mean"] = "sum"
+    """Whether squared distances are summed or averaged over a code's numbers."""
     temperature: float = 0.5
+    """How flat attention is: below 1 it is sharper."""
     threshold: float = 0.5
+    """How sure all heads must be of a label they give, from 0 up to, but not including, 1."""
     agreement: float = 0.25
     """With numbers as labels: how far predictions may differ to agree, in standard deviations of the label."""
-    warmup_epochs: int = 1
+    warmup_epochs: int = marked(1, within=(0, 1))
+    """Epochs before any feature holder's row gets a label."""
     estimated_weight: float = 1.0
     """What a row with an estimated view counts in the losses of the joint head and of feature holders' heads."""
     codes: Literal["both", "shared", "unique"] = "both"
+    """Use both codes, or one only."""
     estimate: bool = True
+    """Learn from unmatched rows, by estimates; `false` uses shared rows only."""
     cross_view: bool = True
+    """Each party's codes also have a head of their own."""
     pseudo_labels: bool = True
+    """Give labels to feature holders' own rows."""
     self_mask: bool = True
+    """Keep a shared row from looking at itself when it is estimated."""
     attention: Literal["paper", "anchored"] = "paper"
+    """Compare shared codes across parties, or `anchored` within one party. Level 2 is always anchored."""
     detached: bool = False
+    """Treat attention as constant when gradients are taken. Level 2 always does."""
     memory_bank: int = 0
+    """How many earlier rows attention also looks at; 0 looks at the batch only."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    """What is learned. `auto` decides from the training labels."""
     optimiser: str = "Adam"
+    """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 0.005
+    """The optimiser's learning rate, above 0."""
     weight_decay: float = 1e-5
+    """Its weight decay."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of that class."""
     gradient_clip: float = 5.0
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
-    epochs: int = 30
-    batch_size: int = 128
-    own_batch_size: int = 256
-    patience: int = 5
+    epochs: int = marked(30, passes=True)
+    """Most epochs of each candidate."""
+    batch_size: int = marked(128, batch=True)
+    """Shared rows per step."""
+    own_batch_size: int = marked(256, batch=True)
+    """Rows per step of each party's own."""
+    patience: int = marked(5, within=(0, 0))
+    """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     anchors: int = 512
-    """Shared training rows by which views are estimated after training."""
+    """Most shared training rows by which views are estimated after training."""
     precision: Literal["float32", "float64"] = "float32"
+    """The arithmetic of all networks, and the type of what crosses."""
     secret_start: bool = True
-    """Whether first weights and the order of unmatched rows are secret. Without, a run repeats from its seed."""
+    """`false` draws first weights and the order of unmatched rows from the run's seed, so that a run repeats; for
+    research."""
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
     partner_answers: Literal["predictions", "none"] = "predictions"
     """What a feature holder is told about rows that only it knows. Gradients in training may tell it more."""
     clip: float = 1.0
-    """The largest norm of a row's codes that cross with noise."""
+    """At level 1: the norm that a row's codes are clipped to."""
     noise: float = 1.0
-    """The standard deviation of that noise, in parts of clip."""
+    """At level 1: the standard deviation of noise on each number of a code, in parts of `clip`."""
     delta: float = 1e-5
+    """At level 1: the delta that epsilon is told for."""
     defence: Literal["none", "marvell"] = "none"
-    """What the label holder does, at levels 0 and 1, so that gradients tell less about labels and kept rows."""
+    """Noise that the label holder adds to gradients, at levels 0 and 1, so that they tell less about labels and kept
+    rows."""
     label_budget: float = 0.25
+    """With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    """At level 2: bits of all keys. `insecure_test` has 1024 and marks the run and its report."""
     head_rate: float = 0.1
     """At level 2: the learning rate of the head's shared weights, which follow SGD with momentum."""
     head_momentum: float = 0.9
+    """At level 2: how much of their last step goes into the next."""
     sealed_pull: Literal["off", "one_sided"] = "off"
+    """At level 2: `one_sided` sends shared codes with level 1's noise, to pull the label holder's."""
     sealed_fit: Literal["auto", "off"] = "auto"
+    """At level 2: `auto` has fit terms where they do not give attention away."""
     least_keys: float = 5.0
     """At level 2: over how many shared rows the attention of an unmatched row must effectively spread."""
 
@@ -241,3 +285,22 @@ class FedCVT:
         if name in ("mftl", "ftl"):
             return Variant(name, ("shared",), False, True, False)
         return Variant(name, KINDS if name == "wide" else ("shared",), False, name == LOCAL, False)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    config, trains = plan.config, plan.stage == "train"
+    if not plan.roles.get("feature_holder") or set(config["candidates"]) <= {LOCAL} or plan.stage == ALIGN:
+        return
+    yield from known_start(plan, "The label holder can solve the first codes for the feature holders' columns.")
+    released = "What the releases of one row add up to is in each feature holder's own report."
+    if trains and config["level"] == 1:
+        yield f"Level 1: codes cross clipped and with noise. {released}"
+    if config["level"] == 2:
+        yield (
+            "Level 2: codes cross encrypted only. The label holder gets what they add to scores, batch by batch, by "
+            "weights that change: the more of these, the more they tell about the codes. Fewer epochs give fewer. "
+            "Encryption does not hide labels: noise on gradients (defence = 'marvell') is for levels 0 and 1."
+        )
+    if trains and config["level"] == 2 and config["sealed_pull"] != "off":
+        yield f"Codes with noise: shared codes also cross clipped and with noise (sealed_pull). {released}"

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 
-from colonnade.crypto import CipherArray
 from colonnade.exchanges.answers import LabelText
-from colonnade.exchanges.epochs import EpochVerdict
-from colonnade.exchanges.public_keys import public_modulus
-from colonnade.exchanges.split_linear import SPLIT_LINEAR
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
-from colonnade.session import RunPlan
+from colonnade.exchanges.split_linear import SealedArray, SealedByKind
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Between, Carries, Dims, Hex, OneOf, Warns, by, message
 
 __all__ = [
-    "MESSAGES",
+    "MOST_ROWS",
     "AlignedGradient",
     "AlignedLogits",
     "AnswersAlone",
@@ -29,28 +25,31 @@ __all__ = [
     "FitGradient",
     "HeldOutCodes",
     "ModelMark",
-    "NoisedCodeGradient",
-    "NoisedCodes",
-    "NoisedHeldOutCodes",
     "OwnRows",
     "RowsAlone",
     "Schedule",
     "SharedCodes",
-    "choose_messages",
-    "codes_message",
-    "gradient_message",
-    "held_out_message",
 ]
 
+MOST_ROWS = 2**31
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up")
+_HOLDER, _LABELS = "feature_holder", "label_holder"
+_OPEN = by("level", {0: PLAIN, 1: NOISED})
+# At level 2: under the sender's key, or under the receiver's.
+_SEALED, _OPENED = by("level", {2: ENCRYPTED}), by("level", {2: PLAIN})
+
+Values = Annotated[torch.Tensor, Dims("rows", "width")]
+Mark = Annotated[str, Hex(8)]
+
+
+@message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class OwnRows:
     """How many rows the sender has beside the shared ones. Reveals: that number."""
 
-    count: int
+    count: Annotated[int, Between(0, MOST_ROWS)]
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up")
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class Schedule:
     """How many steps an epoch has, and how many scores a row.
 
@@ -58,90 +57,83 @@ class Schedule:
     of classes.
     """
 
-    steps: int
-    outputs: int
-
-
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="level 0 (repr_fwd)")
-class Codes:
-    """The sender's codes of a batch: shared rows, then rows that only the sender knows.
-
-    Reveals: a learned summary of the sender's columns for every row of the batch, also for people whom the receiver
-    does not know; not who these are.
-    """
-
-    values: torch.Tensor
-
-
-@message(sender="feature_holder", receiver="label_holder", protection=NOISED, step="level 1 (repr_fwd)")
-class NoisedCodes:
-    """The sender's codes of a batch, clipped and with noise.
-
-    Reveals: a blurred summary of the sender's columns for every row; every epoch is a further release of it.
-    """
-
-    values: torch.Tensor
-
-
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="levels 0 and 1 (repr_grad)")
-class CodeGradient:
-    """The loss's gradient at the receiver's codes.
-
-    Reveals: for most labels, the label of every shared row of the batch; and which of the receiver's own rows got a
-    label, and often which.
-    """
-
-    values: torch.Tensor
+    steps: Annotated[int, Between(1, 10**7)]
+    outputs: Annotated[int, Between(1, 4096)]
 
 
 @message(
-    sender="label_holder",
-    receiver="feature_holder",
-    protection=NOISED,
-    step="levels 0 and 1, defence = marvell (repr_grad)",
+    sender=_HOLDER,
+    receiver=_LABELS,
+    protection=_OPEN,
+    step="levels 0 and 1 (repr_fwd)",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
 )
-class NoisedCodeGradient:
-    """The loss's gradient at the receiver's codes, behind noise of the label budget.
+class Codes:
+    """The sender's codes of a batch: shared rows, then rows that only the sender knows.
 
-    Reveals: a hint at the label of every shared row and at which own rows got a label; hints of one row add up over the
-    epochs.
+    Reveals: a learned summary of the sender's columns for every row of the batch, where unmatched rows take part also
+    for people whom the receiver does not know; not who these are.
+    Reveals when NOISED: a blurred summary of the sender's columns for every row; every epoch is a further release.
     """
 
-    values: torch.Tensor
+    values: Values
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="evaluation, level 0 (eval_fwd)")
+@message(
+    sender=_LABELS,
+    receiver=_HOLDER,
+    protection=by("defence", none=PLAIN, marvell=NOISED),
+    step="levels 0 and 1 (repr_grad)",
+    carries=Carries.ROW_GRADIENT,
+    warns=Warns.LABELS,
+)
+class CodeGradient:
+    """The loss's gradient at the receiver's codes.
+
+    Reveals: for most labels, the label of every shared row of the batch; where unmatched rows take part also which of
+    the receiver's own rows got a label, and often which.
+    Reveals when NOISED: a hint at the label of every shared row and at which own rows got a label; hints of one row add
+    up over the epochs.
+    """
+
+    values: Values
+
+
+@message(
+    sender=_HOLDER,
+    receiver=_LABELS,
+    protection=_OPEN,
+    step="evaluation, levels 0 and 1 (eval_fwd)",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
+)
 class HeldOutCodes:
     """The sender's codes of rows that are scored or looked up, not learned from.
 
     Reveals: a learned summary of the sender's columns for every such row. The receiver keeps those of some shared
     training rows with the model, to estimate views by them.
+    Reveals when NOISED: a blurred summary of the sender's columns for every such row.
     """
 
-    values: torch.Tensor
+    values: Values
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=NOISED, step="evaluation, level 1 (eval_fwd)")
-class NoisedHeldOutCodes:
-    """The sender's codes of rows that are scored or looked up, clipped and with noise.
-
-    Reveals: a blurred summary of the sender's columns for every such row.
-    """
-
-    values: torch.Tensor
-
-
-@message(sender="label_holder", receiver="feature_holder", protection=ENCRYPTED, step="level 2, 4 (he_al_logit)")
+@message(
+    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 4 (he_al_logit)", carries=Carries.ROW_SCORE
+)
 class AlignedLogits:
     """What the other parties' codes of shared rows add to scores, under the sender's key.
 
     Reveals: nothing but the number of rows and scores.
     """
 
-    values: CipherArray
+    values: SealedArray
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="level 2, 5 (he_est_logit)")
+@message(
+    sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 5 (he_est_logit)", carries=Carries.ROW_SCORE
+)
 class EstimatedLogits:
     """What the other parties' estimated codes add to the scores of rows, under the receiver's key.
 
@@ -149,17 +141,19 @@ class EstimatedLogits:
     least_keys asks for or more.
     """
 
-    values: CipherArray
+    values: SealedArray
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=ENCRYPTED, step="level 2, 6 (he_est_grad)")
+@message(
+    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 6 (he_est_grad)", carries=Carries.ROW_GRADIENT
+)
 class EstimateGradient:
     """The loss's gradient at estimated scores, under the sender's key. Reveals: nothing but the number of rows."""
 
-    values: CipherArray
+    values: SealedArray
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="level 2, 7 (he_al_grad)")
+@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 7 (he_al_grad)", carries=Carries.SUM)
 class AlignedGradient:
     """The same gradient carried back to the shared rows, under the receiver's key.
 
@@ -167,131 +161,78 @@ class AlignedGradient:
     shared rows those rows are like that got a label. It is not exact, as more rows take part than there are equations.
     """
 
-    values: CipherArray
+    values: SealedArray
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=ENCRYPTED, step="level 2, fit term")
+@message(sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, fit term", carries=Carries.ROW_CODE)
 class FitCodes:
     """The sender's codes of shared rows, under its own key. Reveals: nothing but the number of rows."""
 
-    values: tuple[CipherArray, ...]
+    values: SealedByKind
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="level 2, fit term")
+@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, fit term", carries=Carries.SUM)
 class FitGradient:
     """How estimates of the receiver's codes of shared rows miss them, carried back, under the receiver's key.
 
-    Reveals: products of the receiver's codes with a matrix of the sender's attention among shared rows: much of how
-    alike the sender finds shared rows. It is only sent where a batch has more than twice as many shared rows as a code
-    has numbers, so that the matrix does not follow from it alone.
+    Reveals: products of the receiver's codes with the sender's attention among shared rows: much of how alike it finds
+    them. It is sent only where shared rows are more than twice as many as a code's numbers, so that attention does not
+    follow from it alone.
     """
 
-    values: tuple[CipherArray, ...]
+    values: SealedByKind
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=NOISED, step="level 2, sealed_pull (shared_code)")
+@message(
+    sender=_HOLDER,
+    receiver=_LABELS,
+    protection=by("sealed_pull", one_sided=NOISED),
+    step="level 2 (shared_code)",
+    carries=Carries.ROW_CODE,
+)
 class SharedCodes:
     """The sender's shared codes of shared rows, clipped and with noise.
 
     Reveals: a blurred summary of the sender's columns for every shared row; every epoch is a further release.
     """
 
-    values: torch.Tensor
+    values: Values
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="after training")
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="after training", carries=Carries.VERDICT)
 class Choice:
     """Which model serves rows known to all, which serves rows that only the receiver knows, and a mark of the training.
 
     Reveals: which of the models did best on validation rows.
     """
 
-    shared: str
-    alone: str
-    mark: str
+    shared: Annotated[str, OneOf(given="candidates")]
+    alone: Annotated[str, OneOf(given="candidates_alone")]
+    mark: Mark
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction")
+@message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="prediction")
 class ModelMark:
     """A mark of the training that made the model. Reveals: nothing else."""
 
-    mark: str
+    mark: Mark
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="prediction", asks_for="count")
+@message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="count")
 class RowsAlone:
     """How many rows only the sender knows that shall be scored. Reveals: that number."""
 
-    count: int
+    count: Annotated[int, Between(0, "most_alone")]
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction")
+@message(
+    sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="prediction", carries=Carries.ROW_SCORE | Carries.NAME
+)
 class AnswersAlone:
     """Predictions for rows that only the receiver knows, without how sure they are.
 
     Reveals: the predicted class or number of every such row, and the names of the classes.
     """
 
-    values: np.ndarray[Any, Any]
+    values: Annotated[np.ndarray[Any, Any], Dims("rows")]
     labels: LabelText
-
-
-_KEYS = (public_modulus("feature_holder", "label_holder"), public_modulus("label_holder", "feature_holder"))
-_SEALED = (
-    *SPLIT_LINEAR.all,
-    AlignedLogits,
-    EstimatedLogits,
-    EstimateGradient,
-    AlignedGradient,
-    FitCodes,
-    FitGradient,
-    SharedCodes,
-)
-_CONTROL = (OwnRows, Schedule, EpochVerdict, Choice)
-_SCORING = (ModelMark, RowsAlone, AnswersAlone)
-MESSAGES = (
-    *_CONTROL,
-    Codes,
-    NoisedCodes,
-    CodeGradient,
-    NoisedCodeGradient,
-    HeldOutCodes,
-    NoisedHeldOutCodes,
-    *_KEYS,
-    *_SEALED,
-    *_SCORING,
-)
-
-
-def codes_message(level: int) -> type[Any]:
-    """Return how codes of a batch cross at a level that lets them."""
-    return NoisedCodes if level == 1 else Codes
-
-
-def held_out_message(level: int) -> type[Any]:
-    """Return how codes of rows that are only scored cross at such a level."""
-    return NoisedHeldOutCodes if level == 1 else HeldOutCodes
-
-
-def gradient_message(defence: str) -> type[Any]:
-    """Return how gradients cross under a defence."""
-    return CodeGradient if defence == "none" else NoisedCodeGradient
-
-
-def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
-    """Return what a run can send: at level 2 no codes, at level 1 none without noise."""
-    level, defence = plan.config.get("level", 0), plan.config.get("defence", "none")
-    is_prediction = plan.stage == "predict"
-    if level == 2:
-        answering = (*SPLIT_LINEAR.for_scoring, AlignedLogits, EstimatedLogits)
-        if is_prediction:
-            return (*_SCORING, *_KEYS, *answering)
-        left_out: set[type[Any]] = set()
-        if plan.config.get("sealed_pull", "off") == "off":
-            left_out.add(SharedCodes)
-        if plan.config.get("sealed_fit", "auto") == "off":
-            left_out |= {FitCodes, FitGradient}
-        return (*_CONTROL, *_KEYS, *(one for one in _SEALED if one not in left_out))
-    if is_prediction:
-        return (*_SCORING, held_out_message(level))
-    return (*_CONTROL, codes_message(level), gradient_message(defence), held_out_message(level))

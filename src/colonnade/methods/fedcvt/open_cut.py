@@ -18,7 +18,7 @@ from colonnade.exchanges.label_protection import protection_finding
 from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.memory import Memory
-from colonnade.methods.fedcvt.messages import codes_message, gradient_message, held_out_message
+from colonnade.methods.fedcvt.messages import CodeGradient, Codes, HeldOutCodes
 from colonnade.methods.fedcvt.networks import (
     build_encoders,
     check_module,
@@ -83,7 +83,7 @@ class ScoredCodeSender:
         """Send codes in messages of bearable size."""
         for piece in torch.split(values, SCORED_AT_ONCE) if len(values) else ():
             sent = piece if self._noise is None else self._noised(piece, self._noise, model)
-            self._peer.send(held_out_message(self._config.level)(sent))
+            self._peer.send(HeldOutCodes(sent))
 
     def _noised(self, values: torch.Tensor, noise: SecretNoise, model: str) -> torch.Tensor:
         clip = self._config.clip
@@ -103,7 +103,7 @@ class CodeSender:
     def send(self, values: torch.Tensor, rows: Places) -> None:
         """Send a batch's codes."""
         sent = values if self._noise is None else self.noised(values, rows, "batch", self._session.step)
-        self._peer.send(codes_message(self._config.level)(sent))
+        self._peer.send(Codes(sent))
 
     def send_held_out(self, values: torch.Tensor, rows: Places, what: str) -> None:
         """Send codes of rows that are only scored, in messages of bearable size; ``what`` tells two releases apart."""
@@ -111,7 +111,7 @@ class CodeSender:
             piece, places = values[start : start + SCORED_AT_ONCE], rows[start : start + SCORED_AT_ONCE]
             if self._noise is not None:
                 piece = self.noised(piece, places, f"{what} from {start}", self._session.step)
-            self._peer.send(held_out_message(self._config.level)(piece))
+            self._peer.send(HeldOutCodes(piece))
 
     def noised(self, values: torch.Tensor, rows: Places, what: str, counter: int) -> torch.Tensor:
         """Return codes clipped and with noise, the same for the same codes of the same step, and count the release."""
@@ -136,11 +136,10 @@ def _content(clipped: npt.NDArray[np.float64], clip: float) -> str:
 
 def receive_held_out(config: FedCVT, peer: Channel, count: int, width: int) -> torch.Tensor:
     """Receive codes of rows that are only scored."""
-    kind = held_out_message(config.level)
     pieces = [torch.zeros(0, width, dtype=dtype_of(config))]
     for start in range(0, count, SCORED_AT_ONCE):
-        expected = (min(SCORED_AT_ONCE, count - start), width)
-        pieces.append(peer.receive(kind, values=expected).values.to(dtype_of(config)))
+        received = peer.receive(HeldOutCodes, rows=min(SCORED_AT_ONCE, count - start), width=width)
+        pieces.append(received.values.to(dtype_of(config)))
     return torch.cat(pieces)
 
 
@@ -179,14 +178,13 @@ class OpenPartnerSide:
         check_finite(values.detach().sum().item(), self._session)
         # The mean of all rows, where it is sent, is no release of any one.
         self.sender.send(values, rows)
-        gradient = self._peer.receive(gradient_message(config.defence), values=tuple(values.shape)).values.to(
-            values.dtype
-        )
+        received = self._peer.receive(CodeGradient, rows=values.shape[0], width=values.shape[1])
+        gradient = received.values.to(values.dtype)
         loss = (values * gradient).sum()
         if variant.name == "fedcvt" and len(codes) == 2 and config.partner_orthogonality:
             own_loss = orthogonality_loss(config.orthogonality, codes["shared"], codes["unique"])
             loss = loss + config.partner_orthogonality * own_loss
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         if config.gradient_clip:
             self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()
@@ -291,9 +289,8 @@ class OpenLabelSide:
         cuts = []
         for peer, count in zip(self._peers, partner_rows, strict=True):
             extra = count if variant.uses_partner_rows else int(variant.name == "mean_fill")
-            shape = (len(shared) + extra, self._width)
-            received = peer.receive(codes_message(config.level), values=shape).values
-            cuts.append(received.to(dtype).requires_grad_())
+            received = peer.receive(Codes, rows=len(shared) + extra, width=self._width)
+            cuts.append(received.values.to(dtype).requires_grad_())
         codes = [mine, *(split_codes(config, variant, cut) for cut in cuts)]
         if self._memory is not None:
             self._memory.look(torch.from_numpy(shared))
@@ -305,12 +302,11 @@ class OpenLabelSide:
         )
         check_finite(outcome.total.item(), self._session)
         outcome.total.backward()  # type: ignore[no-untyped-call]
-        answer = gradient_message(config.defence)
         for place, (peer, cut) in enumerate(zip(self._peers, cuts, strict=True)):
             gradient = torch.zeros_like(cut) if cut.grad is None else cut.grad
             if self._meters:
                 self._meters[place].saw(shared, cut.detach().numpy()[: len(shared)], variant.name)
-            peer.send(answer(self._protected(place, gradient, shared, outcome)))
+            peer.send(CodeGradient(self._protected(place, gradient, shared, outcome)))
         if config.gradient_clip:
             self.learner.clip_gradients(config.gradient_clip)
         self.learner.step()

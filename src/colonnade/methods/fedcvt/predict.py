@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.answers import decided, described, told
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.labels import OwnLabels
 from colonnade.methods.fedcvt.config import LOCAL, FedCVT
 from colonnade.methods.fedcvt.estimates import receive_logits
-from colonnade.methods.fedcvt.messages import AnswersAlone, ModelMark, RowsAlone
+from colonnade.methods.fedcvt.messages import MOST_ROWS, AnswersAlone, ModelMark, RowsAlone
 from colonnade.methods.fedcvt.networks import build_encoders, dtype_of, scored_codes, split_codes
 from colonnade.methods.fedcvt.objective import build_heads, outputs_by_situation
 from colonnade.methods.fedcvt.open_cut import ScoredCodeSender, receive_held_out
@@ -53,7 +53,7 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
         return Result()
     scorer.give("other rows", chosen["alone"], rest)
     scorer.estimate(chosen["alone"], rest)
-    found = told(peer.receive(AnswersAlone, values=(len(rest),)), peer)
+    found = told(peer.receive(AnswersAlone, rows=len(rest)), peer)
     known = (_known_to(session),) * len(rest)
     return Result(
         scores=Scores(
@@ -82,11 +82,10 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         rest = _NOTHING
     outputs = [scorer.shared(positions), scorer.alone(rest)]
     for place, peer in enumerate(peers, start=1):
-        count = peer.receive(RowsAlone).count
+        answers = config.partner_answers != "none" and peer.peer in part.document["chosen"]
+        count = peer.receive(RowsAlone, most_alone=MOST_ROWS if answers else 0).count
         if count == 0:
             continue
-        if config.partner_answers == "none" or peer.peer not in part.document["chosen"]:
-            raise WrongContent(f"'{peer.peer}' asks for predictions of rows that only it knows; none were agreed.")
         found = scorer.partner_alone(place, peer.peer, count).double().numpy()
         peer.send(AnswersAlone(decided(scorer.labels, found), described(scorer.labels)))
     together = torch.cat(outputs).double().numpy()

@@ -17,7 +17,6 @@ import torch
 from torch import nn
 
 from colonnade.crypto import CipherArray, Layout, PrivateKey, PublicKey
-from colonnade.errors import WrongContent
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds
 from colonnade.exchanges.labels import OwnLabels
@@ -35,11 +34,7 @@ from colonnade.methods.fedcvt.estimates import (
     take_gradient,
 )
 from colonnade.methods.fedcvt.guards import fit_is_hidden, hidden_rows
-from colonnade.methods.fedcvt.messages import (
-    FitCodes,
-    FitGradient,
-    SharedCodes,
-)
+from colonnade.methods.fedcvt.messages import FitCodes, FitGradient, SharedCodes
 from colonnade.methods.fedcvt.networks import build_encoders, check_module, codes_of, dtype_of, scored_codes
 from colonnade.methods.fedcvt.objective import (
     Outcome,
@@ -256,9 +251,7 @@ class SealedPartnerSide:
 
     def _answer_fit(self, own: Mapping[str, torch.Tensor], count: int) -> None:
         key = self._keys.theirs[self._peer.peer]
-        received = self._peer.receive(FitCodes).values
-        if len(received) != len(own):
-            raise WrongContent(f"'{self._peer.peer}' sent {len(received)} kinds of code; {len(own)} are agreed.")
+        received = self._peer.receive(FitCodes, kinds=len(own)).values
         answers = []
         sums = fit_sums(count)
         for (kind, codes), one in zip(own.items(), received, strict=True):
@@ -323,7 +316,7 @@ class SealedLabelSide:
         self.learner.zero_gradients()
         mine = codes_of(self._encoders, self._table.features[rows])
         pulls = [
-            peer.receive(SharedCodes, values=(count, config.shared_width)).values.to(dtype)
+            peer.receive(SharedCodes, rows=count, width=config.shared_width).values.to(dtype)
             for peer in (self._peers if self._pulls else ())
         ]
         fits = variant.name == "fedcvt" and fit_is_hidden(config, count, 1 + len(self.partners))
@@ -643,13 +636,10 @@ class SealedLabelSide:
         key, (peer,), sums = self._keys.own, self._peers, fit_sums(count)
         sealed = [sums.seal(key, one[:count].detach().double().numpy()) for one in mine.values()]
         peer.send(FitCodes(tuple(sealed)))
-        opening = Opening(peer, FitGradient, key)
-        received = opening.received.values
-        if len(received) != len(sealed):
-            raise WrongContent(f"'{peer.peer}' sent {len(received)} kinds of code; {len(sealed)} are agreed.")
+        opening = Opening(peer, FitGradient, key, kinds=len(sealed))
         return [
             torch.from_numpy(sums.open(opening, one, own.layout, count))
-            for one, own in zip(received, sealed, strict=True)
+            for one, own in zip(opening.received.values, sealed, strict=True)
         ]
 
 

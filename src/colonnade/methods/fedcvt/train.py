@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import ConfigError, WrongContent, did_you_mean
+from colonnade.errors import ConfigError, did_you_mean
 from colonnade.exchanges.course import Course
 from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
@@ -33,11 +32,6 @@ __all__ = ["feature_holder", "label_holder"]
 
 Places = npt.NDArray[np.int64]
 
-_MOST_ROWS = 2**31
-_MOST_STEPS = 10**7
-_MOST_OUTPUTS = 4096
-_MARK = re.compile("[0-9a-f]{16}")
-
 
 def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
     """Play a party that brings columns."""
@@ -46,8 +40,6 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
     table = own_table(session, holding, config)
     peer.send(OwnRows(len(table.own)))
     schedule = peer.receive(Schedule)
-    if not 1 <= schedule.steps <= _MOST_STEPS or not 1 <= schedule.outputs <= _MOST_OUTPUTS:
-        raise WrongContent(f"'{peer.peer}' announces {schedule.steps} steps and {schedule.outputs} scores per row.")
     check_scores(peer, config.task, schedule.outputs)
     keys = SealedKeys.exchange(session, config) if config.is_sealed and config.joint_candidates else None
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
@@ -71,10 +63,8 @@ def feature_holder(session: Session, holding: Holding, config: FedCVT) -> Result
         course.end(name, side)
     for side in sides.values():
         side.finish()
-    chosen = peer.receive(Choice)
-    alone = [name for name in config.candidates if name in SCORES_ALONE]
-    if chosen.shared not in config.candidates or chosen.alone not in (*alone, "") or not _MARK.fullmatch(chosen.mark):
-        raise WrongContent(f"'{peer.peer}' chose a model that was not trained, or that cannot score such rows.")
+    alone = {"", *SCORES_ALONE} & {"", *config.candidates}
+    chosen = peer.receive(Choice, candidates=config.candidates, candidates_alone=alone)
     parts = {name: side.part() for name, side in sides.items()}
     document = _document(session, config, table, holding) | {
         "chosen": {"shared": chosen.shared, "alone": chosen.alone},
@@ -101,12 +91,7 @@ def label_holder(session: Session, holding: Holding, config: FedCVT) -> Result:
         np.concatenate([table.train, table.own]),
         np.concatenate([table.validation, table.test]),
     )
-    own_rows = []
-    for peer in peers:
-        count = peer.receive(OwnRows).count
-        if not 0 <= count <= _MOST_ROWS:
-            raise WrongContent(f"'{peer.peer}' announces {count} rows of its own.")
-        own_rows.append(count)
+    own_rows = [peer.receive(OwnRows).count for peer in peers]
     shared, own = _shared_batches(session, config, table), _own_batches(session, config, table)
     check_shared_rows(session, config, shared, len(table.anchors), labels.outputs, 1 + len(peers))
     steps = steps_of(config, len(table.train), [len(table.own), *own_rows])

@@ -25,13 +25,33 @@ plaintext ring and re-randomised; squared distance aligns codes by default; a fi
 and takes over where transfer does harm.
 """
 
-from colonnade.methods.ftl import predict, train, validate
-from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.forecast import FORECASTER
-from colonnade.methods.ftl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.messages import between, template_of
+from colonnade.methods.ftl import messages, predict, train, validate
+from colonnade.methods.ftl.config import FTL, cautions
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["FTL", "METHOD"]
+
+_BOTH = ("source", "target")
+_KEYS = between(PublicModulus, _BOTH, _BOTH).where(lambda plan: bool(plan.config["protection"] == "paillier"))
+_STEPS = (
+    _KEYS,
+    messages.LayerInputs,
+    messages.LabelledRows,
+    messages.SourceSignals,
+    messages.TargetSignals,
+    messages.MaskedEncoderGradient,
+    messages.OpenedEncoderGradient,
+    messages.Verdict,
+)
+_SCORES = (
+    between(messages.CodesToScore, "target", "source"),
+    between(messages.MaskedScores, "source", "target"),
+    between(messages.OpenedScores, "target", "source"),
+)
+_ALONE = (messages.LabelsToFit, messages.ScoresAlone)
+_TAKING_OVER = (messages.Choice, messages.MaskedFit, messages.OpenedFit, messages.OwnLabels)
 
 METHOD = Method(
     name="ftl",
@@ -44,16 +64,48 @@ METHOD = Method(
         Role("source", "labels, and columns of its own", at_most=None, has_label=True),
         Role("target", "other columns about some of the same rows, and about more", at_most=None),
     ),
-    lead="source",
-    other_lead="target",
-    messages=MESSAGES,
-    choose_messages=choose_messages,
-    is_pairwise=True,
-    scores_alone="target",
-    forecast=FORECASTER,
+    lead=("source", "target"),
     stages={
-        "train": {"source": train.source, "target": train.target},
-        "validate": {"source": validate.source, "target": validate.target},
-        "predict": {"source": predict.source, "target": predict.target},
+        "train": Stage(
+            roles={"source": train.source, "target": train.target},
+            messages=(
+                *_STEPS,
+                *_SCORES,
+                *(template_of(one).where(lambda plan: plan.config["safeguard"]) for one in (*_ALONE, *_TAKING_OVER)),
+            ),
+            rows="pairwise",
+            makes_model=True,
+        ),
+        "validate": Stage(
+            roles={"source": validate.source, "target": validate.target},
+            messages=(
+                *_STEPS,
+                *_ALONE,
+                messages.FoldRows,
+                messages.CodesToScore,
+                messages.MaskedScores,
+                messages.OpenedScores,
+                messages.RowCount,
+                messages.PredictedLabels,
+                messages.MirroredSignals,
+            ),
+            rows="pairwise",
+        ),
+        "predict": Stage(
+            roles={"source": predict.source, "target": predict.target},
+            messages=(
+                _KEYS,
+                messages.RowsToScore,
+                *_SCORES,
+                between(messages.PredictedLabels, "source", "target"),
+                *(
+                    template_of(one).where(lambda plan: len(plan.roles["source"]) > 1)
+                    for one in (messages.ScoreParts, messages.AnswerParts)
+                ),
+            ),
+            rows="own",
+            rows_of="target",
+        ),
     },
+    cautions=cautions,
 )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
+from colonnade.settings import described, marked
 
-__all__ = ["FTL"]
+__all__ = ["FTL", "cautions"]
 
 # Codes of more numbers would make moments of millions of ciphertexts.
 _WIDEST = 1024
@@ -16,6 +19,7 @@ _WIDEST = 1024
 _MOST_GAMMA = 16.0
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class FTL:
     """Settings of federated transfer learning, agreed by all parties.
@@ -26,28 +30,37 @@ class FTL:
     """
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    """What is learned. `auto` decides from the source's labels."""
     width: int = 32
-    """How many numbers a code has: the paper's d."""
+    """How many numbers a code has, at both parties: the paper's d."""
     hidden: tuple[int, ...] = ()
-    """Widths of the layers before the last one."""
+    """Widths of the encoder's layers before the last one."""
     activation: Literal["sigmoid", "tanh"] = "sigmoid"
+    """The function after every layer of a configured encoder."""
     trained_layers: int = 0
     """How many of the last layers learn together; the others stay as pre-training left them. 0 means all."""
     loss: Literal["taylor", "squared"] = "taylor"
     """The logistic loss to second order, or the squared error, which regression always has."""
     alignment: Literal["distance", "dot"] = "distance"
+    """How the two codes of a shared row are drawn together: squared distance, or dot product."""
     gamma: float = 0.1
+    """The weight of the mean alignment loss, at most 16."""
     decay: float = 0.001
+    """The penalty: half of it times the squared weights of both encoders, without biases."""
     labelled_rows: int = 0
-    """How many shared training rows, chosen at random, lend their label to the loss; 0 means all."""
-    batch_size: int = 0
-    """Shared rows per step; 0 takes all of them."""
-    iterations: int = 30
+    """How many shared training rows, chosen at random, bring their label into the loss; 0 means all."""
+    batch_size: int = marked(0, batch=True)
+    """Shared rows per step; 0 takes all. The guard looks at one step."""
+    iterations: int = marked(30, passes=True)
+    """Most steps."""
     optimiser: str = "Adam"
+    """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 0.03
+    """The optimiser's learning rate, above 0."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
-    tolerance: float = 1e-5
-    """Training stops when the loss moves by less than this fraction at three checks; only with batch_size = 0."""
+    """More arguments of that class."""
+    tolerance: float = marked(1e-5, within=(0, 0))
+    """Training stops when the loss moves by less than this fraction at three looks; only with `batch_size` at 0."""
     loss_every: int = 1
     """Iterations from one look at the loss to the next; 0 never looks."""
     pretrain_epochs: int = 0
@@ -55,27 +68,31 @@ class FTL:
     reconstruction: float = 0.1
     """The weight of the auto-encoder's loss while training together; without it codes may shrink to one point."""
     protection: Literal["paillier", "none"] = "paillier"
-    """none sends codes and gradients in the clear: for research only, and the report says so."""
+    """`none` sends codes and signals in the clear, for research; it marks the run's report."""
     reveal: Literal["gradients", "rows"] = "gradients"
-    """rows takes any module as encoder, but shows the source all codes and the target all labels."""
+    """`rows` takes any module as encoder, but shows the source all codes and the target all labels."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    """Bits of both parties' keys. `insecure_test` has 1024 and marks the run and its report."""
     guard: float = 2.0
     """How many times more unknowns than equations a step must have; with fewer, a party could solve for codes."""
     allow_leak: bool = False
-    """Train although the guard objects; both ledgers and the report say so."""
+    """Train although the guard objects; all ledgers and the report say so."""
     noise: float = 0.0
-    """Standard deviation of what each party adds to gradients it opens for the other, to protect its own codes."""
+    """The standard deviation of what each party adds to gradients that it opens for the other, to protect its own
+    codes."""
     safeguard: bool = True
-    """Also train the target's columns on the labelled rows alone, and keep what does better on validation rows."""
+    """Also train the target's columns on the labelled rows alone, and use what does better on validation rows."""
     margin: float = 0.0
     """How much better transfer must do than learning alone."""
     folds: int = 5
-    """Parts of the source's labelled rows in the stage validate."""
+    """Parts of the source's labelled rows in the stage `validate`."""
     source_weights: Mapping[str, float] = field(default_factory=dict)
-    """With several sources, how much each one's score counts; 1 by default."""
+    """With several sources, how much each one's score counts: a table by party; 1 by default."""
     secret_start: bool = True
-    """Whether first weights are secret. Without, a run repeats from its seed, and the guard counts columns."""
+    """`false` draws first weights from the run's seed, so that a run repeats; partners then know them, and the guard
+    counts columns."""
     checkpoint_every: int = 1
+    """Iterations between checkpoints."""
 
     def __post_init__(self) -> None:
         for name, lowest in (
@@ -130,3 +147,18 @@ class FTL:
     def key(self) -> str:
         """Return the key size by name."""
         return str(self.key_size)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    if plan.config["protection"] == "none":
+        yield (
+            "Not encrypted: what this method encrypts crossed in the clear, and its receivers could read it "
+            "(protection = 'none'). For research only."
+        )
+    if plan.config["reveal"] == "rows":
+        yield (
+            "Rows revealed: the source sees the target's codes, and the target can tell every label used (reveal = "
+            "'rows'). This is not what the paper protects."
+        )
+    yield from known_start(plan, "A party can solve its first gradients for the other's columns of shared rows.")

@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, Format, Layout, Mask, PrivateKey, PublicKey, encrypt
-from colonnade.errors import LeakRefused, WrongContent
+from colonnade.errors import LeakRefused, TrainingFailed
 from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.config import FTL
-from colonnade.methods.ftl.messages import layer_inputs, opening
+from colonnade.methods.ftl.messages import LayerInputs, MaskedEncoderGradient, OpenedEncoderGradient
 from colonnade.session import Channel, Session
 
 __all__ = ["Keys", "Link", "Sizes", "check_guard", "exchange_keys", "exchange_sizes", "parameter_counts"]
 
 Numbers = npt.NDArray[np.float64]
-
-_MOST_LAYERS, _MOST_INPUTS = 64, 2**16
+Sealed = CipherArray | Numbers
+"""Numbers that are encrypted where the run encrypts."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Keys:
 
 def exchange_keys(session: Session, peers: Sequence[Channel], config: FTL) -> list[Keys | None]:
     """Hand a fresh key to every partner and take theirs; None where nothing is encrypted."""
+    for peer in peers:
+        peer.dims |= {"width": config.width, "moments": config.width * (config.width + 1) // 2}
     if not config.is_sealed:
         return [None] * len(peers)
     own = make_key(session, config.key)
@@ -53,13 +55,11 @@ class Sizes:
     columns: int
 
 
-def exchange_sizes(peer: Channel, own: Sizes) -> Sizes:
+def exchange_sizes(session: Session, peer: Channel, config: FTL, own: Sizes) -> Sizes:
     """Tell how large this party's encoder is, and return the partner's."""
-    peer.send(layer_inputs(peer.role, peer.peer_role)(own.widths, own.columns))
-    theirs = peer.receive(layer_inputs(peer.peer_role, peer.role))
-    numbers = (theirs.columns, *theirs.widths)
-    if not len(numbers) <= _MOST_LAYERS or not all(1 <= one <= _MOST_INPUTS for one in numbers):
-        raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
+    peer.send(LayerInputs(own.widths, own.columns))
+    opens_gradients = config.is_sealed and (config.reveal == "gradients" or session.stage == "validate")
+    theirs = peer.receive(LayerInputs, fewest_layers=int(opens_gradients))
     return Sizes(theirs.widths, theirs.columns)
 
 
@@ -74,11 +74,16 @@ def check_guard(
     """
     if not config.is_sealed or config.reveal == "rows":
         return
-    if not own.widths or not theirs.widths:
-        raise WrongContent(f"'{peer.peer}' describes an encoder of impossible size.")
     if not config.gamma:
         # The settings have refused this already, unless all parties accept it.
-        _refuse(session, peer, config, "config.gamma = 0 hides no label from the target.", guard="labels")
+        _refuse(
+            session,
+            peer,
+            config,
+            "config.gamma = 0 hides no label from the target.",
+            guard="labels",
+            what="the target can work out the labels of labelled rows from its gradients",
+        )
     if scores > config.width:
         _refuse(
             session,
@@ -87,6 +92,7 @@ def check_guard(
             f"A row has {scores} scores and a code only {config.width} numbers, so that the source could work out "
             f"codes from scores. Set config.width to {scores} or more.",
             guard="scores",
+            what="the source can work out the target's codes from their scores",
             scores=scores,
             width=config.width,
         )
@@ -109,6 +115,7 @@ def check_guard(
         "step are needed. Use more shared rows, a larger batch_size, fewer columns or hidden units, or trained_layers "
         f"= 1{'' if config.secret_start else ', or leave out secret_start = false'}.",
         guard="linear system",
+        what="a party can work out the other's codes of shared rows from the gradients it gets",
         rows=rows,
         unknowns=unknowns,
         equations=equations,
@@ -129,37 +136,43 @@ def parameter_counts(widths: tuple[int, ...], width: int) -> list[int]:
 
 
 class Link:
-    """Two parties of a step: what this one seals, and what it has opened."""
+    """Two parties of a step: what this one seals, and what it has opened. Without keys nothing is encrypted."""
 
-    def __init__(self, peer: Channel, keys: Keys, config: FTL, theirs: Sizes) -> None:
-        self.peer, self.keys, self._config = peer, keys, config
-        self._asks, self._opened = opening(peer.role, peer.peer_role)
-        self._is_asked, self._answers = opening(peer.peer_role, peer.role)
-        self._theirs = theirs
+    def __init__(self, peer: Channel, keys: Keys | None, config: FTL, theirs: Sizes) -> None:
+        self.peer, self._keys, self._config, self._theirs = peer, keys, config, theirs
         self._masks: list[Mask] = []
 
-    def seal(self, values: npt.ArrayLike, format: Format) -> CipherArray:
-        """Encrypt numbers one by one under this party's own key."""
-        return encrypt(self.keys.own, np.asarray(values, dtype=np.float64), format)
+    @property
+    def keys(self) -> Keys:
+        """Return both keys of an encrypted step."""
+        if self._keys is None:
+            raise TrainingFailed("An encrypted step was begun without keys.")
+        return self._keys
 
-    def take(self, values: CipherArray, shape: tuple[int, ...], format: Format) -> CipherArray:
+    def seal(self, values: npt.ArrayLike, format: Format) -> Sealed:
+        """Encrypt numbers one by one under this party's own key, where anything is encrypted."""
+        numbers = np.asarray(values, dtype=np.float64)
+        return numbers if self._keys is None else encrypt(self._keys.own, numbers, format)
+
+    def take(self, values: Sealed, format: Format) -> CipherArray:
         """Check numbers that the partner encrypted."""
-        return values.under(self.keys.theirs, sealed.plan(shape, format, self.keys.theirs))
+        layout = sealed.plan(values.shape, format, self.keys.theirs)
+        return cast(CipherArray, values).under(self.keys.theirs, layout)
 
     def ask(self, gradients: Sequence[CipherArray]) -> None:
         """Have gradients opened by the partner, behind masks."""
-        self._masks = [ask_to_open(self.peer, self._asks, sealed.ready(one)) for one in gradients]
+        self._masks = [ask_to_open(self.peer, MaskedEncoderGradient, sealed.ready(one)) for one in gradients]
 
     def open(self, deviation: float, layouts: Sequence[Layout], spared: int = 0) -> None:
         """Open what the partner asks for: noise of this party's own is added before it is returned."""
         for number, layout in enumerate(layouts):
             noise = sealed.noise_for(layout, deviation, 0 if number else spared) if deviation else None
             with self.peer.openings.at(f"layer {number}"):
-                open_for(self.peer, self._is_asked, self._answers, self.keys.own, layout, noise)
+                open_for(self.peer, MaskedEncoderGradient, OpenedEncoderGradient, self.keys.own, layout, noise)
 
     def answers(self) -> list[Numbers]:
         """Return what the partner opened, without the masks."""
-        found = [take_opened(self.peer, self._opened, mask).decode() for mask in self._masks]
+        found = [take_opened(self.peer, OpenedEncoderGradient, mask).decode() for mask in self._masks]
         self._masks = []
         return found
 

@@ -40,11 +40,13 @@ __all__ = [
     "source_factors",
     "source_offset_gradients",
     "source_row_gradients",
+    "square",
     "target_factors",
     "target_row_gradients",
     "targets_of",
     "triangle",
     "unit_cotangents",
+    "upper",
 ]
 
 Numbers = npt.NDArray[np.float64]
@@ -137,6 +139,16 @@ def triangle(width: int) -> npt.NDArray[np.int64]:
     places = np.zeros((width, width), dtype=np.int64)
     places[rows, columns] = places[columns, rows] = np.arange(len(rows))
     return places
+
+
+def upper(square: Numbers) -> Numbers:
+    """Return the upper triangle of a symmetric matrix, row by row: how moments cross."""
+    return square[np.triu_indices(len(square))]
+
+
+def square(upper: Numbers, width: int) -> Numbers:
+    """Return a symmetric matrix by its upper triangle."""
+    return upper[triangle(width)]
 
 
 def loss_of(

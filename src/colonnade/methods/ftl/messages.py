@@ -2,146 +2,144 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from colonnade.crypto import CipherArray
 from colonnade.exchanges.answers import LabelText
-from colonnade.exchanges.public_keys import public_modulus
-from colonnade.messages import ENCRYPTED, MASKED, PLAIN, message
-from colonnade.session import RunPlan
+from colonnade.exchanges.open_masked import Opened
+from colonnade.messages import (
+    ENCRYPTED,
+    MASKED,
+    PLAIN,
+    Between,
+    Binds,
+    Carries,
+    Dims,
+    Distinct,
+    Length,
+    OneOf,
+    Sealed,
+    Warns,
+    by,
+    message,
+)
 
 __all__ = [
-    "MESSAGES",
     "AnswerParts",
     "Choice",
-    "ClearLabels",
-    "ClearLossSignals",
-    "ClearOwnScores",
-    "ClearScores",
-    "ClearScoresAlone",
-    "ClearSourceSignals",
-    "ClearTargetSignals",
-    "ClearTranslatorSignals",
+    "CodesToScore",
     "FoldRows",
     "LabelledRows",
+    "LabelsToFit",
+    "LayerInputs",
+    "MaskedEncoderGradient",
     "MaskedFit",
-    "MirroredLossSignals",
-    "MirroredTranslatorSignals",
+    "MaskedScores",
+    "MirroredSignals",
+    "OpenedEncoderGradient",
     "OpenedFit",
+    "OpenedScores",
     "OwnLabels",
+    "PredictedLabels",
+    "RowCount",
     "RowsToScore",
-    "ScoreMasks",
+    "ScoreParts",
     "ScoresAlone",
-    "SealedLabels",
     "SourceSignals",
     "TargetSignals",
     "Verdict",
-    "answers",
-    "choose_messages",
-    "layer_inputs",
-    "opening",
-    "row_count",
-    "scoring",
 ]
 
+_BOTH = ("source", "target")
+_MOST_LAYERS, _MOST_INPUTS, _MOST_ROWS, _MOST_SOURCES = 63, 2**16, 2**40, 1024
+# What is encrypted unless the settings say otherwise, and what crosses only where it is.
+_SEALED = by("protection", paillier=ENCRYPTED, none=PLAIN)
+_OWN_KEY = by("protection", paillier=Sealed(PLAIN), none=PLAIN)
+_PARTS = by("protection", paillier=MASKED, none=PLAIN)
+_MASKED, _OPENED = by("protection", paillier=MASKED), by("protection", paillier=PLAIN)
+
 Array = np.ndarray[Any, Any]
+Codes = Annotated[CipherArray | Array, Dims("rows", "width")]
+Moment = Annotated[CipherArray | Array, Dims("moments")]
+"""The upper triangle of a second moment."""
+RowMask = Annotated[Array, Dims("rows", kind="b")]
+Count = Annotated[int, Between(1, _MOST_ROWS)]
 
 
-@functools.cache
-def layer_inputs(sender: str, receiver: str) -> type[Any]:
-    """Declare the message that tells how large an encoder's trained layers are."""
+@message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="set-up", carries=Carries.SIZE)
+class LayerInputs:
+    """How many inputs each trained layer of the sender has, for the guard, and how many columns. Reveals: these."""
 
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="set-up")
-    class LayerInputs:
-        """How many inputs each trained layer of the sender's encoder has, for the guard, and how many columns.
-
-        Reveals: these numbers.
-        """
-
-        widths: tuple[int, ...]
-        columns: int
-
-    return LayerInputs
+    widths: Annotated[tuple[int, ...], Length("fewest_layers", _MOST_LAYERS), Between(1, _MOST_INPUTS)]
+    columns: Annotated[int, Between(1, _MOST_INPUTS)]
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="set-up")
+@message(sender="source", receiver="target", protection=PLAIN, step="set-up", carries=Carries.ROWS | Carries.SIZE)
 class LabelledRows:
-    """Which shared training rows lend their label to the loss, and how many scores a row has.
+    """Which shared rows lend their label to the loss, and how many scores a row has. Reveals: these; no label."""
 
-    Reveals: for which shared rows the sender uses a label, and the number of classes; no label.
-    """
-
-    rows: Array
-    scores: int
+    rows: RowMask
+    scores: Annotated[int, Between(1, "most_scores"), Binds("scores")]
 
 
-@message(sender="source", receiver="target", protection=ENCRYPTED, step="Algorithm 1, step 1")
+@message(
+    sender="source",
+    receiver="target",
+    protection=_SEALED,
+    step="Algorithm 1, step 1",
+    carries=Carries.ROW_GRADIENT | Carries.ROW_CODE | Carries.WEIGHTS,
+    warns=Warns.LABELS | Warns.COLUMNS,
+)
 class SourceSignals:
     """What the target's gradient needs of the source: one row per shared row, and the translator's second moment.
 
-    Reveals: nothing but the number of rows; it is under the sender's key.
+    Reveals: nothing but the number of rows. Reveals when PLAIN: labels and codes of all shared rows.
     """
 
-    rows: CipherArray
-    moment: CipherArray
+    rows: Codes
+    moment: Moment
 
 
-@message(sender="target", receiver="source", protection=ENCRYPTED, step="Algorithm 1, step 2")
+@message(
+    sender="target",
+    receiver="source",
+    protection=_SEALED,
+    step="Algorithm 1, step 2",
+    carries=Carries.ROW_CODE | Carries.SUM,
+    warns=Warns.COLUMNS,
+)
 class TargetSignals:
     """What the source's gradient needs of the target: the codes, their second moment, and a share of the loss.
 
-    Reveals: nothing but the number of rows; it is under the sender's key.
+    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows.
     """
 
-    codes: CipherArray
-    moment: CipherArray
-    remainder: CipherArray
+    codes: Codes
+    moment: Moment
+    remainder: Annotated[CipherArray | Array, Dims(1)]
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 1, step 1, protection = none")
-class ClearSourceSignals:
-    """The same as SourceSignals, in the clear, for research. Reveals: labels and codes of all shared rows."""
+@message(sender=_BOTH, receiver=_BOTH, protection=_MASKED, step="Algorithm 1, steps 3 and 4", carries=Carries.WEIGHTS)
+class MaskedEncoderGradient:
+    """The sender's gradient, under the receiver's key and behind a uniform mask. Reveals: nothing."""
 
-    rows: Array
-    moment: Array
-
-
-@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 1, step 2, protection = none")
-class ClearTargetSignals:
-    """The same as TargetSignals, in the clear, for research. Reveals: the codes of all shared rows."""
-
-    codes: Array
-    remainder: float
+    values: Annotated[CipherArray, Dims(None)]
 
 
-@functools.cache
-def opening(asker: str, opener: str) -> tuple[type[Any], type[Any]]:
-    """Declare the two messages by which a party has its gradient opened."""
-    step, back = ("3", "5") if asker == "source" else ("4", "6")
+@message(sender=_BOTH, receiver=_BOTH, protection=_OPENED, step="Algorithm 1, steps 5 and 6", carries=Carries.WEIGHTS)
+class OpenedEncoderGradient:
+    """The receiver's gradient, behind the receiver's own mask.
 
-    @message(sender=asker, receiver=opener, protection=MASKED, step=f"Algorithm 1, step {step}")
-    class MaskedEncoderGradient:
-        """The sender's gradient, under the receiver's key and behind a uniform mask. Reveals: nothing."""
+    Reveals: the receiver's own gradient: one linear equation per parameter about the sender's codes, or with reveal =
+    rows these codes and row gradients themselves.
+    """
 
-        values: CipherArray
-
-    @message(sender=opener, receiver=asker, protection=PLAIN, step=f"Algorithm 1, step {back}")
-    class OpenedEncoderGradient:
-        """The receiver's gradient, behind the receiver's own mask.
-
-        Reveals: the receiver's own gradient: one linear equation per parameter about the sender's codes, or with reveal
-        = rows these codes and row gradients themselves.
-        """
-
-        values: Array
-
-    return MaskedEncoderGradient, OpenedEncoderGradient
+    values: Opened
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 1, step 6")
+@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 1, step 6", carries=Carries.VERDICT)
 class Verdict:
     """Whether the loss is the lowest so far, whether to stop, and whether to go back. Reveals: how the loss moves."""
 
@@ -150,277 +148,146 @@ class Verdict:
     goes_back: bool
 
 
-@functools.cache
-def scoring(asker: str, answerer: str) -> tuple[type[Any], type[Any], type[Any], type[Any]]:
-    """Declare the messages by which one party's rows are scored with the other's translator."""
+@message(
+    sender=_BOTH,
+    receiver=_BOTH,
+    protection=_SEALED,
+    step="Algorithm 2, step 1",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
+)
+class CodesToScore:
+    """Codes of rows to be scored. Reveals: how many rows. Reveals when PLAIN: these codes."""
 
-    @message(sender=asker, receiver=answerer, protection=ENCRYPTED, step="Algorithm 2, step 1")
-    class SealedCodes:
-        """Codes of rows to be scored, packed, under the sender's key. Reveals: how many rows."""
-
-        values: CipherArray
-
-    @message(sender=answerer, receiver=asker, protection=MASKED, step="Algorithm 2, step 2")
-    class MaskedScores:
-        """Scores under the receiver's key, behind a uniform mask. Reveals: nothing."""
-
-        values: CipherArray
-
-    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 2, step 3")
-    class OpenedScores:
-        """Scores behind the receiver's own mask. Reveals: the score of every row, in the sender's order, no id."""
-
-        values: Array
-
-    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 2, protection = none")
-    class ClearCodes:
-        """Codes of rows to be scored, in the clear, for research. Reveals: these codes."""
-
-        values: Array
-
-    return SealedCodes, MaskedScores, OpenedScores, ClearCodes
+    values: Codes
 
 
-@functools.cache
-def answers(answerer: str, asker: str) -> type[Any]:
-    """Declare the message that gives labels, and no scores, back to the party that asked."""
+@message(sender=_BOTH, receiver=_BOTH, protection=_MASKED, step="Algorithm 2, step 2", carries=Carries.ROW_SCORE)
+class MaskedScores:
+    """Scores under the receiver's key, behind a uniform mask. Reveals: nothing."""
 
-    @message(sender=answerer, receiver=asker, protection=PLAIN, step="Algorithm 2, step 4")
-    class PredictedLabels:
-        """The predicted label of every row that was asked for.
-
-        Reveals: one label per row; by very many of them the direction of the sender's translator.
-        """
-
-        values: Array
-        labels: LabelText
-
-    return PredictedLabels
+    values: Annotated[CipherArray, Dims(None, "scores")]
 
 
-@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", asks_for="count")
+@message(sender=_BOTH, receiver=_BOTH, protection=_OPENED, step="Algorithm 2, step 3", carries=Carries.ROW_SCORE)
+class OpenedScores:
+    """Scores behind the receiver's own mask. Reveals: the score of every row, in the sender's order, no id."""
+
+    values: Opened
+
+
+@message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 2, step 4", carries=Carries.ROW_SCORE)
+class PredictedLabels:
+    """Predicted labels of rows that were asked for. Reveals: these; by very many, the translator's direction."""
+
+    values: Annotated[Array, Dims("rows", kind="if")]
+    labels: LabelText
+
+
+@message(
+    sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", carries=Carries.SIZE, asks_for="count"
+)
 class RowsToScore:
     """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
 
-    count: int
-    collector: str
-    others: tuple[str, ...]
+    count: Count
+    collector: Annotated[str, OneOf(given="sources")]
+    others: Annotated[tuple[str, ...], Length(0, _MOST_SOURCES), OneOf(given="other_sources"), Distinct()]
     is_summed: bool
 
 
-@message(sender="source", receiver="source", protection=PLAIN, step="several sources, protection = none")
-class ClearScores:
-    """The sender's weighted scores, for the source that adds them up. Reveals: these scores."""
+@message(sender="source", receiver="source", protection=_PARTS, step="several sources", carries=Carries.ROW_SCORE)
+class ScoreParts:
+    """Masks of the sender's scores, for the source that adds up. Reveals: nothing. Reveals when PLAIN: these scores."""
 
-    values: Array
-
-
-@message(sender="target", receiver="source", protection=PLAIN, step="several sources, protection = none")
-class ClearOwnScores:
-    """What regressions of the sender's own add to the scores. Reveals: these scores."""
-
-    values: Array
+    values: Annotated[Array, Dims("parts", "part_width")]
 
 
-@message(sender="source", receiver="source", protection=MASKED, step="several sources")
-class ScoreMasks:
-    """The masks of the sender's scores, for the source that adds all sources' scores up. Reveals: nothing by itself."""
-
-    values: Array
-
-
-@message(sender="target", receiver="source", protection=PLAIN, step="several sources")
+@message(sender="target", receiver="source", protection=PLAIN, step="several sources", carries=Carries.ROW_SCORE)
 class AnswerParts:
-    """The sum of all sources' weighted scores, behind all their masks.
+    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, by row."""
 
-    Reveals: to the source that knows all masks, the weighted sum of the scores of every row.
-    """
-
-    values: Array
+    values: Annotated[Array, Dims("parts", "part_width")]
 
 
-@message(sender="source", receiver="target", protection=ENCRYPTED, step="self-learning")
-class SealedLabels:
-    """The labels of labelled shared rows, under the sender's key. Reveals: nothing but their number."""
+@message(
+    sender="source",
+    receiver="target",
+    protection=_SEALED,
+    step="self-learning",
+    carries=Carries.ROW_LABEL,
+    warns=Warns.LABELS,
+)
+class LabelsToFit:
+    """The labels of labelled shared rows. Reveals: nothing but their number. Reveals when PLAIN: these labels."""
 
-    values: CipherArray
+    values: Annotated[CipherArray | Array, Dims("rows", "scores")]
 
 
-@message(sender="target", receiver="source", protection=PLAIN, step="self-learning")
+@message(sender="target", receiver="source", protection=_OWN_KEY, step="self-learning", carries=Carries.ROW_SCORE)
 class ScoresAlone:
-    """Scores of held-out rows by a fit to the labelled rows, under the receiver's key.
+    """Scores of held-out rows by a fit to the labelled rows. Reveals: these scores, in the order of the shared rows."""
 
-    Reveals: these scores, in the order of the shared rows.
-    """
-
-    values: CipherArray
+    values: Annotated[CipherArray | Array, Dims("numbers")]
 
 
-@message(sender="target", receiver="source", protection=MASKED, step="self-learning")
+@message(sender="target", receiver="source", protection=_MASKED, step="self-learning", carries=Carries.WEIGHTS)
 class MaskedFit:
     """The fit's coefficients, under the receiver's key and behind a uniform mask. Reveals: nothing."""
 
-    values: CipherArray
+    values: Annotated[CipherArray, Dims(None)]
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="self-learning")
+@message(sender="source", receiver="target", protection=_OPENED, step="self-learning", carries=Carries.WEIGHTS)
 class OpenedFit:
-    """The fit's coefficients behind the receiver's own mask, where transfer does harm and the fit takes its place.
+    """The fit's coefficients behind the receiver's mask. Reveals: these: as many linear equations about used labels."""
 
-    Reveals: coefficients of the receiver's own columns: as many linear equations about the labels of labelled rows.
-    """
-
-    values: Array
+    values: Opened
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="self-learning")
+@message(sender="source", receiver="target", protection=PLAIN, step="self-learning", carries=Carries.NAME)
 class OwnLabels:
     """What the labels are, for a target that scores by its own fit. Reveals: names of classes, or mean and scale."""
 
     labels: LabelText
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="self-learning, protection = none")
-class ClearLabels:
-    """The labels of labelled shared rows, in the clear, for research. Reveals: these labels."""
-
-    values: Array
-
-
-@message(sender="target", receiver="source", protection=PLAIN, step="self-learning, protection = none")
-class ClearScoresAlone:
-    """The same as ScoresAlone, in the clear, for research. Reveals: these scores."""
-
-    values: Array
-
-
-@message(sender="source", receiver="target", protection=PLAIN, step="end of training")
+@message(sender="source", receiver="target", protection=PLAIN, step="end of training", carries=Carries.VERDICT)
 class Choice:
     """Whether the target scores with the transferred model or with the regression. Reveals: which did better."""
 
     is_transfer: bool
 
 
-@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3")
+@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3", carries=Carries.ROWS | Carries.SIZE)
 class FoldRows:
-    """Which shared rows lend their label in this fold, and how many of the sender's rows do after roles are swapped.
+    """Which shared rows lend their label in a fold, and how many do with roles swapped. Reveals: these; no label."""
 
-    Reveals: these rows and that number; no label.
-    """
-
-    rows: Array
-    count: int
+    rows: RowMask
+    count: Count
 
 
-@functools.cache
-def row_count(asker: str, answerer: str) -> type[Any]:
-    """Declare the message that says how many rows are to be scored while validating."""
+@message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 3", carries=Carries.SIZE, asks_for="count")
+class RowCount:
+    """How many rows the sender has scored next. Reveals: that number."""
 
-    @message(sender=asker, receiver=answerer, protection=PLAIN, step="Algorithm 3", asks_for="count")
-    class RowCount:
-        """How many rows the sender has scored next. Reveals: that number."""
-
-        count: int
-
-    return RowCount
+    count: Count
 
 
-@message(sender="source", receiver="target", protection=ENCRYPTED, step="Algorithm 3, roles swapped")
-class MirroredLossSignals:
-    """The source's codes of shared rows, and sums over its labelled rows: what the target's gradient needs.
-
-    Reveals: nothing but the number of rows; it is under the sender's key.
-    """
-
-    codes: CipherArray
-    moment: CipherArray
-    sums: CipherArray
-
-
-@message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3, roles swapped, protection = none")
-class ClearLossSignals:
-    """The same as MirroredLossSignals, in the clear, for research. Reveals: codes of all shared rows."""
-
-    codes: Array
-    moment: Array
-    sums: Array
-
-
-@message(sender="target", receiver="source", protection=PLAIN, step="Algorithm 3, roles swapped, protection = none")
-class ClearTranslatorSignals:
-    """The same as MirroredTranslatorSignals, in the clear. Reveals: codes of all shared rows and the translator."""
-
-    rows: Array
-    moment: Array
-    translator: Array
-
-
-@message(sender="target", receiver="source", protection=ENCRYPTED, step="Algorithm 3, roles swapped")
-class MirroredTranslatorSignals:
-    """The target's codes of shared rows, and its translator: what the source's gradient needs.
-
-    Reveals: nothing but the number of rows; it is under the sender's key.
-    """
-
-    rows: CipherArray
-    moment: CipherArray
-    translator: CipherArray
-
-
-_KEYS = (public_modulus("source", "target"), public_modulus("target", "source"))
-_SIZES = (layer_inputs("source", "target"), layer_inputs("target", "source"), LabelledRows)
-_OPENING = (*opening("source", "target"), *opening("target", "source"))
-_SEALED_SCORES, _CLEAR_SCORES = scoring("target", "source")[:3], scoring("target", "source")[3:]
-_SUMMED, _CLEAR_SUMMED = (ScoreMasks, AnswerParts), (ClearScores, ClearOwnScores)
-_SELF = (SealedLabels, ScoresAlone, MaskedFit, OpenedFit, Choice, OwnLabels)
-_CLEAR_SELF = (ClearLabels, ClearScoresAlone, Choice, OwnLabels)
-
-_MIRRORED_SCORES = (*scoring("source", "target")[:3], answers("target", "source"))
-_CLEAR_MIRRORED_SCORES = (*scoring("source", "target")[3:], answers("target", "source"))
-_COUNTS = (row_count("source", "target"), row_count("target", "source"))
-_VALIDATING = (FoldRows, *_COUNTS, MirroredLossSignals, MirroredTranslatorSignals, *_MIRRORED_SCORES)
-_CLEAR_VALIDATING = (FoldRows, *_COUNTS, ClearLossSignals, ClearTranslatorSignals, *_CLEAR_MIRRORED_SCORES)
-
-MESSAGES = (
-    *_KEYS,
-    *_SIZES,
-    SourceSignals,
-    TargetSignals,
-    *_OPENING,
-    Verdict,
-    RowsToScore,
-    *_SEALED_SCORES,
-    answers("source", "target"),
-    *_SUMMED,
-    *_SELF,
-    *_VALIDATING,
-    ClearSourceSignals,
-    ClearTargetSignals,
-    *_CLEAR_SCORES,
-    *_CLEAR_SUMMED,
-    ClearLabels,
-    ClearScoresAlone,
-    ClearLossSignals,
-    ClearTranslatorSignals,
-    *scoring("source", "target")[3:],
+@message(
+    sender=_BOTH,
+    receiver=_BOTH,
+    protection=_SEALED,
+    step="Algorithm 3, roles swapped",
+    carries=Carries.ROW_CODE | Carries.SUM | Carries.WEIGHTS,
+    warns=Warns.COLUMNS,
 )
+class MirroredSignals:
+    """The sender's codes of shared rows, and sums over the source's labelled rows or the target's translator.
 
+    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the rest of it.
+    """
 
-def choose_messages(plan: RunPlan) -> tuple[type[Any], ...]:
-    """Return what a run can send: never anything in the clear that its settings encrypt."""
-    is_sealed, has_safeguard = plan.config["protection"] == "paillier", plan.config["safeguard"]
-    keys = _KEYS if is_sealed else ()
-    scores = _SEALED_SCORES if is_sealed else _CLEAR_SCORES
-    if plan.stage == "predict":
-        several: tuple[type[Any], ...] = ()
-        if len(plan.roles.get("source", ())) > 1:
-            several = _SUMMED if is_sealed else _CLEAR_SUMMED
-        return (*keys, RowsToScore, *scores, answers("source", "target"), *several)
-    signals = (SourceSignals, TargetSignals, *_OPENING) if is_sealed else (ClearSourceSignals, ClearTargetSignals)
-    if plan.stage == "validate":
-        more = (*_VALIDATING, *_SELF) if is_sealed else (*_CLEAR_VALIDATING, *_CLEAR_SELF)
-        return (*keys, *_SIZES, *signals, Verdict, *scores, answers("source", "target"), *more)
-    alone: tuple[type[Any], ...] = ()
-    if has_safeguard:
-        alone = _SELF if is_sealed else _CLEAR_SELF
-    return (*keys, *_SIZES, *signals, Verdict, *scores, *alone)
+    codes: Codes
+    moment: Moment
+    sums: Annotated[CipherArray | Array, Dims("sums")]

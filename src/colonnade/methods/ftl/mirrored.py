@@ -15,12 +15,7 @@ from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice, Layers
 from colonnade.methods.ftl.link import Link
 from colonnade.methods.ftl.maths import LossSums, Objective, Translator
-from colonnade.methods.ftl.messages import (
-    ClearLossSignals,
-    ClearTranslatorSignals,
-    MirroredLossSignals,
-    MirroredTranslatorSignals,
-)
+from colonnade.methods.ftl.messages import MirroredSignals
 from colonnade.methods.ftl.steps import add_answers
 from colonnade.session import Channel
 
@@ -38,7 +33,7 @@ class _Side:
         config: FTL,
         apprentice: Apprentice,
         peer: Channel,
-        link: Link | None,
+        link: Link,
         objective: Objective,
         rows: Numbers,
         targets: Numbers,
@@ -63,44 +58,38 @@ class LossSide(_Side):
         gradients = np.zeros_like(every.codes)
         gradients[self._shared] += objective.own_alignment_gradient(every.codes[self._shared])
         sums = LossSums.of(objective, every.codes[: self._count], self._targets, every.codes[self._shared])
-        if self._link is None:
-            gradients += self._clear(sums, every)
+        link, width, scores = self._link, self._config.width, self._targets.shape[1]
+        self._peer.send(
+            MirroredSignals(
+                link.seal(sums.shared, sealed.CODES),
+                link.seal(maths.upper(sums.moment), sealed.moment_format(self._count)),
+                link.seal(sums.flat, sums_format(self._count)),
+            )
+        )
+        signals = self._peer.receive(MirroredSignals, rows=len(self._shared), sums=(scores + 1) * width)
+        if self._config.is_sealed:
+            self._sealed(signals, every)
         else:
-            self._sealed(self._link, sums, every)
+            gradients += self._clear(signals, every)
         encoder.add_row_gradients(self._rows, gradients, 1.0 / self._count)
         encoder.add_decay(self._config.decay)
         learner.step()
 
-    def _clear(self, sums: LossSums, every: Layers) -> Numbers:
-        self._peer.send(ClearLossSignals(sums.shared, sums.moment, sums.flat))
+    def _clear(self, signals: MirroredSignals, every: Layers) -> Numbers:
         width, scores = self._config.width, self._targets.shape[1]
-        signals = self._peer.receive(
-            ClearTranslatorSignals,
-            rows=(len(self._shared), width),
-            moment=(width, width),
-            translator=((scores + 1) * width,),
-        )
-        phi = signals.translator[: scores * width].reshape(scores, width)
-        offset = signals.translator[scores * width :]
+        moment, translator = maths.square(np.asarray(signals.moment), width), np.asarray(signals.sums)
+        phi, offset = translator[: scores * width].reshape(scores, width), translator[scores * width :]
         gradients = np.zeros_like(every.codes)
         slopes = self._objective.a1(self._targets)
-        gradients[: self._count] = slopes @ phi + every.codes[: self._count] @ signals.moment - offset
-        gradients[self._shared] += self._objective.gamma * self._objective.kappa * signals.rows
+        gradients[: self._count] = slopes @ phi + every.codes[: self._count] @ moment - offset
+        gradients[self._shared] += self._objective.gamma * self._objective.kappa * np.asarray(signals.codes)
         return gradients
 
-    def _sealed(self, link: Link, sums: LossSums, every: Layers) -> None:
-        width, scores, shared = self._config.width, self._targets.shape[1], self._shared
-        self._peer.send(
-            MirroredLossSignals(
-                link.seal(sums.shared, sealed.CODES),
-                link.seal(sums.moment[np.triu_indices(width)], sealed.moment_format(self._count)),
-                link.seal(sums.flat, sums_format(self._count)),
-            )
-        )
-        signals = self._peer.receive(MirroredTranslatorSignals)
-        codes = link.take(signals.rows, (len(shared), width), sealed.CODES)
-        moment = link.take(signals.moment, (width * (width + 1) // 2,), sealed.ROWS)
-        translator = link.take(signals.translator, ((scores + 1) * width,), sealed.ROWS)
+    def _sealed(self, signals: MirroredSignals, every: Layers) -> None:
+        link, width, scores, shared = self._link, self._config.width, self._targets.shape[1], self._shared
+        codes = link.take(signals.codes, sealed.CODES)
+        moment = link.take(signals.moment, sealed.ROWS)
+        translator = link.take(signals.sums, sealed.ROWS)
         objective, encoder = self._objective, self._apprentice.encoder
         labelled = np.arange(self._count)
         factors = maths.mirrored_loss_factors(objective, every, self._targets, labelled, shared)
@@ -137,48 +126,38 @@ class TranslatorSide(_Side):
         translator = Translator.of(every.codes, self._targets)
         learner.zero_gradients()
         self._apprentice.rebuild()
-        if self._link is None:
-            gradients = self._clear(translator, every)
-        else:
-            self._sealed(self._link, translator, every)
+        signals = self._exchange(translator, every.codes[self._shared])
+        if self._config.is_sealed:
+            self._sealed(signals, translator, every)
             known = -objective.a2 * self._count * translator.beta
             gradients = maths.source_offset_gradients(translator, known, len(self._rows))
+        else:
+            gradients = self._clear(signals, translator)
         gradients[self._shared] += objective.own_alignment_gradient(every.codes[self._shared])
         encoder.add_row_gradients(self._rows, gradients, 1.0 / self._count)
         encoder.add_decay(self._config.decay)
         learner.step()
 
-    def _sent(self, translator: Translator) -> Numbers:
-        return np.concatenate([translator.phi.reshape(-1), self._objective.a2 * translator.beta @ translator.phi])
-
-    def _clear(self, translator: Translator, every: Layers) -> Numbers:
-        moment = translator.moment(self._objective)
-        self._peer.send(ClearTranslatorSignals(every.codes[self._shared], moment, self._sent(translator)))
+    def _exchange(self, translator: Translator, shared: Numbers) -> MirroredSignals:
+        seal, moment = self._link.seal, maths.upper(translator.moment(self._objective))
+        flat = np.concatenate([translator.phi.reshape(-1), self._objective.a2 * translator.beta @ translator.phi])
+        self._peer.send(MirroredSignals(seal(shared, sealed.CODES), seal(moment, sealed.ROWS), seal(flat, sealed.ROWS)))
         width, scores = self._config.width, self._targets.shape[1]
-        signals = self._peer.receive(
-            ClearLossSignals,
-            codes=(len(self._shared), width),
-            moment=(width, width),
-            sums=(width + scores * width + scores,),
-        )
-        codes, weighted, slopes = np.split(signals.sums, [width, width + scores * width])
-        sums = LossSums(self._count, signals.codes, signals.moment, codes, weighted.reshape(scores, width), slopes)
+        return self._peer.receive(MirroredSignals, rows=len(shared), sums=width + scores * width + scores)
+
+    def _clear(self, signals: MirroredSignals, translator: Translator) -> Numbers:
+        width, scores = self._config.width, self._targets.shape[1]
+        codes, weighted, slopes = np.split(np.asarray(signals.sums), [width, width + scores * width])
+        moment = maths.square(np.asarray(signals.moment), width)
+        shared = np.asarray(signals.codes)
+        sums = LossSums(self._count, shared, moment, codes, weighted.reshape(scores, width), slopes)
         return maths.mirrored_row_gradients(self._objective, translator, sums, self._shared, len(self._rows))
 
-    def _sealed(self, link: Link, translator: Translator, every: Layers) -> None:
-        width, scores, shared = self._config.width, self._targets.shape[1], self._shared
-        moment = translator.moment(self._objective)[np.triu_indices(width)]
-        self._peer.send(
-            MirroredTranslatorSignals(
-                link.seal(every.codes[shared], sealed.CODES),
-                link.seal(moment, sealed.ROWS),
-                link.seal(self._sent(translator), sealed.ROWS),
-            )
-        )
-        signals = self._peer.receive(MirroredLossSignals)
-        codes = link.take(signals.codes, (len(shared), width), sealed.CODES)
-        theirs = link.take(signals.moment, (len(moment),), sealed.moment_format(self._count))
-        sums = link.take(signals.sums, (width + scores * width + scores,), sums_format(self._count))
+    def _sealed(self, signals: MirroredSignals, translator: Translator, every: Layers) -> None:
+        link, width, scores, shared = self._link, self._config.width, self._targets.shape[1], self._shared
+        codes = link.take(signals.codes, sealed.CODES)
+        theirs = link.take(signals.moment, sealed.moment_format(self._count))
+        sums = link.take(signals.sums, sums_format(self._count))
         objective, encoder = self._objective, self._apprentice.encoder
         factors = maths.mirrored_translator_factors(objective, translator, every, shared)
         parts = [

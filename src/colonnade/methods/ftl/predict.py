@@ -18,14 +18,7 @@ from colonnade.methods.ftl.choice import Calibration
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, build_encoder
 from colonnade.methods.ftl.link import Keys, exchange_keys
-from colonnade.methods.ftl.messages import (
-    AnswerParts,
-    ClearOwnScores,
-    ClearScores,
-    RowsToScore,
-    ScoreMasks,
-    answers,
-)
+from colonnade.methods.ftl.messages import AnswerParts, PredictedLabels, RowsToScore, ScoreParts
 from colonnade.methods.ftl.scoring import (
     OFFSET,
     Scorer,
@@ -45,6 +38,9 @@ __all__ = ["source", "target"]
 
 Numbers = npt.NDArray[np.float64]
 
+# The dimensions of parts of a sum: rows and scores or, where they are masked, integers and their bytes.
+_PARTS = ("parts", "part_width")
+
 
 def source(session: Session, holding: Holding, config: FTL) -> Result:
     """Play a party that scores."""
@@ -53,24 +49,22 @@ def source(session: Session, holding: Holding, config: FTL) -> Result:
     labels = LabelEncoder.from_json(part.document["label_encoder"])
     keys = exchange_keys(session, peers, config) if peers else []
     for peer, key in zip(peers, keys, strict=True):
-        asked = peer.receive(RowsToScore)
-        if asked.count < 1:
-            raise WrongContent(f"'{peer.peer}' asks for scores of no rows.")
+        sources = {one.peer: one for one in session.channels("source")}
+        asked = peer.receive(RowsToScore, sources=(session.party, *sources), other_sources=tuple(sources))
+        if asked.collector not in (session.party, *asked.others) or (asked.is_summed and not sources):
+            raise WrongContent(f"'{peer.peer}' has scores added up by a party that is no source of this prediction.")
         calibration, weight = Calibration(**part.document["calibrations"][peer.peer]), _weight(session, config)
         scorer = Scorer(part.tensors["translator"].numpy(), part.tensors["offset"].numpy())
         scorer = scorer.scaled(weight * calibration.slope, weight * calibration.intercept)
-        others = [one for one in session.channels("source") if one.peer in asked.others]
-        if len(others) != len(asked.others):
-            raise WrongContent(f"'{peer.peer}' names sources that this run does not have.")
         if asked.collector == session.party:
             scores = (
-                _collect(peer, others, key, scorer, asked.count)
+                _collect(peer, [sources[name] for name in asked.others], key, scorer, asked.count)
                 if asked.is_summed
                 else give_scores(peer, key, scorer, asked.count)
             )
-            peer.send(answers("source", "target")(decided(labels, scores), described(labels)))
+            peer.send(PredictedLabels(decided(labels, scores), described(labels)))
         else:
-            _contribute(peer, _one(others, asked.collector), key, scorer, asked.count)
+            _contribute(peer, sources[asked.collector], key, scorer, asked.count)
     return Result()
 
 
@@ -91,13 +85,14 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
     scores = every[peers[0].peer]["scores"]
     is_summed = len(peers) > 1 or bool(own)
     for peer in peers:
+        peer.dims["scores"] = scores
         others = tuple(one.peer for one in peers if one is not peer)
         peer.send(RowsToScore(len(rows), peers[0].peer, others, is_summed))
     if is_summed:
         _gather(peers, keys, codes, np.sum([np.zeros((len(rows), scores)), *own], axis=0))
     else:
         ask_for_scores(peers[0], keys[0], codes[0], scores)
-    answer = peers[0].receive(answers("source", "target"), values=(len(rows),))
+    answer = peers[0].receive(PredictedLabels, rows=len(rows))
     return Result(scores=told(answer, peers[0]))
 
 
@@ -107,18 +102,19 @@ def _collect(peer: Channel, others: Sequence[Channel], keys: Keys | None, scorer
     for rows in chunks(count):
         if keys is None:
             total = give_scores(peer, None, scorer, len(rows))
+            parts = dict(zip(_PARTS, total.shape, strict=True))
             for one in others:
-                total = total + one.receive(ClearScores, values=total.shape).values
-            total = total + peer.receive(ClearOwnScores, values=total.shape).values
-            found.append(total)
+                total = total + one.receive(ScoreParts, **parts).values
+            found.append(total + peer.receive(AnswerParts, **parts).values)
             continue
         mask = mask_scores(peer, keys, scorer, len(rows))
         integers = list(mask.integers)
+        parts = dict(zip(_PARTS, (len(integers), keys.theirs.width), strict=True))
         for one in others:
-            theirs = ring_integers(one.receive(ScoreMasks).values, keys.theirs, len(integers))
+            theirs = ring_integers(one.receive(ScoreParts, **parts).values, keys.theirs, len(integers))
             integers = [int((own + their) % keys.theirs.n) for own, their in zip(integers, theirs, strict=True)]
         whole = Mask(mask.layout, keys.theirs, tuple(integers))
-        found.append(whole.remove(peer.receive(AnswerParts).values).decode())
+        found.append(whole.remove(peer.receive(AnswerParts, **parts).values).decode())
     return np.concatenate(found)
 
 
@@ -126,10 +122,10 @@ def _contribute(peer: Channel, collector: Channel, keys: Keys | None, scorer: Sc
     """Score rows for another source to add up."""
     for rows in chunks(count):
         if keys is None:
-            collector.send(ClearScores(give_scores(peer, None, scorer, len(rows))))
+            collector.send(ScoreParts(give_scores(peer, None, scorer, len(rows))))
         else:
             mask = mask_scores(peer, keys, scorer, len(rows))
-            collector.send(ScoreMasks(ring_elements(mask.integers, keys.theirs)))
+            collector.send(ScoreParts(ring_elements(mask.integers, keys.theirs)))
 
 
 def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequence[Numbers], own: Numbers) -> None:
@@ -138,12 +134,9 @@ def _gather(peers: Sequence[Channel], keys: Sequence[Keys | None], codes: Sequen
     for rows in chunks(len(own)):
         opened: list[list[Any]] = []
         for peer, key, mine in zip(peers, keys, codes, strict=True):
-            if key is None:
-                ask_for_scores(peer, None, mine[rows], scores)
-            else:
-                send_codes(peer, key, mine[rows])
+            send_codes(peer, key, mine[rows])
         if keys[0] is None:
-            peers[0].send(ClearOwnScores(own[rows]))
+            peers[0].send(AnswerParts(own[rows]))
             continue
         for peer, key, mine in zip(peers, keys, codes, strict=True):
             if key is not None:
@@ -180,10 +173,3 @@ def _codes(session: Session, holding: Holding, config: FTL, part: ModelPart, nam
     start = f"{name}/encoder."
     encoder.load_state_dict(tensors_under(start, part.tensors))
     return encoder.codes(rows)
-
-
-def _one(channels: Sequence[Channel], name: str) -> Channel:
-    for channel in channels:
-        if channel.peer == name:
-            return channel
-    raise WrongContent("A target has the scores added up by a party that is no source of this prediction.")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.holdings import first_seeds, without_columns
-from colonnade.exchanges.labels import check_scores
+from colonnade.exchanges.labels import most_scores
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, build_encoder
 from colonnade.methods.ftl.link import Keys, Link, Sizes, check_guard, exchange_sizes
@@ -20,12 +20,12 @@ from colonnade.methods.ftl.messages import LabelledRows
 from colonnade.session import Channel, Holding, Pair, Session
 
 __all__ = [
-    "MOST_SCORES",
     "SourceRows",
     "TargetRows",
     "agree_as_source",
     "agree_as_target",
     "apprentice_for",
+    "check_labelled",
     "choose_labelled",
     "encode",
     "labels_of",
@@ -38,7 +38,7 @@ Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-MOST_SCORES = 4096
+_MOST_SCORES = 4096
 
 
 @dataclass(frozen=True)
@@ -128,25 +128,29 @@ def agree_as_source(
     apprentice: Apprentice,
     labelled: Mask,
     scores: int,
-) -> tuple[Link | None, Sizes]:
+) -> tuple[Link, Sizes]:
     """Tell sizes and labelled rows, pass the guard, and return the link and the target's sizes."""
     own = sizes_of(apprentice)
-    theirs = exchange_sizes(peer, own)
+    theirs = exchange_sizes(session, peer, config, own)
     peer.send(LabelledRows(labelled, scores))
     return _link(session, config, peer, keys, len(labelled), scores, own, theirs), theirs
 
 
 def agree_as_target(
     session: Session, config: FTL, peer: Channel, keys: Keys | None, apprentice: Apprentice, rows: int
-) -> tuple[Link | None, Mask, int]:
+) -> tuple[Link, Mask, int]:
     """Do the same as the target; return the link, the labelled rows, and how many scores a row has."""
     own = sizes_of(apprentice)
-    theirs = exchange_sizes(peer, own)
-    said = peer.receive(LabelledRows, rows=(rows,))
-    if said.rows.dtype != np.bool_ or not said.rows.any() or not 1 <= said.scores <= MOST_SCORES:
-        raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
-    check_scores(peer, config.task, said.scores)
+    theirs = exchange_sizes(session, peer, config, own)
+    said = peer.receive(LabelledRows, rows=rows, most_scores=most_scores(config.task, _MOST_SCORES))
+    check_labelled(peer, said.rows)
     return _link(session, config, peer, keys, rows, said.scores, own, theirs), said.rows, said.scores
+
+
+def check_labelled(peer: Channel, rows: Mask, among: Mask | None = None) -> None:
+    """Refuse labelled rows of which there are none, or that are others than were announced."""
+    if not rows.any() or (among is not None and (rows & ~among).any()):
+        raise WrongContent(f"'{peer.peer}' names no labelled row, or one that had no label before.")
 
 
 def sizes_of(apprentice: Apprentice) -> Sizes:
@@ -171,9 +175,9 @@ def _fit(session: Session, holding: Holding, positions: Places) -> TableEncoder:
 
 def _link(
     session: Session, config: FTL, peer: Channel, keys: Keys | None, rows: int, scores: int, own: Sizes, theirs: Sizes
-) -> Link | None:
+) -> Link:
     in_step = min(config.batch_size or rows, rows)
     if session.stage == "validate" and config.is_sealed and not own.widths:
         raise ConfigError("Validation needs encoders whose last layers are nn.Linear and nn.Sigmoid or nn.Tanh.")
     check_guard(session, peer, config, in_step, scores, own, theirs)
-    return None if keys is None else Link(peer, keys, config, theirs)
+    return Link(peer, keys, config, theirs)

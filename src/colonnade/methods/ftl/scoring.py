@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import FixedPoint, Format, Layout, Mask, PublicKey, encrypt
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PublicKey, encrypt
 from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
-from colonnade.methods.ftl.messages import scoring
+from colonnade.methods.ftl.messages import CodesToScore, MaskedScores, OpenedScores
 from colonnade.session import Channel
 
 __all__ = [
@@ -58,14 +58,11 @@ class Scorer:
 def ask_for_scores(peer: Channel, keys: Keys | None, codes: Numbers, scores: int) -> None:
     """Have rows scored by the partner, who learns the scores; nothing comes back yet."""
     for rows in chunks(len(codes)):
-        if keys is None:
-            peer.send(scoring(peer.role, peer.peer_role)[3](codes[rows]))
-        else:
-            send_codes(peer, keys, codes[rows])
-            masked, opened = scoring(peer.role, peer.peer_role)[1:3]
+        send_codes(peer, keys, codes[rows])
+        if keys is not None:
             layout = score_layout(len(rows), codes.shape[1], scores, keys.own)
             with peer.openings.at(f"rows from {rows[0]}"):
-                open_for(peer, masked, opened, keys.own, layout)
+                open_for(peer, MaskedScores, OpenedScores, keys.own, layout)
 
 
 def give_scores(peer: Channel, keys: Keys | None, scorer: Scorer, count: int) -> Numbers:
@@ -73,33 +70,35 @@ def give_scores(peer: Channel, keys: Keys | None, scorer: Scorer, count: int) ->
     found = [np.empty((0, len(scorer.offset)))]
     for rows in chunks(count):
         if keys is None:
-            shape = (len(rows), scorer.phi.shape[1])
-            found.append(scorer.scores(peer.receive(scoring(peer.peer_role, peer.role)[3], values=shape).values))
+            codes = peer.receive(CodesToScore, rows=len(rows)).values
+            found.append(scorer.scores(np.asarray(codes)))
         else:
             mask = mask_scores(peer, keys, scorer, len(rows))
-            found.append(take_opened(peer, scoring(peer.peer_role, peer.role)[2], mask).decode())
+            found.append(take_opened(peer, OpenedScores, mask).decode())
     return np.concatenate(found)
 
 
-def send_codes(peer: Channel, keys: Keys, codes: Numbers) -> None:
-    """Send codes encrypted, many rows to a ciphertext."""
-    room = code_layout(codes.shape[0], codes.shape[1], keys.own)[1]
-    peer.send(scoring(peer.role, peer.peer_role)[0](encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room)))
+def send_codes(peer: Channel, keys: Keys | None, codes: Numbers) -> None:
+    """Send codes, encrypted with many rows to a ciphertext where anything is."""
+    if keys is None:
+        peer.send(CodesToScore(codes))
+    else:
+        room = code_layout(codes.shape[0], codes.shape[1], keys.own)[1]
+        peer.send(CodesToScore(encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room)))
 
 
 def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
     """Receive codes, and send their scores back behind a mask."""
-    codes_message, masked_message, _, _ = scoring(peer.peer_role, peer.role)
-    width = scorer.phi.shape[1]
-    codes = peer.receive(codes_message).values.under(keys.theirs, code_layout(count, width, keys.theirs)[0])
+    received = cast(CipherArray, peer.receive(CodesToScore, rows=count).values)
+    codes = received.under(keys.theirs, code_layout(count, scorer.phi.shape[1], keys.theirs)[0])
     offset = FixedPoint.encode(np.broadcast_to(scorer.offset, (count, len(scorer.offset))), OFFSET)
-    return ask_to_open(peer, masked_message, codes @ FixedPoint.encode(scorer.phi.T, _TRANSLATOR) + offset)
+    return ask_to_open(peer, MaskedScores, codes @ FixedPoint.encode(scorer.phi.T, _TRANSLATOR) + offset)
 
 
 def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> list[Any]:
     """Receive masked scores and return them opened, as integers, without sending them back."""
     layout = score_layout(count, width, scores, keys.own)
-    opening = Opening(peer, scoring(peer.role, peer.peer_role)[1], keys.own)
+    opening = Opening(peer, MaskedScores, keys.own)
     return list(opening.integers(opening.received.values, layout))
 
 

@@ -11,26 +11,18 @@ two rows of the target are.)
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, encrypt
 from colonnade.data import LabelEncoder
-from colonnade.errors import SlotOverflow, WrongContent
 from colonnade.exchanges.answers import described, told_labels
 from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
-from colonnade.methods.ftl.messages import (
-    ClearLabels,
-    ClearScoresAlone,
-    MaskedFit,
-    OpenedFit,
-    OwnLabels,
-    ScoresAlone,
-    SealedLabels,
-)
+from colonnade.methods.ftl.messages import LabelsToFit, MaskedFit, OpenedFit, OwnLabels, ScoresAlone
 from colonnade.methods.ftl.scoring import chunks
 from colonnade.session import Channel
 
@@ -65,47 +57,48 @@ class Fit:
         self.hidden, self.plain = hidden, plain
 
 
-def learn_as_target(peer: Channel, keys: Keys | None, rows: Numbers, scored: list[Numbers], outputs: int) -> Fit:
+def learn_as_target(peer: Channel, keys: Keys | None, rows: Numbers, scored: list[Numbers]) -> Fit:
     """Play the party that brings columns: of the labelled rows, and of rows to be scored."""
-    fitting = coefficients_from(rows)
+    fitting, labels = coefficients_from(rows), peer.receive(LabelsToFit, rows=len(rows)).values
     if keys is None:
-        plain = fitting @ peer.receive(ClearLabels, values=(len(rows), outputs)).values
-        for part in scored:
-            peer.send(ClearScoresAlone(_with_ones(part) @ plain))
-        return Fit(None, plain)
-    layout = sealed.plan((len(rows), outputs), LABELS, keys.theirs)
-    labels = peer.receive(SealedLabels).values.under(keys.theirs, layout)
-    hidden = labels.left_product(FixedPoint.encode(fitting, _MAP))
+        fit = Fit(None, fitting @ np.asarray(labels))
+    else:
+        encrypted = cast(CipherArray, labels).under(keys.theirs, sealed.plan(labels.shape, LABELS, keys.theirs))
+        fit = Fit(encrypted.left_product(FixedPoint.encode(fitting, _MAP)), None)
     for part in scored:
         for chosen in chunks(len(part)):
-            scores = hidden.left_product(FixedPoint.encode(_with_ones(part[chosen]), _ROWS))
-            # Under the receiver's own key: without fresh randomness it could read this party's columns from it.
-            peer.send(ScoresAlone(sealed.ready(scores).rerandomise()))
-    return Fit(hidden, None)
+            peer.send(ScoresAlone(_scores_by(fit, _with_ones(part[chosen]))))
+    return fit
+
+
+def _scores_by(fit: Fit, rows: Numbers) -> CipherArray | Numbers:
+    if fit.hidden is None:
+        return np.reshape(rows @ np.asarray(fit.plain), -1)
+    scores = fit.hidden.left_product(FixedPoint.encode(rows, _ROWS))
+    # Under the receiver's own key: without fresh randomness it could read this party's columns from it.
+    return sealed.ready(scores).rerandomise()
 
 
 def learn_as_source(peer: Channel, keys: Keys | None, targets: Numbers, scored: list[int]) -> list[Numbers]:
     """Play the party that brings labels, and return the scores of rows the target was to bring: so many per part."""
     outputs = targets.shape[1]
-    if keys is None:
-        peer.send(ClearLabels(targets))
-        return [peer.receive(ClearScoresAlone, values=(rows, outputs)).values for rows in scored]
-    peer.send(SealedLabels(encrypt(keys.own, targets, LABELS)))
+    peer.send(LabelsToFit(targets if keys is None else encrypt(keys.own, targets, LABELS)))
     found = []
     for part, rows in enumerate(scored):
         parts = [np.empty((0, outputs))]
         for chosen in chunks(rows):
-            scale = 3 * sealed.FRACTION_BITS
-            (layout,) = sealed.gradient_layouts([len(chosen) * outputs], [scale], keys.own)
-            try:
-                with peer.openings.at(f"part {part}, rows from {chosen[0]}"):
-                    opening = Opening(peer, ScoresAlone, keys.own)
-                opened = opening.fixed(opening.received.values, layout).decode()
-            except SlotOverflow as overflow:
-                raise WrongContent(str(overflow)) from None
-            parts.append(opened.reshape(len(chosen), outputs))
+            with peer.openings.at(f"part {part}, rows from {chosen[0]}"):
+                parts.append(_scores_alone(peer, keys, len(chosen) * outputs).reshape(len(chosen), outputs))
         found.append(np.concatenate(parts))
     return found
+
+
+def _scores_alone(peer: Channel, keys: Keys | None, numbers: int) -> Numbers:
+    if keys is None:
+        return np.asarray(peer.receive(ScoresAlone, numbers=numbers).values)
+    (layout,) = sealed.gradient_layouts([numbers], [3 * sealed.FRACTION_BITS], keys.own)
+    opening = Opening(peer, ScoresAlone, keys.own, numbers=numbers)
+    return opening.fixed(opening.received.values, layout).decode()
 
 
 def give_up(peer: Channel, keys: Keys | None, labels: LabelEncoder, columns: int, outputs: int) -> None:

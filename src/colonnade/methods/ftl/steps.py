@@ -9,19 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, concatenate
-from colonnade.errors import TrainingFailed, WrongContent
 from colonnade.methods.ftl import maths, sealed
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice, Encoder, Layers
 from colonnade.methods.ftl.link import Link
 from colonnade.methods.ftl.maths import Objective, Translator
-from colonnade.methods.ftl.messages import (
-    ClearSourceSignals,
-    ClearTargetSignals,
-    SourceSignals,
-    TargetSignals,
-    Verdict,
-)
+from colonnade.methods.ftl.messages import SourceSignals, TargetSignals, Verdict
 from colonnade.nn import Learner
 from colonnade.session import Channel, Session
 
@@ -105,8 +98,7 @@ class SourceLink:
     """Places of the shared rows among the source's rows."""
     labelled: Mask
     objective: Objective
-    link: Link | None
-    """None where nothing is encrypted."""
+    link: Link
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,7 @@ class SourceTrainer:
     def train(self, rule: StopRule, begin: int, after: Callable[[int, bool], None]) -> None:
         """Go on from an iteration until the rule says stop; ``after`` is told every iteration that is over."""
         config = self._config
-        for iteration in range(begin, config.iterations):
+        for iteration in self._session.passes("iterations", config.iterations, begin):
             self._session.next_step()
             is_last = iteration + 1 >= config.iterations
             loss = self._step(iteration, looks_at_loss(config, iteration))
@@ -170,8 +162,9 @@ class SourceTrainer:
         translator = Translator.of(every.codes[: self._used], self._targets[: self._used])
         turns = [self._begin(link, iteration, translator, every) for link in self._links]
         self._learner.zero_gradients()
-        losses = self._sealed(turns, translator, every, with_loss) if self._config.is_sealed else None
-        if losses is None:
+        if self._config.is_sealed:
+            losses = self._sealed(turns, translator, every, with_loss)
+        else:
             losses = [self._clear(turn, translator, every) for turn in turns]
         self._encoder.add_decay(self._config.decay)
         own = self._apprentice.rebuild() + self._config.decay / 2.0 * self._encoder.squared_weights()
@@ -186,21 +179,15 @@ class SourceTrainer:
         targets = self._targets[shared]
         weights = translator.row_weights(link.objective, targets, labelled)
         rows = weights @ translator.phi + link.objective.gamma * link.objective.kappa * every.codes[shared]
-        moment = translator.moment(link.objective)
-        if link.link is None:
-            link.peer.send(ClearSourceSignals(rows, moment))
-        else:
-            upper = moment[np.triu_indices(len(moment))]
-            link.peer.send(SourceSignals(link.link.seal(rows, sealed.ROWS), link.link.seal(upper, sealed.ROWS)))
+        moment = maths.upper(translator.moment(link.objective))
+        link.peer.send(SourceSignals(link.link.seal(rows, sealed.ROWS), link.link.seal(moment, sealed.ROWS)))
         return _Turn(link, batch, shared, labelled, targets, weights)
 
     def _clear(self, turn: _Turn, translator: Translator, every: Layers) -> float:
         """Steps 2 to 6 in the clear: the target's codes give everything."""
-        link, width = turn.link, self._config.width
-        signals = link.peer.receive(ClearTargetSignals, codes=(len(turn.shared), width))
-        if not np.isfinite(signals.remainder):
-            raise WrongContent(f"'{link.peer.peer}' sent a loss that is no number. Its training has diverged.")
-        return self._learn_from_codes(turn, translator, every, signals.codes, signals.remainder)
+        signals = turn.link.peer.receive(TargetSignals, rows=len(turn.shared))
+        codes, remainder = np.asarray(signals.codes), np.asarray(signals.remainder)
+        return self._learn_from_codes(turn, translator, every, codes, float(remainder[0]))
 
     def _learn_from_codes(
         self, turn: _Turn, translator: Translator, every: Layers, codes: Numbers, remainder: float
@@ -218,14 +205,13 @@ class SourceTrainer:
 
     def _sealed(self, turns: Sequence[_Turn], translator: Translator, every: Layers, with_loss: bool) -> list[float]:
         """Steps 2 to 6 with ciphertexts; all targets are asked before the first answer is awaited."""
-        config, width = self._config, self._config.width
+        config = self._config
         for turn in turns:
-            link = _sealing(turn.link.link)
-            signals = turn.link.peer.receive(TargetSignals)
-            rows, entries = len(turn.shared), width * (width + 1) // 2
-            codes = link.take(signals.codes, (rows, width), sealed.CODES)
-            moment = link.take(signals.moment, (entries,), sealed.moment_format(rows))
-            remainder = link.take(signals.remainder, (1,), sealed.REMAINDER)
+            link, rows = turn.link.link, len(turn.shared)
+            signals = turn.link.peer.receive(TargetSignals, rows=rows)
+            codes = link.take(signals.codes, sealed.CODES)
+            moment = link.take(signals.moment, sealed.moment_format(rows))
+            remainder = link.take(signals.remainder, sealed.REMAINDER)
             if config.reveal == "rows":
                 link.ask([codes, remainder])
                 continue
@@ -235,7 +221,7 @@ class SourceTrainer:
                 asked[0] = concatenate([asked[0], sealed.loss_on_codes(codes, moment, remainder, factors)])
             link.ask(asked)
         for turn in turns:
-            link = _sealing(turn.link.link)
+            link = turn.link.link
             if config.reveal == "rows":
                 link.open(0.0, link.row_layouts(len(turn.shared)))
             else:
@@ -268,8 +254,7 @@ class SourceTrainer:
         return found
 
     def _finish(self, turn: _Turn, translator: Translator, every: Layers, with_loss: bool) -> float:
-        objective, link = turn.link.objective, _sealing(turn.link.link)
-        answers = link.answers()
+        objective, answers = turn.link.objective, turn.link.link.answers()
         if self._config.reveal == "rows":
             codes = answers[0].reshape(len(turn.shared), -1)
             return self._learn_from_codes(turn, translator, every, codes, float(answers[1][0]))
@@ -294,7 +279,7 @@ class TargetTrainer:
         config: FTL,
         apprentice: Apprentice,
         peer: Channel,
-        link: Link | None,
+        link: Link,
         rows: Numbers,
         labelled: Mask,
         objective: Objective,
@@ -316,44 +301,36 @@ class TargetTrainer:
         self._learner.zero_gradients()
         own = self._apprentice.rebuild() + self._config.decay / 2.0 * self._encoder.squared_weights()
         remainder = self._objective.own_alignment(layers.codes) + own / batch.scale
-        if self._link is None:
-            gradients = self._clear(layers, labelled, remainder)
+        signals = self._exchange(layers.codes, labelled, remainder)
+        if self._config.is_sealed:
+            gradients = self._sealed(signals, layers, labelled, batch, looks_at_loss(self._config, iteration))
         else:
-            gradients = self._sealed(
-                self._link, layers, labelled, remainder, batch, looks_at_loss(self._config, iteration)
-            )
+            moment = maths.square(np.asarray(signals.moment), self._config.width)
+            gradients = maths.target_row_gradients(np.asarray(signals.rows), moment, layers.codes, labelled)
         gradients = gradients + self._objective.own_alignment_gradient(layers.codes)
         self._encoder.add_row_gradients(rows, gradients, batch.scale)
         self._encoder.add_decay(self._config.decay)
         return self._peer.receive(Verdict)
 
-    def _clear(self, layers: Layers, labelled: Mask, remainder: float) -> Numbers:
-        self._peer.send(ClearTargetSignals(layers.codes, remainder))
-        count, width = layers.codes.shape
-        signals = self._peer.receive(ClearSourceSignals, rows=(count, width), moment=(width, width))
-        return maths.target_row_gradients(signals.rows, signals.moment, layers.codes, labelled)
-
-    def _sealed(
-        self, link: Link, layers: Layers, labelled: Mask, remainder: float, batch: Batch, with_loss: bool
-    ) -> Numbers:
-        """Return what row gradients are opened; gradients of parameters go to the encoder at once."""
-        config, codes = self._config, layers.codes
-        count, width = codes.shape
-        upper = (codes[labelled].T @ codes[labelled])[np.triu_indices(width)]
+    def _exchange(self, codes: Numbers, labelled: Mask, remainder: float) -> SourceSignals:
+        seal, moment = self._link.seal, maths.upper(codes[labelled].T @ codes[labelled])
         self._peer.send(
             TargetSignals(
-                link.seal(codes, sealed.CODES),
-                link.seal(upper, sealed.moment_format(count)),
-                link.seal([remainder], sealed.REMAINDER),
+                seal(codes, sealed.CODES),
+                seal(moment, sealed.moment_format(len(codes))),
+                seal([remainder], sealed.REMAINDER),
             )
         )
-        signals = self._peer.receive(SourceSignals)
-        rows = link.take(signals.rows, (count, width), sealed.ROWS)
-        moment = link.take(signals.moment, (len(upper),), sealed.ROWS)
+        return self._peer.receive(SourceSignals, rows=len(codes))
+
+    def _sealed(self, signals: SourceSignals, layers: Layers, labelled: Mask, batch: Batch, with_loss: bool) -> Numbers:
+        """Return what row gradients are opened; gradients of parameters go to the encoder at once."""
+        config, link, codes = self._config, self._link, layers.codes
+        rows, moment = link.take(signals.rows, sealed.ROWS), link.take(signals.moment, sealed.ROWS)
         if config.reveal == "rows":
             link.ask([sealed.row_gradients(rows, moment, codes, labelled)])
-            link.open(0.0, link.code_layouts(count))
-            return link.answers()[0].reshape(count, width)
+            link.open(0.0, link.code_layouts(len(codes)))
+            return link.answers()[0].reshape(codes.shape)
         link.ask(self._gradients(rows, moment, layers, labelled, batch))
         more = 1 if with_loss else 0
         link.open(config.noise / batch.scale, link.partner_layouts(more), spared=more)
@@ -398,9 +375,3 @@ def _name_of_batches(target: str, fold: int | None) -> str:
 
 def _name_of_loss(fold: int | None) -> str:
     return "training_loss" if fold is None else f"fold_{fold + 1}_loss"
-
-
-def _sealing(link: Link | None) -> Link:
-    if link is None:
-        raise TrainingFailed("An encrypted step was begun without keys.")
-    return link

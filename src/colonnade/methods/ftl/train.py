@@ -108,7 +108,7 @@ def target(session: Session, holding: Holding, config: FTL) -> Result:
         begin = session.resumed.document["iteration"]
         for side in sides:
             side.load_state(session.resumed.tensors, session.resumed.document["sides"][side.peer.peer])
-    for iteration in range(begin, config.iterations):
+    for iteration in session.passes("iterations", config.iterations, begin):
         going_on = [side for side in sides if not side.is_over]
         if not going_on:
             break
@@ -150,8 +150,8 @@ def _meet(
     labelled = choose_labelled(shared < rows.used, config.labelled_rows, seed)
     if not labelled.any():
         raise ConfigError(
-            f"None of the {len(shared)} rows shared with '{peer.peer}' may lend its label: all are held out for "
-            "another target. Lower evaluate.test_fraction."
+            f"None of the {len(shared)} rows shared with '{peer.peer}' has a label that may be used: all are held out "
+            "for another target. Lower evaluate.test_fraction."
         )
     link, sizes = agree_as_source(session, config, peer, keys, apprentice, labelled, rows.targets.shape[1])
     objective = objective_for(config, rows.label_encoder.task, len(shared), int(labelled.sum()))
@@ -246,7 +246,7 @@ class _TargetSide:
         codes = self.apprentice.encoder.codes(np.concatenate([self._labelled, *self._held]))
         ask_for_scores(self.peer, self._keys, codes, self._scores)
         if self._config.safeguard:
-            fit = learn_as_target(self.peer, self._keys, self._labelled, self._held, self._scores)
+            fit = learn_as_target(self.peer, self._keys, self._labelled, self._held)
             if not self.peer.receive(Choice).is_transfer:
                 self._regression = take_over(self.peer, fit, self._labelled.shape[1], self._scores)
 

@@ -14,19 +14,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.answers import checked_answer, decided_by, described, told
 from colonnade.methods.ftl.choice import Calibration, quality, quality_name, quality_of_decided, word_for
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.link import Keys, exchange_keys
 from colonnade.methods.ftl.maths import targets_of
-from colonnade.methods.ftl.messages import FoldRows, answers, row_count
+from colonnade.methods.ftl.messages import FoldRows, PredictedLabels, RowCount
 from colonnade.methods.ftl.mirrored import LossSide, TranslatorSide
 from colonnade.methods.ftl.preparing import (
     SourceRows,
     agree_as_source,
     agree_as_target,
     apprentice_for,
+    check_labelled,
     choose_labelled,
     source_rows,
     target_rows,
@@ -48,8 +49,6 @@ __all__ = ["source", "target"]
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-
-_MOST_ROWS = 2**40
 
 
 def source(session: Session, holding: Holding, config: FTL) -> Result:
@@ -142,19 +141,18 @@ def _source_fold(
     (scored_alone,) = learn_as_source(peer, keys, truth[~is_left], [int(is_left.sum())])
     alone = quality(task, truth[is_left], scored_alone)
 
-    count = _count(peer)
-    found = calibration.apply(give_scores(peer, keys, scorer, count))
-    peer.send(answers("source", "target")(decided_by(task, found), described(labels)))
+    found = calibration.apply(give_scores(peer, keys, scorer, peer.receive(RowCount).count))
+    peer.send(PredictedLabels(decided_by(task, found), described(labels)))
     swapped = objective_for(config, task, len(shared), len(kept))
     apprentice = apprentice.anew(config)
     side = LossSide(config, apprentice, peer, link, swapped, columns, targets[: len(kept)], len(kept), shared)
-    for _ in range(config.iterations):
+    for _ in session.passes("iterations", config.iterations):
         session.next_step()
         side.step()
     fold = place[np.flatnonzero(left_out[: rows.used])]
-    peer.send(row_count("source", "target")(len(fold)))
+    peer.send(RowCount(len(fold)))
     ask_for_scores(peer, keys, apprentice.encoder.codes(columns[fold]), targets.shape[1])
-    answer = peer.receive(answers("target", "source"), values=(len(fold),))
+    answer = peer.receive(PredictedLabels, rows=len(fold))
     transfer = quality_of_decided(task, targets[fold], checked_answer(task, answer.values, len(labels.classes), peer))
     session.record(fold=number + 1, transfer=transfer, cross_validation=plain, self_learning=alone)
     return _Fold(transfer, plain, alone)
@@ -167,16 +165,13 @@ def _target_fold(
     own, shared = rows.columns, rows.shared
     apprentice = apprentice_for(session, holding, config, own, peer.peer, counter=number)
     link, every, scores = agree_as_target(session, config, peer, keys, apprentice, len(shared))
-    fold = peer.receive(FoldRows, rows=(len(shared),))
+    fold = peer.receive(FoldRows, rows=len(shared))
     labelled = fold.rows
-    if labelled.dtype != np.bool_ or not labelled.any() or (labelled & ~every).any():
-        raise WrongContent(f"'{peer.peer}' names labelled rows in a way no version of colonnade does.")
-    if not 1 <= fold.count <= _MOST_ROWS:
-        raise WrongContent(f"'{peer.peer}' describes a fold of an impossible size.")
+    check_labelled(peer, labelled, every)
     apprentice.pretrain()
     objective = objective_for(config, "", len(shared), int(labelled.sum()))
     trainer = TargetTrainer(session, config, apprentice, peer, link, own[shared], labelled, objective, fold=number)
-    for iteration in range(config.iterations):
+    for iteration in session.passes("iterations", config.iterations):
         session.next_step()
         verdict = trainer.step(iteration)
         apply_verdict(apprentice.learner, verdict)
@@ -185,30 +180,21 @@ def _target_fold(
     codes = apprentice.encoder.codes(own)
     with peer.openings.at("labelled rows"):
         ask_for_scores(peer, keys, codes[shared[every]], scores)
-    learn_as_target(peer, keys, own[shared[labelled]], [own[shared[every & ~labelled]]], scores)
-    peer.send(row_count("target", "source")(len(own)))
+    learn_as_target(peer, keys, own[shared[labelled]], [own[shared[every & ~labelled]]])
+    peer.send(RowCount(len(own)))
     ask_for_scores(peer, keys, codes, scores)
-    given = told(peer.receive(answers("source", "target"), values=(len(own),)), peer)
+    given = told(peer.receive(PredictedLabels, rows=len(own)), peer, scores)
     task = given.task
-    if (len(given.classes) if task == "multiclass" else 1) != scores:
-        raise WrongContent(f"'{peer.peer}' gives labels of another kind than it announced.")
     targets = targets_of(task, given.values.astype(np.float64), len(given.classes))
     swapped = objective_for(config, task, len(shared), fold.count)
     apprentice = apprentice.anew(config)
     side = TranslatorSide(config, apprentice, peer, link, swapped, own, targets, fold.count, shared)
-    for _ in range(config.iterations):
+    for _ in session.passes("iterations", config.iterations):
         session.next_step()
         side.step()
     translator = side.translator()
-    found = give_scores(peer, keys, Scorer(translator.phi, -translator.beta), _count(peer))
-    peer.send(answers("target", "source")(decided_by(task, found), ""))
-
-
-def _count(peer: Channel) -> int:
-    count: int = peer.receive(row_count(peer.peer_role, peer.role)).count
-    if not 1 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{peer.peer}' announces an impossible number of rows to score.")
-    return count
+    found = give_scores(peer, keys, Scorer(translator.phi, -translator.beta), peer.receive(RowCount).count)
+    peer.send(PredictedLabels(decided_by(task, found), ""))
 
 
 def _ignore(iteration: int, is_over: bool) -> None:

@@ -24,10 +24,9 @@ rows, more holders, numbers to predict, missing cells and convolutions of two ki
 """
 
 from colonnade.methods.mpdl import graph, predict, train
-from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
-from colonnade.methods.mpdl.forecast import FORECASTER
-from colonnade.methods.mpdl.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.methods.mpdl.config import COLLABORATOR, MPDL, cautions
+from colonnade.methods.mpdl.messages import CENTRAL, DUAL, GRAPH, PREDICT, TRAIN
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "MPDL"]
 
@@ -49,26 +48,30 @@ METHOD = Method(
         Role(COLLABORATOR, "no table: it adds up and has the upper layers", has_rows=False),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": _LEARNING,
-        "dual": _LEARNING,
-        "central": _LEARNING,
-        "graph": {
-            "label_holder": graph.label_holder,
-            "feature_holder": graph.feature_holder,
-            COLLABORATOR: graph.collaborator,
-        },
-        "predict": {
-            "label_holder": predict.label_holder,
-            "feature_holder": predict.feature_holder,
-            COLLABORATOR: predict.collaborator,
-        },
+        "train": Stage(roles=_LEARNING, messages=TRAIN, makes_model=True),
+        "dual": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder}, messages=DUAL
+        ),
+        "central": Stage(roles=_LEARNING, messages=CENTRAL, after=("dual",), makes_model=True),
+        "graph": Stage(
+            roles={
+                "label_holder": graph.label_holder,
+                "feature_holder": graph.feature_holder,
+                COLLABORATOR: graph.collaborator,
+            },
+            messages=GRAPH,
+        ),
+        "predict": Stage(
+            roles={
+                "label_holder": predict.label_holder,
+                "feature_holder": predict.feature_holder,
+                COLLABORATOR: predict.collaborator,
+            },
+            messages=PREDICT,
+            rows="shared and rest",
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
-    absent={"dual": (COLLABORATOR,)},
-    stands_on={"central": ("dual",)},
-    scored_after=("train", "central"),
-    scores_rest=True,
-    forecast=FORECASTER,
+    cautions=cautions,
 )

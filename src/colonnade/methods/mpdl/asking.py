@@ -15,13 +15,13 @@ import torch
 
 from colonnade.crypto import Format, PrivateKey, PublicKey
 from colonnade.crypto.ring import Words
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.sealed_query import QueryFormat, answer_query, receive_answer, send_query
 from colonnade.methods.mpdl.central import HolderSide
 from colonnade.methods.mpdl.completion import Completion
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
-from colonnade.methods.mpdl.messages import block_gradient
+from colonnade.methods.mpdl.messages import BlockGradient
 from colonnade.session import Channel, Session
 
 __all__ = ["AskedSegments", "Asking"]
@@ -125,13 +125,11 @@ class AskedSegments:
                 generated = self._generated[torch.from_numpy(self._asked[party])]
                 for peer in self._asking.peers:
                     columns = self._asking.completion.meant_for(peer, generated)
-                    peer.send(block_gradient(peer.role, peer.peer_role)(columns.T @ errors))
+                    peer.send(BlockGradient(columns.T @ errors))
                 continue
             peer = self._asking.channel(party)
-            shape = (self._asking.completion.fed, self._asking.hidden)
-            told = peer.receive(block_gradient(peer.peer_role, peer.role), values=shape).values.double()
-            if not torch.isfinite(told).all():
-                raise WrongContent(f"'{peer.peer}' sent gradients that are no numbers.")
+            shape = {"columns": self._asking.completion.fed, "hidden": self._asking.hidden}
+            told = peer.receive(BlockGradient, **shape).values.double()
             weights = next(side.block.parameters())
             learned = self._asking.completion.gradient_of(told, errors).to(weights.dtype)
             weights.grad = learned if weights.grad is None else weights.grad + learned

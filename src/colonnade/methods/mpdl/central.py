@@ -23,7 +23,7 @@ from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
 from colonnade.exchanges.labels import OwnLabels
 from colonnade.exchanges.masked_sums import Collector, Contributor
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
-from colonnade.methods.mpdl.messages import LogitGradient, Logits, alone_inputs, first_gradient, kernel_gradient
+from colonnade.methods.mpdl.messages import AloneInputs, FirstGradient, KernelGradient, LogitGradient, Logits
 from colonnade.methods.mpdl.networks import build_block, build_upper, dtype_of, first_shape
 from colonnade.nn import Learner, backpropagate, loss_gradient, row_losses
 from colonnade.session import Channel, Session, derive_seed
@@ -140,8 +140,6 @@ class HolderSide(_Side):
         self.shape = first_shape(config, hidden)
         self._sealed: SealedSegments | None = None
         self._order: Places = np.arange(len(inputs))
-        self._gradient = first_gradient(session.role)
-        self._kernel = kernel_gradient(session.role)
         self._weight_gradient = torch.empty_like(next(self.block.parameters()), requires_grad=False)
 
     def seal(self, segments: SealedSegments) -> None:
@@ -186,7 +184,7 @@ class HolderSide(_Side):
         """Give rows that no other holder knows: with nothing to add to, no mask could hide them."""
         with torch.no_grad():
             for part in chunks(len(inputs), self.shape):
-                self.channel.send(alone_inputs(self._session.role)(self.block(inputs[part])))
+                self.channel.send(AloneInputs(self.block(inputs[part])))
 
     def _contribute(self, start: int, stop: int) -> torch.Tensor:
         rows = self._batches[start // self._config.batch_size]
@@ -204,7 +202,7 @@ class HolderSide(_Side):
         return outputs
 
     def _go_back(self, outputs: torch.Tensor, start: int) -> None:
-        gradient = self.channel.receive(self._gradient, values=tuple(outputs.shape)).values
+        gradient = self.channel.receive(FirstGradient, rows=len(outputs), first=self.shape).values
         given = _in_precision(gradient, outputs.dtype)
         if isinstance(self.block, nn.Linear):
             rows = self._batches[start // self._config.batch_size]
@@ -223,7 +221,7 @@ class HolderSide(_Side):
         if kernels.grad is None:
             kernels.grad = torch.zeros_like(kernels)
         self._contributor.send(kernels.grad)
-        total = self.channel.receive(self._kernel, values=tuple(kernels.shape)).values
+        total = self.channel.receive(KernelGradient, kernels=tuple(kernels.shape)).values
         kernels.grad = total.to(kernels.dtype)
 
 
@@ -261,7 +259,7 @@ class LabelSide(HolderSide):
         """Contribute to a batch, say how wrong its scores are, and learn from it."""
         self.learner.zero_gradients()
         outputs = self._contribute(start, stop)
-        logits = self.channel.receive(Logits, values=(stop - start, self._labels.outputs)).values
+        logits = self.channel.receive(Logits, rows=stop - start, outputs=self._labels.outputs).values
         place = start // self._config.batch_size
         targets, weights = self._batches_of_targets[place], self._batches_of_weights[place]
         scores = _in_precision(logits, dtype_of(self._config))
@@ -300,17 +298,17 @@ class CollaboratorSide(_Side):
         first = self._first(stop - start).requires_grad_()
         logits = self.upper(first)
         self._label_holder.send(Logits(logits))
-        gradient = self._label_holder.receive(LogitGradient, values=tuple(logits.shape)).values
+        gradient = self._label_holder.receive(LogitGradient, rows=len(logits), outputs=self._outputs).values
         backpropagate(logits, _in_precision(gradient, logits.dtype))
         back = torch.zeros_like(first) if first.grad is None else first.grad
         check_finite(back.sum().item(), self._session)
         # The label holder still has most to do. The others can wait until we have learned: where all are threads of one
         # process, they will need the cores.
         first_in_line, *others = self._holders
-        first_in_line.send(first_gradient(first_in_line.peer_role)(back))
+        first_in_line.send(FirstGradient(back))
         self._learn()
         for holder in others:
-            holder.send(first_gradient(holder.peer_role)(back))
+            holder.send(FirstGradient(back))
         if self._config.kernels == "tied":
             self._tie()
 
@@ -335,8 +333,7 @@ class CollaboratorSide(_Side):
         """Return scores of rows that one holder alone knows, message by message."""
         with torch.no_grad():
             for part in chunks(rows, self._shape):
-                shape = (part.stop - part.start, *self._shape)
-                first = holder.receive(alone_inputs(holder.peer_role), values=shape).values
+                first = holder.receive(AloneInputs, rows=part.stop - part.start, first=self._shape).values
                 yield self.upper(first.to(dtype_of(self._config)))
 
     def send_scores_alone(self, holder: Channel, rows: int) -> None:
@@ -352,7 +349,7 @@ class CollaboratorSide(_Side):
         size = self._config.kernel_size
         total = torch.from_numpy(self._collector.receive((self._shape[0], channels, size, size)))
         for holder in self._holders:
-            holder.send(kernel_gradient(holder.peer_role)(total.to(dtype_of(self._config))))
+            holder.send(KernelGradient(total.to(dtype_of(self._config))))
 
 
 def _in_precision(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -368,7 +365,7 @@ def asked_parts(rows: int) -> list[slice]:
 def receive_scores(side: HolderSide, outputs: int, rows: int, parts: list[slice] | None = None) -> torch.Tensor:
     """Return the scores of rows, at the label holder; they come in parts."""
     found = [
-        side.channel.receive(Logits, values=(part.stop - part.start, outputs)).values.double()
+        side.channel.receive(Logits, rows=part.stop - part.start, outputs=outputs).values.double()
         for part in (chunks(rows, side.shape) if parts is None else parts)
     ]
     return torch.cat(found) if found else torch.empty(0, outputs, dtype=torch.float64)

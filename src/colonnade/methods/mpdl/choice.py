@@ -91,7 +91,7 @@ class Comparison:
             else "Nothing was held out to compare by; set folds or evaluate.validation_fraction."
         )
         if len(self.rounds) > 1 and not config.strict_folds and config.generator == "mlp":
-            text += " Generators go on from part to part, so that all but the first comparison are a little too bright."
+            text += " Generators go on from part to part, so that all but the first comparison look a little too good."
         return Finding(
             name="comparison",
             title="Do completed rows help?",

@@ -9,11 +9,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from colonnade.errors import WrongContent
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import Generator
-from colonnade.methods.mpdl.messages import shipped_rows
+from colonnade.methods.mpdl.messages import ShippedRows
 from colonnade.methods.mpdl.networks import Arrangement
 from colonnade.methods.mpdl.rows import Scale
 from colonnade.methods.mpdl.units import UnitSpace
@@ -159,11 +158,12 @@ class Completion:
         if self._is_label_holder or self._config.augment:
             generated = self.generated(mine).double()
             for peer in peers:
-                peer.send(shipped_rows(peer.role, peer.peer_role)(self.meant_for(peer, generated).numpy()))
+                peer.send(ShippedRows(self.meant_for(peer, generated).numpy()))
         for peer in peers:
             if peer.peer_role == "label_holder" or self._config.augment:
                 count = len(rows.own) if peer.peer_role == "label_holder" else len(rows.learned)
-                self._shipped[peer.peer] = self._received(peer, count)
+                shipped = peer.receive(ShippedRows, rows=count, columns=self.fed).values
+                self._shipped[peer.peer] = torch.from_numpy(shipped.astype(np.float64))
 
     def meant_for(self, peer: Channel, generated: torch.Tensor) -> torch.Tensor:
         """Return the columns that another holder feeds, of all that were generated here."""
@@ -171,9 +171,3 @@ class Completion:
         if peer.peer_role != "label_holder":
             return columns
         return torch.cat([columns, generated[:, self._others.width :]], dim=1)
-
-    def _received(self, peer: Channel, rows: int) -> torch.Tensor:
-        answer = peer.receive(shipped_rows(peer.peer_role, peer.role), values=(rows, self.fed)).values
-        if answer.dtype != np.float64 or not np.isfinite(answer).all():
-            raise WrongContent(f"'{peer.peer}' sent generated columns that are no numbers.")
-        return torch.from_numpy(answer.copy())

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
+from colonnade.settings import described, marked
 
-__all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "found_by"]
+__all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "cautions", "found_by"]
 
 COLLABORATOR = "collaborator"
 JOINT, COMPLETED = "joint", "completed"
@@ -27,6 +30,7 @@ def found_by(name: str, patterns: Mapping[str, Value]) -> Value | None:
     return next((value for pattern, value in patterns.items() if fnmatchcase(name, pattern)), None)
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class MPDL:
     """Settings of multi-party dual learning, agreed by all parties.
@@ -36,108 +40,131 @@ class MPDL:
     """
 
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The public least and greatest value of numeric columns. Every column that is released with noise needs them: they
-    must not be taken from the table, whose extremes are somebody's values."""
+    """The public least and greatest value of numeric columns, by name or pattern. Every column that is released with
+    noise needs them; they must not be taken from the table, whose extremes are somebody's values."""
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The public categories of categorical columns, needed as bounds are."""
+    """The public categories of categorical columns, by name or pattern, needed as `bounds` are."""
     common_columns: tuple[str, ...] = ()
-    """Columns that all holders have: nobody generates them, and the label holder feeds them to the classifier."""
+    """Columns that all holders have, by name or pattern: nobody generates or releases them, and the label holder feeds
+    them to the classifier."""
 
     mechanism: Literal["cell_ldp", "row_gaussian", "none", "lemma", "lemma_shared"] = "cell_ldp"
     """What protects the columns of shared rows that generators learn from: noise for every cell, noise counted by row,
     nothing, or the noise of the paper's lemma, which does not protect a row."""
     epsilon: float = 1.0
-    """The privacy loss of one cell."""
+    """The privacy loss of one cell, above 0; less is noisier. Cells of a row add up."""
     epsilons: Mapping[str, float] = field(default_factory=dict)
-    """Other values of epsilon for some columns."""
+    """Other values for some columns, by name or pattern."""
     sigma: float = 1.0
-    """The standard deviation of row_gaussian's noise, for columns scaled to 0 to 1."""
+    """With `row_gaussian`: the standard deviation of noise, for columns scaled to 0 to 1."""
     delta: float = 1e-5
+    """The delta that a row's epsilon is told for."""
     dp_scope: Literal["targets", "all"] = "targets"
     """Whether noise is on what others learn from only, or, as in the paper, on everything a network is given."""
     paper_mode: bool = False
-    """Whether what the paper does and does not protect may be used at all: mechanism = lemma or lemma_shared, and the
-    graph flow of its confusion matrix."""
+    """Allow what the paper does and does not protect: `mechanism` at `lemma` or `lemma_shared`, and `links` at
+    `confusion`."""
 
     exchange: Literal["release", "interactive"] = "release"
-    """Whether shared rows' columns are released once, or generators get gradients step by step, as in the paper."""
+    """Release shared rows' columns once, or, as in the paper, send generators gradients step by step."""
     generator: Literal["ridge", "mlp", "mean"] = "ridge"
     """What generates columns: a ridge regression, the paper's perceptron, or, as a control, the columns' mean."""
     penalties: tuple[float, ...] = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)
     """The ridge penalties per row that are tried on a fifth of the rows."""
     generator_hidden: int | None = None
     """The perceptron's hidden width; by default half of its inputs and outputs together."""
-    generator_epochs: int = 10
+    generator_epochs: int = marked(10, passes=True)
+    """Its passes over the shared rows."""
     generator_rate: float = 0.1
+    """Its learning rate, above 0."""
     generator_optimiser: str = "SGD"
+    """Its optimiser: the name of a class in `torch.optim`."""
     generator_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of that class."""
     dual_weight: float = 0.0
-    """The weight of the dual penalty; the paper's 0.01 is 0.005 here. It sends a number per row and step that no noise
-    covers unless dp_scope = "all"."""
+    """The weight of the dual penalty, with `generator` at `mlp`; the paper's 0.01 is 0.005 here. It sends a number per
+    row and step that no noise covers unless `dp_scope` is `all`."""
     dual_weights: Mapping[str, float] = field(default_factory=dict)
     """Other weights for the generators of some parties."""
     dual_consent: bool = False
-    """Whether a dual penalty or the interactive exchange is wanted although dp_scope = "targets" leaves what they send
-    step by step without noise."""
+    """Allow a dual penalty, or `exchange` at `interactive`, though `dp_scope` at `targets` leaves what they send
+    without noise."""
     dual_form: Literal["kde_generated", "gaussian_conditional"] = "kde_generated"
+    """The paper's penalty, or that of conditional densities."""
     dual_scale: Literal["per_dim", "raw"] = "per_dim"
+    """Divide the penalty's logarithms by the number of columns, or leave them `raw`."""
     dual_clip: float = 5.0
+    """How large these may be."""
     support: int = 2000
-    """The most released rows that a density is estimated from."""
+    """Most released rows by which a density is estimated."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
+    """Bits of all keys. `insecure_test` has 1024 and marks the run and its report."""
 
     folds: int = 5
-    """Into how many parts shared training rows are divided to compare both models, beside validation rows; 0: none."""
+    """Into how many parts shared training rows are divided to compare both models, beside validation rows; 0 makes
+    none."""
     fold_rounds: int = 2
-    """How many of the parts are tried at most."""
-    fold_gain: float = 0.15
-    """A gain in accuracy (or R²) above which no further part is tried."""
+    """How many of these parts are tried at most."""
+    fold_gain: float = marked(0.15, within=(1e9, 1e9))
+    """A gain in accuracy, or R², above which no further part is tried."""
     strict_folds: bool = False
-    """Whether every part gets generators of its own that never saw it. Otherwise, as in the paper, they go on."""
+    """Give every part generators that never saw it; otherwise, as in the paper, generators go on from part to part."""
 
     completion: Literal["own_copy", "ship", "secure_block"] = "own_copy"
     """Where generated columns enter: weights of their own at the party that generates them, the owner's weights after
     the columns were sent, or the owner's weights under encryption."""
     block_consent: bool = False
-    """Whether completion = "secure_block" is wanted although the owner can solve the gradients of its weights for the
-    generated columns, unless there are more rows than hidden units times steps."""
+    """Allow `completion` at `secure_block`, though the owner can solve the gradients of its weights for the generated
+    columns, unless there are more rows than hidden units times steps."""
     augment: bool = True
-    """Whether shared rows also stand in for rows that only a feature holder knows, with all other columns generated."""
+    """Shared rows also stand for rows that only a feature holder knows, with all other columns generated."""
     hidden: int | None = None
     """The width of the classifier's first layer, to which all holders contribute; by default half of all inputs and
     outputs, at most 512."""
     dense: tuple[int, ...] = ()
-    """Further layers at the collaborator; by default none for tables, and 128 and 64 for images."""
+    """Further layers at the collaborator; by default none for tables, 128 and 64 for images, and one as wide as the
+    first for graphs."""
     image: tuple[int, int, int] | None = None
-    """Where columns are pixels: channels, height and width of the whole picture. A column's name ends with its place in
+    """Where columns are pixels: channels, height and width of the whole picture; a column's name ends with its place in
     the flattened picture. The classifier is then convolutional."""
     channels: tuple[int, ...] = (16, 32)
+    """For images: the width of each convolution; the first is the first layer."""
     kernel_size: int = 5
+    """For images: how many pixels wide and high kernels are; odd."""
     kernels: Literal["untied", "tied"] = "untied"
-    """Whether every holder has kernels of its own in the first layer, or all have the same, which all then know."""
+    """For images: each holder has kernels of its own, or all have the same, which all then know."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    """What is learned. `auto` decides from the training labels."""
     optimiser: str = "SGD"
+    """The classifier's optimiser: the name of a class in `torch.optim`."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    """More arguments of that class."""
     learning_rate: float = 0.1
+    """Its learning rate, above 0."""
     clip_gradient: float = 5.0
-    """The norm to which each party shortens the gradient of its own weights; 0 leaves it."""
+    """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     completed_weight: Literal["equal", "residual"] = "equal"
     """Whether a completed row counts as much as a whole one, or less the worse its columns can be generated."""
-    batch_size: int = 64
-    epochs: int = 20
+    batch_size: int = marked(64, batch=True)
+    """Rows per step."""
+    epochs: int = marked(20, passes=True)
+    """Passes over all rows, of each training."""
     checkpoint_every: int = 0
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
     precision: Literal["float32", "float64"] = "float32"
+    """The arithmetic of the classifier."""
     secret_start: bool = True
-    """Whether first weights are secret. From known ones the collaborator could work out columns."""
+    """`false` draws first weights from the run's seed, so that a run repeats; the collaborator can then work out
+    columns."""
     links: Literal["he_share", "edge_ldp", "confusion"] = "he_share"
-    """On graphs, how the other holder's columns are added up along links: under encryption, along links that are told
+    """For graphs: how the other holder's columns are added up along links: under encryption, along links that are told
     with noise, or by the paper's flow, which gives links away."""
     link_epsilon: float = 1.0
-    """The privacy loss of one link with links = "edge_ldp"."""
+    """For graphs, with `edge_ldp`: the privacy loss of one link, above 0."""
     graph_rows: Literal["unit_length", "sums"] = "unit_length"
-    """On graphs, whether the collaborator gives sums over few and many neighbours the same length."""
+    """For graphs: whether the collaborator gives sums over few and many neighbours the same length."""
     suggested_links: int = 0
-    """On graphs, for how many pairs of people, of whom each holder knows one, both holders are told that a link is
+    """For graphs: for how many pairs of people, of whom each holder knows one, both holders are told that a link is
     likely: those whose neighbours are most alike."""
 
     def __post_init__(self) -> None:
@@ -283,3 +310,15 @@ class MPDL:
             "augment": False,
         }
         return cls(**settings | others)
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan, "The collaborator can solve the first sums for columns, and holders the first gradients for labels."
+    )
+    if plan.config["mechanism"] in LEMMA:
+        yield (
+            "Unsound noise: the noise of the paper's lemma does not give the privacy it claims (paper_mode = true). "
+            "See the method's page."
+        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,14 +28,7 @@ from colonnade.exchanges.weighted_sums import blurred
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.duality import Judge, dual_gradient
 from colonnade.methods.mpdl.generators import Generator, Mean, Perceptron, Ridge, empty_generator
-from colonnade.methods.mpdl.messages import (
-    column_names,
-    dual_scalars,
-    encrypted_gradient,
-    encrypted_scalars,
-    predictions,
-    table_message,
-)
+from colonnade.methods.mpdl.messages import ColumnGradient, ColumnNames, DualScalars, GeneratedColumns, ReleasedTable
 from colonnade.methods.mpdl.rows import OwnTable
 from colonnade.session import Channel, Session
 
@@ -44,7 +37,6 @@ __all__ = ["DualLearning", "Others", "exchange_tables"]
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
-_MOST_COLUMNS = 2**16
 # Numbers under encryption: u is clipped, factors and gradients are checked before they are encrypted.
 _SCALARS = Format(32, 12)
 _FACTORS = Format(40, 16)
@@ -82,19 +74,16 @@ def exchange_tables(session: Session, config: MPDL, table: OwnTable) -> Others:
     names = table.space.names[: table.space.own_width]
     is_release = config.exchange == "release"
     for peer in peers:
-        if is_release:
-            peer.send(table_message(config.mechanism, peer.role, peer.peer_role)(names, table.released.numpy()))
-        else:
-            peer.send(column_names(peer.role, peer.peer_role)(names))
+        peer.send(ReleasedTable(names, table.released.numpy()) if is_release else ColumnNames(names))
     session.ledger.mark("released", **_marked(table))
     found_names, found = [], []
     for peer in peers:
         if is_release:
-            answer = peer.receive(table_message(config.mechanism, peer.peer_role, peer.role))
-            found.append(_checked_table(peer, answer, len(table.shared), config))
+            answer = peer.receive(ReleasedTable, rows=len(table.shared))
+            found.append(_checked_table(peer, answer, config))
+            found_names.append(answer.names)
         else:
-            answer = peer.receive(column_names(peer.peer_role, peer.role))
-        found_names.append(_checked_names(peer, answer.names))
+            found_names.append(peer.receive(ColumnNames).names)
     values = torch.cat(found, dim=1) if is_release else None
     return Others(tuple(peer.peer for peer in peers), tuple(found_names), values)
 
@@ -145,7 +134,7 @@ class DualLearning:
         step = _Released(self, generator) if self._keys is None else _Interactive(self, generator, *self._keys)
         per_epoch = math.ceil(len(rows) / config.batch_size)
         done, total = 0, per_epoch * config.generator_epochs
-        for epoch in range(config.generator_epochs):
+        for epoch in self._session.passes("generator_epochs", config.generator_epochs):
             seed = self._session.seed(f"{name}/generator batches", epoch)
             for batch in batches(len(rows), config.batch_size, seed):
                 with self._peers[0].openings.at(f"{name}, generator batch {done}"):
@@ -186,10 +175,11 @@ class _Released:
         gradient = self._judge.alignment(generated, rows)
         if self._dual._config.dual_is_on:
             own, slope = self._judge.penalty(generated, rows)
-            peer = self._peer
-            peer.send(dual_scalars(peer.role, peer.peer_role)(own.numpy()))
-            answer = peer.receive(dual_scalars(peer.peer_role, peer.role), values=(len(rows),)).values
-            other = _checked_scalars(peer, answer, self._dual._config.dual_clip)
+            self._peer.send(DualScalars(own.numpy()))
+            # Rounding may carry the last bits beyond the clip.
+            clip = self._dual._config.dual_clip * (1.0 + 1e-9)
+            answer = self._peer.receive(DualScalars, rows=len(rows), column=(), least=-clip, most=clip).values
+            other = torch.from_numpy(cast(Numbers, answer).astype(np.float64))
             gradient = gradient + dual_gradient(self._dual.weight_of(self._dual._session.party), own, other, slope)
         self._generator.learn(outputs, gradient)
 
@@ -206,11 +196,9 @@ class _Interactive:
     def __call__(self, rows: torch.Tensor) -> None:
         peer, count = self._peer, len(rows)
         outputs = self._generator.outputs(self._dual._inputs[rows])
-        peer.send(predictions(peer.role, peer.peer_role)(outputs.detach().numpy()))
-        shape = (count, self._dual._table.space.own_width)
-        answer = peer.receive(predictions(peer.peer_role, peer.role), values=shape).values
-        generated = _checked_numbers(peer, answer)
-        peer.send(encrypted_gradient(peer.role, peer.peer_role)(self._answer(generated, rows)))
+        peer.send(GeneratedColumns(outputs.detach().numpy()))
+        answer = peer.receive(GeneratedColumns, rows=count, columns=self._dual._table.space.own_width).values
+        peer.send(ColumnGradient(self._answer(torch.from_numpy(answer.astype(np.float64)), rows)))
         gradient = self._opened(count, outputs.shape[1])
         self._generator.learn(outputs, gradient)
 
@@ -222,8 +210,8 @@ class _Interactive:
             return encrypt(self._their_key, FixedPoint.encode(plain.reshape(-1).numpy(), _GRADIENTS), packed_axis=0)
         own, slope = self._judge.penalty(generated, rows)
         factors = 2.0 * self._dual.weight_of(peer.peer) / count * slope
-        peer.send(encrypted_scalars(peer.role, peer.peer_role)(encrypt(self._own_key, own.numpy()[:, None], _SCALARS)))
-        sealed = peer.receive(encrypted_scalars(peer.peer_role, peer.role)).values
+        peer.send(DualScalars(encrypt(self._own_key, own.numpy()[:, None], _SCALARS)))
+        sealed = cast(CipherArray, peer.receive(DualScalars, rows=count, column=1).values)
         layout = Layout.plan(
             (count, 1),
             None,
@@ -240,7 +228,7 @@ class _Interactive:
 
     def _opened(self, rows: int, columns: int) -> torch.Tensor:
         peer = self._peer
-        opening = Opening(peer, encrypted_gradient(peer.peer_role, peer.role), self._own_key)
+        opening = Opening(peer, ColumnGradient, self._own_key, cells=rows * columns)
         bound = _blurred_bound() if self._dual._config.dual_is_on else _GRADIENTS.bound
         layout = Layout.plan(
             (rows * columns,), 0, modulus_bits=self._own_key.bits, fraction_bits=_GRADIENT_BITS, bound=bound
@@ -269,30 +257,13 @@ def _marked(table: OwnTable) -> dict[str, Any]:
     return {name: about[name] for name in ("mechanism", "row_basic", "row_zcdp", "paper_claim", "is_sound", "rows")}
 
 
-def _checked_names(peer: Channel, names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(names) > _MOST_COLUMNS:
-        raise WrongContent(f"'{peer.peer}' names its columns in a way no version of colonnade does.")
-    return tuple(names)
-
-
-def _checked_table(peer: Channel, answer: Any, rows: int, config: MPDL) -> torch.Tensor:
-    values = answer.values
-    if values.dtype != np.float64 or values.shape != (rows, len(answer.names)):
-        raise WrongContent(f"'{peer.peer}' released a table of another shape than {rows} rows of its columns.")
-    known = np.isnan(values) if config.mechanism == "none" else np.zeros(values.shape, bool)
-    if not (np.isfinite(values) | known).all():
-        raise WrongContent(f"'{peer.peer}' released a table with numbers that are none.")
-    return torch.from_numpy(values.copy())
-
-
-def _checked_numbers(peer: Channel, values: Numbers) -> torch.Tensor:
-    if values.dtype != np.float64 or not np.isfinite(values).all():
-        raise WrongContent(f"'{peer.peer}' sent generated columns that are no numbers.")
-    return torch.from_numpy(values.copy())
-
-
-def _checked_scalars(peer: Channel, values: Numbers, clip: float) -> torch.Tensor:
-    found = _checked_numbers(peer, values)
-    if float(found.abs().max()) > clip * (1.0 + 1e-9):
-        raise WrongContent(f"'{peer.peer}' sent parts of the dual penalty beyond {clip}.")
-    return found
+def _checked_table(peer: Channel, answer: ReleasedTable, config: MPDL) -> torch.Tensor:
+    values = answer.values.astype(np.float64)
+    may_be_missing = config.mechanism == "none"
+    if (
+        values.shape[1] != len(answer.names)
+        or np.isinf(values).any()
+        or (np.isnan(values).any() and not may_be_missing)
+    ):
+        raise WrongContent(f"'{peer.peer}' released a table that is not numbers in as many columns as it names.")
+    return torch.from_numpy(values)

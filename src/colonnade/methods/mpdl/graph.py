@@ -37,9 +37,18 @@ from colonnade.exchanges.shared_sums import SumFormat, times_weights
 from colonnade.methods.mpdl.choice import budget_finding, generator_finding
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, exchange_tables
-from colonnade.methods.mpdl.graph_messages import FirstWeights, OwnNodes, graph_schedule, likely_links
 from colonnade.methods.mpdl.link_sums import SUM_BITS, CrossLinks, exchange_sums, to_words
-from colonnade.methods.mpdl.messages import AloneScores, Classes, Columns, LogitGradient, Logits
+from colonnade.methods.mpdl.messages import (
+    AloneScores,
+    Classes,
+    Columns,
+    FirstWeights,
+    GraphSchedule,
+    LikelyLinks,
+    LogitGradient,
+    Logits,
+    RowsAlone,
+)
 from colonnade.methods.mpdl.networks import dtype_of, hidden_width
 from colonnade.methods.mpdl.rows import OwnTable, own_table
 from colonnade.methods.mpdl.train import told_columns
@@ -60,8 +69,6 @@ __all__ = [
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
-_MOST_ROWS = 2**31
-_WIDEST = 2**16
 # Words in one message of a masked sum.
 _MOST_WORDS = 2**20
 _LEAST_SPREAD = 1e-3
@@ -70,61 +77,24 @@ _SHOWN = 20
 _AT_A_TIME = 256
 
 
-@dataclass(frozen=True)
-class Nodes:
-    """How many nodes there are, in the order of all messages: shared ones to learn from, the label holder's own with a
-    label, held-out shared ones, and the other holder's own."""
-
-    learned: int
-    own: int
-    test: int
-    alone: int
-    hidden: int
-    outputs: int
-
-    @classmethod
-    def told(cls, peer: Channel) -> Nodes:
-        """Receive what the label holder says, which may be anything."""
-        found = peer.receive(graph_schedule(peer.role))
-        nodes = cls(found.learned, found.own, found.test, found.alone, found.hidden, found.outputs)
-        is_counted = all(0 <= one <= _MOST_ROWS for one in nodes.counts) and nodes.learned >= 1
-        if not is_counted or not (1 <= nodes.hidden <= _WIDEST and 1 <= nodes.outputs <= _WIDEST):
-            raise WrongContent(f"'{peer.peer}' announces nodes and widths that no graph has.")
-        return nodes
-
-    @property
-    def counts(self) -> tuple[int, int, int, int]:
-        """Return how many there are of each kind."""
-        return self.learned, self.own, self.test, self.alone
-
-    @property
-    def trained(self) -> int:
-        """Return how many have a label to learn from."""
-        return self.learned + self.own
-
-    def steps(self, config: MPDL) -> int:
-        """Return how many batches are trained."""
-        return math.ceil(self.trained / config.batch_size) * config.epochs
-
-
 def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play the holder that has columns and links."""
     peer = _other_holder(session)
     people = _people(session, holding, config)
     table = people.table
     peer.send(Columns(table.space.own_width, table.space.common_digest))
-    peer.send(OwnNodes(len(table.own)))
-    nodes = Nodes.told(peer)
+    peer.send(RowsAlone(len(table.own)))
+    nodes = peer.receive(GraphSchedule)
     if (nodes.learned, nodes.test, nodes.alone) != (len(people.learned), len(people.test), len(table.own)):
         raise WrongContent(f"'{peer.peer}' announces other nodes than were found together.")
     holder = _Holder(session, holding, config, people, nodes)
-    weights = peer.receive(FirstWeights, values=(holder.columns, nodes.hidden)).values
-    holder.contribute(_checked_weights(peer, weights))
+    weights = peer.receive(FirstWeights, columns=holder.columns, hidden=nodes.hidden).values
+    holder.contribute(weights.astype(np.float64))
     about = told_labels(peer.receive(Classes).labels, peer, nodes.outputs)
     logits = torch.empty(0, nodes.outputs, dtype=torch.float64)
     if nodes.alone:
         helper = session.channel(COLLABORATOR)
-        logits = helper.receive(AloneScores, values=(nodes.alone, nodes.outputs)).values.double()
+        logits = helper.receive(AloneScores, rows=nodes.alone, outputs=nodes.outputs).values.double()
     values = scores_of(about.task, logits.numpy()) if len(logits) else np.empty(0)
     scores = scores_in_terms_of(about, values, np.arange(nodes.alone))
     known = (f"{session.party} only",) * nodes.alone
@@ -155,7 +125,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
 def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play the party that gets M_rep W, and trains what is above it."""
     peer = session.channel("label_holder")
-    nodes = Nodes.told(peer)
+    nodes = peer.receive(GraphSchedule)
     collector = Collector(session)
     products = np.concatenate([collector.receive((part.stop - part.start, nodes.hidden)) for part in _chunks(nodes)])
     inputs = torch.from_numpy(standardised_nodes(products, nodes.trained, config)).to(dtype_of(config))
@@ -167,7 +137,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
         learner.zero_gradients()
         logits = network(inputs[batch])
         peer.send(Logits(logits))
-        gradient = peer.receive(LogitGradient, values=tuple(logits.shape)).values
+        gradient = peer.receive(LogitGradient, rows=len(batch), outputs=nodes.outputs).values
         check_finite(gradient.sum().item(), session)
         backpropagate(logits, gradient.to(logits.dtype))
         if config.clip_gradient:
@@ -182,7 +152,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
         first, second = products[nodes.trained + nodes.test :], products[nodes.learned : nodes.trained]
         pairs = likely_pairs(first, second, config.suggested_links)
         for holder in session.all_channels:
-            holder.send(likely_links(holder.peer_role)(pairs))
+            holder.send(LikelyLinks(pairs))
     return Result(ModelPart(dict(learner.weights()), _document(session, config)))
 
 
@@ -198,7 +168,7 @@ class _People:
 class _Holder:
     """A party with columns and links: its part of M_rep."""
 
-    def __init__(self, session: Session, holding: Holding, config: MPDL, people: _People, nodes: Nodes) -> None:
+    def __init__(self, session: Session, holding: Holding, config: MPDL, people: _People, nodes: GraphSchedule) -> None:
         self._session, self._config, self._people, self._nodes = session, config, people, nodes
         self._table = table = people.table
         self._suggested: list[tuple[int, int]] = []
@@ -247,8 +217,8 @@ class _Holder:
             return {}
         helper, limits = self._session.channel(COLLABORATOR), (self._nodes.alone, self._nodes.own)
         count = min(self._config.suggested_links, math.prod(limits))
-        pairs = helper.receive(likely_links(helper.role), pairs=(count, 2)).pairs
-        if pairs.dtype != np.int64 or not ((pairs >= 0) & (pairs < limits)).all():
+        pairs = helper.receive(LikelyLinks, suggested=count).pairs.astype(np.int64)
+        if not (pairs < limits).all():
             raise WrongContent(f"'{helper.peer}' suggests links between people that nobody has.")
         own, other = (1, 0) if self._is_label_holder else (0, 1)
         rows = torch.from_numpy(self._table.own[pairs[:, own]])
@@ -396,12 +366,12 @@ def likely_pairs(first: Numbers, second: Numbers, count: int) -> Places:
     return best
 
 
-def _judge(session: Session, config: MPDL, labels: OwnLabels, targets: torch.Tensor, nodes: Nodes) -> Numbers:
+def _judge(session: Session, config: MPDL, labels: OwnLabels, targets: torch.Tensor, nodes: GraphSchedule) -> Numbers:
     """Say how wrong the scores of every batch are, and return those of held-out nodes."""
     helper = session.channel(COLLABORATOR)
     per_epoch, total = math.ceil(nodes.trained / config.batch_size), 0.0
     for place, batch in enumerate(_steps(session, config, nodes), 1):
-        logits = helper.receive(Logits, values=(len(batch), nodes.outputs)).values
+        logits = helper.receive(Logits, rows=len(batch), outputs=nodes.outputs).values
         scores = logits.to(dtype_of(config)).requires_grad_()
         loss = row_losses(labels.task, scores, targets[batch]).mean()
         check_finite(loss.item(), session)
@@ -411,29 +381,27 @@ def _judge(session: Session, config: MPDL, labels: OwnLabels, targets: torch.Ten
         if place % per_epoch == 0:
             session.record(phase="graph", epoch=place // per_epoch, training_loss=total / nodes.trained)
             total = 0.0
-    return helper.receive(Logits, values=(nodes.test, nodes.outputs)).values.double().numpy()
+    return helper.receive(Logits, rows=nodes.test, outputs=nodes.outputs).values.double().numpy()
 
 
-def _steps(session: Session, config: MPDL, nodes: Nodes) -> Iterator[torch.Tensor]:
+def _steps(session: Session, config: MPDL, nodes: GraphSchedule) -> Iterator[torch.Tensor]:
     """Return all batches of all epochs, in the order that all parties derive from the seed."""
-    session.expect_steps(nodes.steps(config))
-    for epoch in range(config.epochs):
+    session.expect_steps(math.ceil(nodes.trained / config.batch_size) * config.epochs)
+    for epoch in session.passes("epochs", config.epochs):
         for batch in batches(nodes.trained, config.batch_size, session.seed("graph/batches", epoch)):
             session.next_step()
             yield torch.from_numpy(batch)
 
 
-def _announce(session: Session, config: MPDL, people: _People, labels: OwnLabels) -> Nodes:
+def _announce(session: Session, config: MPDL, people: _People, labels: OwnLabels) -> GraphSchedule:
     """Gather how much the other holder brings, and tell all others how much there is to do."""
     peer, table = _other_holder(session), people.table
     told_own = told_columns(session, peer, table)
-    alone = peer.receive(OwnNodes).count
-    if not 0 <= alone <= _MOST_ROWS:
-        raise WrongContent(f"'{peer.peer}' announces {alone} nodes of its own.")
+    alone = peer.receive(RowsAlone).count
     hidden = hidden_width(config, table.space.width + told_own, labels.outputs)
-    nodes = Nodes(len(people.learned), len(table.own), len(people.test), alone, hidden, labels.outputs)
+    nodes = GraphSchedule(len(people.learned), len(table.own), len(people.test), alone, hidden, labels.outputs)
     for channel in session.all_channels:
-        channel.send(graph_schedule(channel.peer_role)(**dataclasses.asdict(nodes)))
+        channel.send(nodes)
     return nodes
 
 
@@ -463,15 +431,9 @@ def _filled(table: OwnTable) -> Numbers:
     return units.double().numpy()
 
 
-def _chunks(nodes: Nodes) -> list[slice]:
-    size, rows = max(1, _MOST_WORDS // nodes.hidden), sum(nodes.counts)
+def _chunks(nodes: GraphSchedule) -> list[slice]:
+    size, rows = max(1, _MOST_WORDS // nodes.hidden), nodes.trained + nodes.test + nodes.alone
     return [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-
-
-def _checked_weights(peer: Channel, weights: Numbers) -> Numbers:
-    if weights.dtype != np.float64 or not (np.abs(weights) <= 1.0).all():
-        raise WrongContent(f"'{peer.peer}' sent weights of the first layer beyond 1, or none.")
-    return weights
 
 
 def _document(session: Session, config: MPDL) -> dict[str, Any]:

@@ -23,11 +23,10 @@ import numpy.typing as npt
 
 from colonnade.crypto import Format
 from colonnade.crypto.ring import Words
-from colonnade.errors import WrongContent
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.shared_sums import SumFormat, add_along_links, receive_sums, send_features
 from colonnade.methods.mpdl.config import MPDL
-from colonnade.methods.mpdl.graph_messages import confused_features, confused_sums, noisy_links
+from colonnade.methods.mpdl.messages import ConfusedFeatures, ConfusedSums, NoisyLinks
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Session
 
@@ -144,14 +143,10 @@ def _by_noisy_links(session: Session, peer: Channel, config: MPDL, cross: CrossL
         answers = noisy_answers(SecretNoise(session.secret("links")), cross.links, shared, epsilon)
         # Of a person's links only those to shared people are told: at most so many answers are about one person.
         session.ledger.mark("links", epsilon=epsilon, person=epsilon * shared, answers=answers.size)
-        peer.send(noisy_links(peer.role, peer.peer_role)(np.packbits(answers, axis=1)))
+        peer.send(NoisyLinks(np.packbits(answers, axis=1)))
     if cross.owns:
-        packed = peer.receive(
-            noisy_links(peer.peer_role, peer.role), values=(cross.their_rows, math.ceil(shared / 8))
-        ).values
-        if packed.dtype != np.uint8:
-            raise WrongContent(f"'{peer.peer}' sent links of type {packed.dtype} where bits were expected.")
-        told = np.unpackbits(packed, axis=1, count=shared).astype(np.bool_)
+        packed = peer.receive(NoisyLinks, rows=cross.their_rows, bytes=math.ceil(shared / 8)).values
+        told = np.unpackbits(packed.astype(np.uint8), axis=1, count=shared).astype(np.bool_)
         theirs = to_words(truthful_sums(told, cross.features, epsilon))
     return mine, theirs
 
@@ -162,21 +157,14 @@ def _by_confusion(session: Session, peer: Channel, config: MPDL, cross: CrossLin
     draw = np.random.default_rng(int.from_bytes(session.secret("confusion"), "little"))
     confusion = draw.normal(size=(width, width))
     if cross.owns:
-        peer.send(confused_features(peer.role, peer.peer_role)(cross.features @ confusion))
+        peer.send(ConfusedFeatures(cross.features @ confusion))
     if cross.adds:
-        shape = (shared, cross.their_columns)
-        features = _numbers(peer, peer.receive(confused_features(peer.peer_role, peer.role), values=shape).values)
+        features = peer.receive(ConfusedFeatures, rows=shared, columns=cross.their_columns).values
         sums = np.array([features[places].sum(axis=0) for places in cross.links])
-        peer.send(confused_sums(peer.role, peer.peer_role)(sums))
+        peer.send(ConfusedSums(sums))
     if cross.owns:
-        answer = peer.receive(confused_sums(peer.peer_role, peer.role), values=(cross.their_rows, width)).values
+        answer = peer.receive(ConfusedSums, rows=cross.their_rows, columns=width).values
         # The transposed system: X M = R becomes M' X' = R'.
-        opened = np.linalg.solve(confusion.T, _numbers(peer, answer).T).T
+        opened = np.linalg.solve(confusion.T, answer.T).T
         theirs = to_words(opened.astype(np.float64))
     return mine, theirs
-
-
-def _numbers(peer: Channel, values: Numbers) -> Numbers:
-    if values.dtype != np.float64 or not np.isfinite(values).all():
-        raise WrongContent(f"'{peer.peer}' sent sums along links that are no numbers.")
-    return values

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -12,486 +12,445 @@ import torch
 from colonnade.crypto import CipherArray
 from colonnade.exchanges.answers import LabelText
 from colonnade.exchanges.masked_sums import masked_sum_messages
-from colonnade.exchanges.public_keys import public_modulus
-from colonnade.exchanges.sealed_query import query_messages
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, message
-from colonnade.methods.mpdl.config import COLLABORATOR
-from colonnade.methods.mpdl.graph_messages import GRAPH_MESSAGES, graph_messages
-from colonnade.session import RunPlan
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.exchanges.sealed_query import EncryptedQuery, QueryAnswer
+from colonnade.exchanges.shared_sums import HiddenSums, SealedFeatures
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, Carries, Sealed, Template, Warns, between, by, message, when
+from colonnade.messages.rules import Between, Dims, Hex, Length, OneOf
+from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, LEMMA
 
 __all__ = [
-    "MESSAGES",
+    "CENTRAL",
+    "DUAL",
+    "GRAPH",
+    "MOST_ROWS",
+    "PREDICT",
+    "TRAIN",
     "AllowedRows",
+    "AloneInputs",
     "AloneScores",
+    "BlockGradient",
+    "Choice",
     "Classes",
+    "ColumnGradient",
+    "ColumnNames",
     "Columns",
+    "ConfusedFeatures",
+    "ConfusedSums",
+    "DualScalars",
+    "FirstGradient",
+    "FirstWeights",
+    "FoldVerdict",
+    "GeneratedColumns",
+    "GraphSchedule",
+    "KernelGradient",
+    "LikelyLinks",
     "LogitGradient",
     "Logits",
+    "ModelMark",
+    "NoisyLinks",
+    "ReleasedTable",
     "RowOrder",
-    "alone_inputs",
-    "block_gradient",
-    "choice",
-    "choose_messages",
-    "column_names",
-    "dual_scalars",
-    "encrypted_gradient",
-    "encrypted_scalars",
-    "first_gradient",
-    "fold_verdict",
-    "kernel_gradient",
-    "model_mark",
-    "open_table",
-    "predictions",
-    "released_table",
-    "rows_alone",
-    "schedule",
-    "shipped_rows",
-    "table_message",
+    "RowsAlone",
+    "Schedule",
+    "ShippedRows",
 ]
 
-HOLDERS = ("label_holder", "feature_holder")
-_PAIRS = (("label_holder", "feature_holder"), ("feature_holder", "label_holder"), ("feature_holder", "feature_holder"))
+MOST_ROWS = 10**8
+_WIDEST = 2**16
+_OPEN = {"none": PLAIN, **dict.fromkeys(("cell_ldp", "row_gaussian", *LEMMA), NOISED)}
+_SEALED = {mechanism: Sealed(protection) for mechanism, protection in _OPEN.items()}
+
+Count = Annotated[int, Between(0, MOST_ROWS)]
+Width = Annotated[int, Between(1, _WIDEST)]
+Names = Annotated[tuple[str, ...], Length(1, _WIDEST)]
+Numbers = Annotated[np.ndarray[Any, Any], Dims("rows", "columns", kind="f")]
+Scores = Annotated[torch.Tensor, Dims("rows", "outputs")]
+FirstLayer = Annotated[torch.Tensor, Dims("rows", "first")]
+"""For every row the first layer's units, or channels of a picture."""
+Model = Annotated[str, OneOf(JOINT, COMPLETED)]
+Mark = Annotated[str, Hex(8)]
+
+# Between whom.
+_HOLDERS = ("label_holder", "feature_holder")
+_TWO_HOLDERS: Any = {"sender": _HOLDERS, "receiver": _HOLDERS}
+_ALL_HOLDERS: Any = {**_TWO_HOLDERS, "same_role": True}
+_TO_HOLDERS: Any = {"sender": COLLABORATOR, "receiver": _HOLDERS}
+_TO_COLLABORATOR: Any = {"sender": "label_holder", "receiver": COLLABORATOR}
+_TO_ALL: Any = {"sender": "label_holder", "receiver": ("feature_holder", COLLABORATOR)}
 
 
-@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up")
+@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class Columns:
     """How many columns the sender brings, after encoding, and a digest of those that all holders have.
 
     Reveals: that number, and whether names, bounds and categories of common columns are the same as the receiver's.
     """
 
-    own: int
-    common: bytes
+    own: Width
+    common: Annotated[bytes, Length(32, 32)]
 
 
-@cache
-def schedule(receiver: str) -> type[Any]:
-    """Declare how the label holder says how much there is to do."""
+@message(**_TO_ALL, protection=PLAIN, step="set-up", carries=Carries.SIZE)
+class Schedule:
+    """How many rows there are of each kind, and how wide the first layer is.
 
-    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="set-up")
-    class Schedule:
-        """How many rows there are of each kind, and how wide the first layer is.
+    Reveals: how many rows all holders share, how many labelled ones only the sender has, and the number of classes.
+    """
 
-        Reveals: how many rows all holders share, how many labelled ones only the sender has, and the number of classes.
-        """
-
-        shared: int
-        validation: int
-        test: int
-        own: int
-        hidden: int
-        outputs: int
-
-    return Schedule
+    shared: Annotated[int, Between(1, MOST_ROWS)]
+    validation: Count
+    test: Count
+    own: Annotated[int, Between(0, "most_own")]
+    hidden: Width
+    outputs: Width
 
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up (fold_seed)")
 class RowOrder:
     """The seed of folds and batches, which the collaborator must not know. Reveals: nothing about any table."""
 
-    seed: int
+    seed: Annotated[int, Between(0, 2**63 - 1)]
 
 
-@cache
-def column_names(sender: str, receiver: str) -> type[Any]:
-    """Declare the message that names columns where no table is released."""
+@message(
+    **_ALL_HOLDERS,
+    protection=by("exchange", release=by("mechanism", _OPEN)),
+    step="dual learning (release_table)",
+    carries=Carries.ROW_COLUMN,
+    warns=Warns.COLUMNS,
+)
+class ReleasedTable:
+    """The sender's columns of shared training rows; with a mechanism, each cell behind noise that is drawn once.
 
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="dual learning, interactive")
-    class ColumnNames:
-        """Which columns the receiver's generator is to give. Reveals: their names."""
+    Reveals: these columns as they are, and their names.
+    Reveals when NOISED: a noisy copy of these columns, as far as the ledger's epsilon says, and the columns' names.
+    """
 
-        names: tuple[str, ...]
-
-    return ColumnNames
-
-
-@cache
-def released_table(sender: str, receiver: str) -> type[Any]:
-    """Declare the message by which one holder lets another learn from its columns of shared rows."""
-
-    @message(sender=sender, receiver=receiver, protection=NOISED, step="dual learning (release_table)")
-    class ReleasedTable:
-        """The sender's columns of shared training rows, each cell behind noise that is drawn once.
-
-        Reveals: a noisy copy of these columns, as far as the ledger's epsilon says, and the columns' names.
-        """
-
-        names: tuple[str, ...]
-        values: np.ndarray[Any, Any]
-
-    return ReleasedTable
+    names: Names
+    # Cells that are missing are no numbers, and there are as many columns as names.
+    values: Annotated[np.ndarray[Any, Any], Dims("rows", None, finite=False, kind="f")]
 
 
-@cache
-def open_table(sender: str, receiver: str) -> type[Any]:
-    """Declare the same without noise, where the settings ask for none."""
+@message(**_TWO_HOLDERS, protection=by("exchange", interactive=PLAIN), step="dual learning", carries=Carries.NAME)
+class ColumnNames:
+    """Which columns the receiver's generator is to give. Reveals: their names."""
 
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="dual learning, mechanism = none (release_table)")
-    class OpenTable:
-        """The sender's raw table columns of shared training rows, without noise.
-
-        Reveals: these columns, and their names.
-        """
-
-        names: tuple[str, ...]
-        values: np.ndarray[Any, Any]
-
-    return OpenTable
+    names: Names
 
 
-def table_message(mechanism: str, sender: str, receiver: str) -> type[Any]:
-    """Return the message that carries released columns."""
-    return (open_table if mechanism == "none" else released_table)(sender, receiver)
+def _dual_is_on(plan: Any) -> bool:
+    return bool(plan.config["dual_weight"] > 0 or any(one > 0 for one in plan.config["dual_weights"].values()))
 
 
-@cache
-def dual_scalars(sender: str, receiver: str) -> type[Any]:
-    """Declare the sender's part of the dual penalty."""
+@message(
+    **_TWO_HOLDERS,
+    protection=when(_dual_is_on, by("exchange", release=PLAIN, interactive=ENCRYPTED)),
+    step="dual learning (dual_scalar, enc_scalar)",
+    carries=Carries.ROW_SCORE,
+)
+class DualScalars:
+    """How much likelier real columns are than generated ones, for every row of a batch, clipped.
 
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="dual learning (dual_scalar)")
-    class DualScalars:
-        """How much likelier real columns are than generated ones, for every row of a batch, clipped.
+    Reveals: one number per row about how well the sender's generator fits it; no noise covers it where dp_scope is
+    "targets".
+    Reveals when ENCRYPTED: nothing but its size. It is under the sender's own key.
+    """
 
-        Reveals: one number per row about how well the sender's generator fits it; no noise covers it where dp_scope is
-        "targets".
-        """
-
-        values: np.ndarray[Any, Any]
-
-    return DualScalars
-
-
-@cache
-def predictions(sender: str, receiver: str) -> type[Any]:
-    """Declare generated columns that the receiver compares with its own."""
-
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="dual learning, interactive (pred)")
-    class GeneratedColumns:
-        """The receiver's columns of a batch as the sender's generator gives them.
-
-        Reveals: a function of the sender's columns for every shared row of the batch.
-        """
-
-        values: np.ndarray[Any, Any]
-
-    return GeneratedColumns
+    # Ciphertexts stand in a column, to be multiplied; an array has no such dimension.
+    values: Annotated[CipherArray | np.ndarray[Any, Any], Dims("rows", "column", kind="f"), Between("least", "most")]
 
 
-@cache
-def encrypted_scalars(sender: str, receiver: str) -> type[Any]:
-    """Declare the sender's part of the dual penalty, under its own key."""
+@message(
+    **_TWO_HOLDERS,
+    protection=by("exchange", interactive=PLAIN),
+    step="dual learning (pred)",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
+)
+class GeneratedColumns:
+    """The receiver's columns of a batch, generated. Reveals: a function of the sender's columns for every such row."""
 
-    @message(sender=sender, receiver=receiver, protection=ENCRYPTED, step="dual learning, interactive (enc_scalar)")
-    class SealedScalars:
-        """The sender's part of the dual penalty of a batch, under its own key. Reveals: nothing but its size."""
-
-        values: CipherArray
-
-    return SealedScalars
-
-
-@cache
-def encrypted_gradient(sender: str, receiver: str) -> type[Any]:
-    """Declare the gradient at generated columns, under the key of the party that generated them."""
-
-    @message(sender=sender, receiver=receiver, protection=ENCRYPTED, step="dual learning, interactive (enc_grad)")
-    class SealedGradient:
-        """The gradient at the receiver's generated columns, added up under its key so that parts stay together.
-
-        Reveals: with the receiver's own predictions, the sender's released columns to within the dual term.
-        """
-
-        values: CipherArray
-
-    return SealedGradient
+    values: Numbers
 
 
-@cache
-def shipped_rows(sender: str, receiver: str) -> type[Any]:
-    """Declare generated columns that the owner of such columns trains on."""
+@message(
+    **_TWO_HOLDERS,
+    protection=by("exchange", interactive=by("mechanism", _SEALED)),
+    step="dual learning (enc_grad)",
+    carries=Carries.ROW_COLUMN,
+    warns=Warns.COLUMNS,
+)
+class ColumnGradient:
+    """The gradient at the receiver's generated columns, added up under its key so that parts stay together.
 
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="completion = ship")
-    class ShippedRows:
-        """Generated columns of rows that only the sender knows, or of shared ones as if only it knew them.
+    Reveals: with the receiver's own predictions, the sender's columns as they are, to within the dual term.
+    Reveals when NOISED: with the receiver's own predictions, a noisy copy of the sender's columns, as far as the
+    ledger's epsilon says, to within the dual term.
+    """
 
-        Reveals: a function of the sender's columns for every such row, anew for every generator that was trained; of
-        shared rows the receiver knows whose they are, of the others not.
-        """
-
-        values: np.ndarray[Any, Any]
-
-    return ShippedRows
-
-
-@cache
-def block_gradient(sender: str, receiver: str) -> type[Any]:
-    """Declare what a holder's weights learn from rows that another holder completed under encryption."""
-
-    @message(sender=sender, receiver=receiver, protection=PLAIN, step="completion = secure_block")
-    class BlockGradient:
-        """The gradient of the receiver's weights from the sender's completed rows of a batch.
-
-        Reveals: sums over these rows; with as many hidden units and steps as rows they can be solved for the generated
-        columns.
-        """
-
-        values: torch.Tensor
-
-    return BlockGradient
+    values: Annotated[CipherArray, Dims("cells")]
 
 
-@message(sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="central training (logits)")
+@message(
+    **_ALL_HOLDERS,
+    protection=by("completion", ship=PLAIN),
+    step="completion",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
+)
+class ShippedRows:
+    """Generated columns of rows that only the sender knows, or of shared ones as if only it knew them.
+
+    Reveals: a function of the sender's columns for every such row, anew for every generator that was trained; of shared
+    rows the receiver knows whose they are, of the others not.
+    """
+
+    values: Numbers
+
+
+@message(
+    **_ALL_HOLDERS,
+    protection=by("completion", secure_block=PLAIN),
+    step="completion",
+    carries=Carries.WEIGHTS,
+    warns=Warns.COLUMNS,
+)
+class BlockGradient:
+    """The gradient of the receiver's weights from the sender's completed rows of a batch.
+
+    Reveals: sums over these rows; as many hidden units and steps as rows let it solve them for the generated columns.
+    """
+
+    values: Annotated[torch.Tensor, Dims("columns", "hidden")]
+
+
+@message(sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="logits", carries=Carries.ROW_SCORE)
 class Logits:
     """The model's scores of a batch. Reveals: these scores."""
 
-    values: torch.Tensor
+    values: Scores
 
 
-@message(sender="label_holder", receiver=COLLABORATOR, protection=PLAIN, step="central training (logit_grad)")
+@message(
+    **_TO_COLLABORATOR, protection=PLAIN, step="training (logit_grad)", carries=Carries.ROW_GRADIENT, warns=Warns.LABELS
+)
 class LogitGradient:
     """The loss's gradient at the scores of a batch.
 
-    Reveals: in effect the label of every row of the batch; the collaborator does not know who these are.
+    Reveals: in effect the label of every row of the batch. The collaborator does not know who these are, and must not
+    side with a holder.
     """
 
-    values: torch.Tensor
+    values: Scores
 
 
-@cache
-def first_gradient(receiver: str) -> type[Any]:
-    """Declare the gradient that goes back to a holder."""
+@message(**_TO_HOLDERS, protection=PLAIN, step="training (z_grad)", carries=Carries.ROW_GRADIENT, warns=Warns.LABELS)
+class FirstGradient:
+    """The loss's gradient at the first layer's outputs, for a batch.
 
-    @message(sender=COLLABORATOR, receiver=receiver, protection=PLAIN, step="central training (z_grad)")
-    class FirstGradient:
-        """The loss's gradient at the first layer's outputs, for a batch.
+    Reveals: a summary of the errors of every row, from which labels can often be told once the scores are known.
+    """
 
-        Reveals: a summary of the errors of every row, from which labels can often be told once the scores are known.
-        """
-
-        values: torch.Tensor
-
-    return FirstGradient
+    values: FirstLayer
 
 
-@cache
-def kernel_gradient(receiver: str) -> type[Any]:
-    """Declare the gradient of kernels that all holders share."""
+@message(**_TO_HOLDERS, protection=by("kernels", tied=PLAIN), step="training", carries=Carries.WEIGHTS)
+class KernelGradient:
+    """The gradient of the first layer's kernels, added up over all holders. Reveals: that sum."""
 
-    @message(sender=COLLABORATOR, receiver=receiver, protection=PLAIN, step="central training, kernels = tied")
-    class KernelGradient:
-        """The gradient of the first layer's kernels, added up over all holders. Reveals: that sum."""
-
-        values: torch.Tensor
-
-    return KernelGradient
+    values: Annotated[torch.Tensor, Dims("kernels")]
 
 
-@cache
-def fold_verdict(receiver: str) -> type[Any]:
-    """Declare the end of one comparison."""
+@message(
+    sender=_HOLDERS,
+    receiver=COLLABORATOR,
+    protection=by("completion", own_copy=PLAIN),
+    step="rows that one holder knows (z_masked)",
+    carries=Carries.ROW_CODE,
+    warns=Warns.COLUMNS,
+)
+class AloneInputs:
+    """The first layer's inputs of rows to which only the sender contributes, so that no mask could hide them.
 
-    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="dual cross-validation")
-    class FoldVerdict:
-        """Whether no further part need be tried. Reveals: whether completed rows gained more than agreed."""
+    Reveals: a linear summary of the sender's columns, its own and generated ones, for every such row; not who these
+    are. In training these are the test rows, whose sums over all holders the receiver knows too.
+    """
 
-        is_enough: bool
-
-    return FoldVerdict
-
-
-@cache
-def choice(receiver: str) -> type[Any]:
-    """Declare which of the two models is used."""
-
-    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="negative-transfer rule")
-    class Choice:
-        """Which model scores rows that all holders know, and the mark of this training.
-
-        Reveals: whether completed rows helped.
-        """
-
-        model: str
-        mark: str
-
-    return Choice
+    values: FirstLayer
 
 
-@cache
-def model_mark(receiver: str) -> type[Any]:
-    """Declare the mark by which parts of one model are known to belong together."""
-    asks_for = None if receiver == COLLABORATOR else "own"
+@message(**_TO_ALL, protection=when("folds", PLAIN), step="dual cross-validation", carries=Carries.VERDICT)
+class FoldVerdict:
+    """Whether no further part need be tried. Reveals: whether completed rows gained more than agreed."""
 
-    @message(sender="label_holder", receiver=receiver, protection=PLAIN, step="prediction", asks_for=asks_for)
-    class ModelMark:
-        """Which training and which of its models are used, and how many rows the receiver helps to score: those that
-        all know, and those that only the sender does. Reveals: these.
-        """
-
-        mark: str
-        model: str
-        shared: int
-        own: int
-
-    return ModelMark
+    is_enough: bool
 
 
-@cache
-def alone_inputs(sender: str) -> type[Any]:
-    """Declare a holder's whole part of the first layer, for rows that only it knows."""
+@message(**_TO_ALL, protection=PLAIN, step="negative-transfer rule", carries=Carries.VERDICT)
+class Choice:
+    """Which model scores rows that all know, and the mark of this training. Reveals: whether completed rows helped."""
 
-    @message(sender=sender, receiver=COLLABORATOR, protection=PLAIN, step="rows that one holder knows (z_masked)")
-    class AloneInputs:
-        """The first layer's inputs of rows to which only the sender contributes, so that no mask could hide them.
-
-        Reveals: a linear summary of the sender's columns, its own and generated ones, for every such row; not who these
-        are. In training these are the test rows, whose sums over all holders the receiver knows too.
-        """
-
-        values: torch.Tensor
-
-    return AloneInputs
+    model: Model
+    mark: Mark
 
 
-@cache
-def rows_alone(receiver: str) -> type[Any]:
-    """Declare how a feature holder says how many rows it wants scored."""
+@message(**_TO_ALL, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="own")
+class ModelMark:
+    """Which training and which of its models are used, and how many rows the receiver helps to score: those that
+    all know, and those that only the sender does. Reveals: these.
+    """
 
-    @message(sender="feature_holder", receiver=receiver, protection=PLAIN, step="prediction", asks_for="count")
-    class RowsAlone:
-        """How many rows that only the sender knows the receiver helps to score. Reveals: that number."""
-
-        count: int
-
-    return RowsAlone
+    mark: Mark
+    model: Model
+    shared: Count
+    own: Count
 
 
-@message(sender="label_holder", receiver=COLLABORATOR, protection=PLAIN, step="prediction")
+@message(
+    sender="feature_holder",
+    receiver=_HOLDERS,
+    same_role=True,
+    protection=PLAIN,
+    step="prediction; graph: set-up",
+    carries=Carries.SIZE,
+    asks_for="count",
+)
+class RowsAlone:
+    """How many rows that only the sender knows the receiver helps to score. Reveals: that number."""
+
+    count: Count
+
+
+@message(**_TO_COLLABORATOR, protection=PLAIN, step="prediction", carries=Carries.SIZE)
 class AllowedRows:
     """How many rows of each feature holder may be scored, in the agreed order. Reveals: these numbers."""
 
-    counts: tuple[int, ...]
+    counts: Annotated[tuple[int, ...], Length("askers", "askers"), Between(0, MOST_ROWS)]
 
 
-@message(sender=COLLABORATOR, receiver="feature_holder", protection=PLAIN, step="prediction (score)")
+@message(sender=COLLABORATOR, receiver="feature_holder", protection=PLAIN, step="score", carries=Carries.ROW_SCORE)
 class AloneScores:
     """Scores of rows that only the receiver knows. Reveals: these scores."""
 
-    values: torch.Tensor
+    values: Scores
 
 
-@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction")
+@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="prediction", carries=Carries.NAME)
 class Classes:
-    """What the labels are, for a receiver that gets scores.
-
-    Reveals: the task and the names of its classes; of labels that are numbers, their mean and spread.
-    """
+    """What the labels are. Reveals: the task and the names of its classes; of numbers, their mean and spread."""
 
     labels: LabelText
 
 
-def _between(declare: Callable[[str, str], type[Any]]) -> tuple[type[Any], ...]:
-    """Return a message between every two roles that bring columns."""
-    return tuple(declare(sender, receiver) for sender, receiver in _PAIRS)
+@message(**_TO_ALL, protection=PLAIN, step="graph: set-up", carries=Carries.SIZE)
+class GraphSchedule:
+    """How many nodes there are, in the order of all messages: shared ones to learn from, the label holder's own with a
+    label, held-out shared ones, and the other holder's own; and how wide the first layer is.
+
+    Reveals: these numbers, and the number of classes.
+    """
+
+    learned: Annotated[int, Between(1, MOST_ROWS)]
+    own: Count
+    test: Count
+    alone: Count
+    hidden: Width
+    outputs: Width
+
+    @property
+    def trained(self) -> int:
+        """Return how many have a label to learn from."""
+        return self.learned + self.own
 
 
-def _between_two(declare: Callable[[str, str], type[Any]]) -> tuple[type[Any], ...]:
-    """Return a message that only two holders exchange, one of them with the labels."""
-    return tuple(declare(sender, receiver) for sender, receiver in _PAIRS[:2])
+@message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="graph", carries=Carries.WEIGHTS)
+class FirstWeights:
+    """First weights, random and never trained, which the collaborator must not get. Reveals: nothing of any table."""
+
+    values: Annotated[np.ndarray[Any, Any], Dims("columns", "hidden", kind="f"), Between(-1, 1)]
 
 
-def _to_all(declare: Callable[[str], type[Any]]) -> tuple[type[Any], ...]:
-    return (declare("feature_holder"), declare(COLLABORATOR))
+@message(**_TWO_HOLDERS, protection=by("links", edge_ldp=NOISED), step="graph: noised links", carries=Carries.LINK)
+class NoisyLinks:
+    """Whether its own people and shared ones are linked, or a lie. Reveals: each link as far as link_epsilon says."""
+
+    values: Annotated[np.ndarray[Any, Any], Dims("rows", "bytes", kind="u"), Between(0, 255)]
 
 
-def _to_holders(declare: Callable[[str], type[Any]]) -> tuple[type[Any], ...]:
-    return tuple(declare(role) for role in HOLDERS)
+_CONFUSION: Any = {**_TWO_HOLDERS, "protection": by("links", confusion=PLAIN), "step": "graph: confusion (paper)"}
 
 
-_RELEASE = (*_between(released_table), *_between(open_table))
-_INTERACTIVE = (
-    *_between_two(column_names),
-    *_between(public_modulus),
-    *_between_two(predictions),
-    *_between_two(encrypted_scalars),
-    *_between_two(encrypted_gradient),
+@message(**_CONFUSION, carries=Carries.ROW_COLUMN, warns=Warns.COLUMNS)
+class ConfusedFeatures:
+    """Columns of shared people times a secret matrix. Reveals: the space they span, and which are equal or empty."""
+
+    values: Numbers
+
+
+@message(**_CONFUSION, carries=Carries.LINK, warns=Warns.LINKS)
+class ConfusedSums:
+    """The receiver's columns, added up along links. Reveals: in effect these links, which a linear programme finds."""
+
+    values: Numbers
+
+
+@message(**_TO_HOLDERS, protection=when("suggested_links", PLAIN), step="graph: links", carries=Carries.ROW_SCORE)
+class LikelyLinks:
+    """Pairs of people whose neighbours are most alike, the likeliest first, by their places in messages.
+
+    Reveals: which of the receiver's own people are like which of the other holder's own, not who these are.
+    """
+
+    pairs: Annotated[np.ndarray[Any, Any], Dims("suggested", 2, kind="i"), Between(0, MOST_ROWS)]
+
+
+# By stage
+
+StageMessages = tuple[type | Template, ...]
+
+
+def _where(condition: Callable[[Any], bool], roles: Any, *messages: type) -> tuple[Template, ...]:
+    """Return an exchange's messages between holders, where a run needs it."""
+    return tuple(between(one, **roles).where(condition) for one in messages)
+
+
+_SUMS = masked_sum_messages(_HOLDERS)
+_KEYS = _where(lambda plan: plan.config["exchange"] == "interactive", _TWO_HOLDERS, PublicModulus)
+_GENERATORS: StageMessages = (ReleasedTable, ColumnNames, *_KEYS, GeneratedColumns, DualScalars, ColumnGradient)
+_QUERIES = (PublicModulus, EncryptedQuery, QueryAnswer)
+_BLOCKS = _where(lambda plan: plan.config["completion"] == "secure_block", _ALL_HOLDERS, *_QUERIES)
+_ALONE = (
+    between(AloneInputs, "label_holder", COLLABORATOR),
+    between(AloneInputs, "feature_holder", COLLABORATOR).where(lambda plan: plan.config["augment"]),
 )
-_CENTRAL = (
-    *masked_sum_messages(HOLDERS, COLLABORATOR),
-    Logits,
-    LogitGradient,
-    *_to_holders(first_gradient),
+_GRADIENTS = (
+    between(FirstGradient, COLLABORATOR, "feature_holder"),
+    # Whoever has the labels learns none from it.
+    replace(
+        between(FirstGradient, COLLABORATOR, "label_holder"),
+        reveals={None: "what the upper layers make of the errors of every row."},
+        carries=Carries.ROW_SCORE,
+        warns={},
+    ),
 )
-_QUERIES = (
-    *_between(public_modulus),
-    *(one for pair in _PAIRS for one in query_messages(*pair).all),
+_CLASSIFIER: StageMessages = (*_SUMS, Logits, LogitGradient, *_GRADIENTS, KernelGradient, *_ALONE, Choice)
+
+DUAL: StageMessages = (Columns, between(Schedule, "label_holder", "feature_holder"), *_GENERATORS)
+CENTRAL: StageMessages = (Columns, Schedule, RowOrder, ShippedRows, *_BLOCKS, BlockGradient, *_CLASSIFIER)
+TRAIN: StageMessages = (*CENTRAL, *_GENERATORS, FoldVerdict)
+PREDICT: StageMessages = (
+    between(ModelMark, "label_holder", "feature_holder"),
+    # The collaborator counts no rows: the label holder says how many it scores for whom.
+    replace(between(ModelMark, "label_holder", COLLABORATOR), asks_for=None),
+    *(*_SUMS, Logits, RowsAlone, AllowedRows, Classes, AloneScores, *_ALONE),
+    *_where(
+        lambda plan: plan.config["completion"] != "own_copy" or not plan.config["augment"], _ALL_HOLDERS, *_QUERIES
+    ),
 )
-_SET_UP = (Columns, schedule("feature_holder"), schedule(COLLABORATOR), RowOrder)
-_CHOICE = (*_to_all(choice),)
-_PREDICTION = (
-    *_to_all(model_mark),
-    *_to_holders(rows_alone),
-    AllowedRows,
-    AloneScores,
-    Classes,
+_SHARES = (PublicModulus, SealedFeatures, HiddenSums)
+GRAPH: StageMessages = (
+    *(Columns, between(RowsAlone, "feature_holder", "label_holder"), GraphSchedule, *_SUMS, *_GENERATORS, FirstWeights),
+    *_where(lambda plan: plan.config["links"] == "he_share", _TWO_HOLDERS, *_SHARES),
+    *(NoisyLinks, ConfusedFeatures, ConfusedSums, Classes, Logits, LogitGradient, AloneScores, LikelyLinks),
 )
-
-MESSAGES: tuple[type, ...] = (
-    *_SET_UP,
-    *_RELEASE,
-    *_between_two(dual_scalars),
-    *_INTERACTIVE,
-    *_between(shipped_rows),
-    *(one for pair in _PAIRS for one in query_messages(*pair).all),
-    *_between(block_gradient),
-    *_CENTRAL,
-    *_to_holders(alone_inputs),
-    *_to_holders(kernel_gradient),
-    *_to_all(fold_verdict),
-    *_CHOICE,
-    *_PREDICTION,
-    *GRAPH_MESSAGES,
-)
-
-
-def choose_messages(plan: RunPlan) -> tuple[type, ...]:
-    """Return what can cross at all in a stage, with a run's settings."""
-    config, stage = plan.config, plan.stage
-    if stage == "predict":
-        sums = masked_sum_messages(HOLDERS, COLLABORATOR)
-        queries = () if config["completion"] == "own_copy" and config["augment"] else _QUERIES
-        return (*_PREDICTION, *sums, *_alone(config), *queries, Logits)
-    if stage == "graph":
-        learned = dict.fromkeys((*_dual_messages(config), *graph_messages(config)))
-        return (Columns, *learned, Logits, LogitGradient, AloneScores, Classes)
-    found: list[type] = [Columns, schedule("feature_holder")]
-    if stage in ("train", "dual"):
-        found += _dual_messages(config)
-    if stage in ("train", "central"):
-        found += [schedule(COLLABORATOR), RowOrder, *_CENTRAL, *_alone(config), *_CHOICE]
-        found += _to_holders(kernel_gradient) if config["kernels"] == "tied" else ()
-        found += _between(shipped_rows) if config["completion"] == "ship" else ()
-        found += [*_QUERIES, *_between(block_gradient)] if config["completion"] == "secure_block" else ()
-        found += _to_all(fold_verdict) if config["folds"] and stage == "train" else ()
-    return tuple(found)
-
-
-def _alone(config: Mapping[str, Any]) -> tuple[type, ...]:
-    """Return what holders send that need no other to score their own rows."""
-    if config["completion"] != "own_copy":
-        return ()
-    return tuple(alone_inputs(role) for role in HOLDERS if role == "label_holder" or config["augment"])
-
-
-def _dual_messages(config: Mapping[str, Any]) -> list[type]:
-    has_penalty = config["dual_weight"] > 0 or any(one > 0 for one in config["dual_weights"].values())
-    if config["exchange"] == "release":
-        table = _between(open_table if config["mechanism"] == "none" else released_table)
-        return [*table, *(_between_two(dual_scalars) if has_penalty else ())]
-    sealed = _between_two(encrypted_scalars) if has_penalty else ()
-    return [
-        *_between_two(column_names),
-        *_between_two(public_modulus),
-        *_between_two(predictions),
-        *sealed,
-        *_between_two(encrypted_gradient),
-    ]

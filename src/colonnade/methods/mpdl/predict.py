@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -18,16 +16,14 @@ from colonnade.methods.mpdl.completion import Completion
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import empty_generator
-from colonnade.methods.mpdl.messages import AllowedRows, AloneScores, Classes, Logits, model_mark, rows_alone
+from colonnade.methods.mpdl.messages import AllowedRows, AloneScores, Classes, Logits, ModelMark, RowsAlone
 from colonnade.methods.mpdl.rows import Places, Scale, cell_release
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
-from colonnade.session import Channel, Holding, ModelPart, Result, Scores, Session
+from colonnade.session import Holding, ModelPart, Result, Scores, Session
 
 __all__ = ["collaborator", "feature_holder", "label_holder"]
-
-_MOST_ROWS = 2**31
 
 
 def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
@@ -41,11 +37,11 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     chosen = part.document["chosen"]
     sides[chosen].contribute(completion.whole_with(holding.aligned.positions, chosen))
     rest = holding.aligned.rest
-    peer.send(rows_alone("label_holder")(len(rest)))
+    peer.send(RowsAlone(len(rest)))
     for other in session.channels("feature_holder"):
         # Others are asked to multiply, where they must; the label holder lends its labels' model in any case.
-        other.send(rows_alone("feature_holder")(0 if config.completes_alone(session.role) else len(rest)))
-    others = {one.peer: _told_rows(one) for one in session.channels("feature_holder")}
+        other.send(RowsAlone(0 if config.completes_alone(session.role) else len(rest)))
+    others = {one.peer: one.receive(RowsAlone).count for one in session.channels("feature_holder")}
     counts = {peer.peer: mark.own, session.party: len(rest)} | others
     # The label holder goes no further where it does not allow so many rows.
     about = told_labels(peer.receive(Classes).labels, peer, int(part.document["outputs"])) if len(rest) else None
@@ -53,7 +49,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     if about is None:
         return Result()
     outputs = int(part.document["outputs"])
-    logits = helper.receive(AloneScores, values=(len(rest), outputs)).values.double().numpy()
+    logits = helper.receive(AloneScores, rows=len(rest), outputs=outputs).values.double().numpy()
     values = scores_of(about.task, logits)
     scores = scores_in_terms_of(about, values, np.arange(len(rest)))
     known = (f"{session.party} only",) * len(rest)
@@ -68,16 +64,16 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     positions, rest = holding.aligned.positions, holding.aligned.rest
     for peer in session.all_channels:
         is_asked = peer.peer_role == COLLABORATOR or not config.completes_alone(session.role)
-        told = (part.document["mark"], part.document["chosen"], len(positions), len(rest) if is_asked else 0)
-        peer.send(model_mark(peer.peer_role)(*told))
+        own = len(rest) if is_asked else 0
+        peer.send(ModelMark(part.document["mark"], part.document["chosen"], len(positions), own))
     completion = _completion(session, holding, config, part)
     sides = _sides(session, config, part, completion, Contributor.agree(session))
     encoder, outputs = LabelEncoder.from_json(part.document["label_encoder"]), int(part.document["outputs"])
     chosen = part.document["chosen"]
     sides[chosen].contribute(completion.whole_with(positions, chosen))
     shared = receive_scores(sides[chosen], outputs, len(positions))
-    counts = {session.party: len(rest)} | {peer.peer: _told_rows(peer) for peer in session.channels("feature_holder")}
     askers = session.channels("feature_holder")
+    counts = {session.party: len(rest)} | {peer.peer: peer.receive(RowsAlone).count for peer in askers}
     # The collaborator scores what was allowed here, whatever a feature holder may tell it.
     session.channel(COLLABORATOR).send(AllowedRows(tuple(counts[peer.peer] for peer in askers)))
     for peer in askers:
@@ -102,13 +98,9 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     chosen, collector = part.document["chosen"], Collector(session)
     sides = {model: _upper(session, config, part, model, collector) for model in (JOINT, COMPLETED)}
     sides[chosen].send_scores(mark.shared)
-    askers, allowed = session.channels("feature_holder"), label_holder.receive(AllowedRows).counts
-    if len(allowed) != len(askers):
-        raise WrongContent(
-            f"'{label_holder.peer}' allows rows of {len(allowed)} holders where there are {len(askers)}."
-        )
-    counts = {label_holder.peer: mark.own}
-    counts |= {peer.peer: _checked_count(count, label_holder.peer) for peer, count in zip(askers, allowed, strict=True)}
+    askers = session.channels("feature_holder")
+    allowed = label_holder.receive(AllowedRows, askers=len(askers)).counts
+    counts = {label_holder.peer: mark.own} | {peer.peer: count for peer, count in zip(askers, allowed, strict=True)}
     side = sides[COMPLETED]
     for peer in session.all_channels:
         count = counts[peer.peer]
@@ -185,25 +177,12 @@ def _upper(session: Session, config: MPDL, part: ModelPart, model: str, collecto
     return side
 
 
-def _told_mark(session: Session, part: ModelPart) -> Any:
+def _told_mark(session: Session, part: ModelPart) -> ModelMark:
     peer = session.channel("label_holder")
-    found = peer.receive(model_mark(session.role))
+    found = peer.receive(ModelMark)
     if (found.mark, found.model) != (part.document["mark"], part.document["chosen"]):
         raise ConfigError(
             f"'{peer.peer}' has its part of the model from another training than '{session.party}'. All must use the "
             "run folders of one training."
         )
-    _checked_count(found.shared, peer.peer)
-    _checked_count(found.own, peer.peer)
     return found
-
-
-def _told_rows(peer: Channel) -> int:
-    """Receive how many rows a feature holder wants scored."""
-    return _checked_count(peer.receive(rows_alone(peer.role)).count, peer.peer)
-
-
-def _checked_count(count: int, peer: str) -> int:
-    if not 0 <= count <= _MOST_ROWS:
-        raise WrongContent(f"'{peer}' announces {count} rows.")
-    return count

@@ -7,10 +7,8 @@ from completed rows, and both are judged on the part. In the end all is learned 
 from __future__ import annotations
 
 import dataclasses
-import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from colonnade.methods.mpdl.choice import (
 from colonnade.methods.mpdl.completion import Completion, RowsOf
 from colonnade.methods.mpdl.config import COLLABORATOR, COMPLETED, JOINT, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, Others, exchange_tables
-from colonnade.methods.mpdl.messages import Columns, RowOrder, choice, fold_verdict, schedule
+from colonnade.methods.mpdl.messages import MOST_ROWS, Choice, Columns, FoldVerdict, RowOrder, Schedule
 from colonnade.methods.mpdl.networks import hidden_width
 from colonnade.methods.mpdl.pictures import MOST_PICTURES, pictures_finding
 from colonnade.methods.mpdl.rows import OwnTable, Places, fold_parts, own_table
@@ -44,46 +42,14 @@ from colonnade.nn import tensors_under
 from colonnade.nn.regression import scores_of
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Session
 
-__all__ = ["MODELS", "Amounts", "collaborator", "feature_holder", "label_holder", "told_columns"]
+__all__ = ["MODELS", "collaborator", "feature_holder", "label_holder", "told_columns"]
 
 Scored = dict[tuple[str, str], torch.Tensor]
 """Scores of rows, by who knows them and by model."""
 
 MODELS = (JOINT, COMPLETED)
-_MOST_ROWS = 10**8
 _MOST_NUMBERS = 2**31
-_WIDEST = 2**16
-_MARK = re.compile("[0-9a-f]{16}")
 _GENERATOR = "generator"
-
-
-@dataclass(frozen=True)
-class Amounts:
-    """How much there is to do, the same at all parties."""
-
-    shared: int
-    validation: int
-    test: int
-    own: int
-    hidden: int
-    outputs: int
-
-    @classmethod
-    def told(cls, peer: Channel) -> Amounts:
-        """Receive what the label holder says, which may be anything."""
-        found = peer.receive(schedule(peer.role))
-        amounts = cls(found.shared, found.validation, found.test, found.own, found.hidden, found.outputs)
-        rows = (amounts.shared, amounts.validation, amounts.test, amounts.own)
-        fits = all(0 <= one <= _MOST_ROWS for one in rows) and amounts.shared >= 1
-        if not fits or not (1 <= amounts.hidden <= _WIDEST and 1 <= amounts.outputs <= _WIDEST):
-            raise WrongContent(f"'{peer.peer}' announces rows and widths that no training has.")
-        return amounts
-
-    def rows(self, model: str, learned: int, config: MPDL, feature_holders: int) -> int:
-        """Return how many rows a classifier learns from, of whatever kind."""
-        if model == JOINT:
-            return learned
-        return learned * (1 + (feature_holders if config.augment else 0)) + self.own
 
 
 def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
@@ -91,15 +57,11 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     peer = session.channel("label_holder")
     table = own_table(session, holding, config)
     peer.send(Columns(table.space.own_width, table.space.common_digest))
-    amounts = Amounts.told(peer)
-    if (amounts.shared, amounts.validation, amounts.test) != (
-        len(table.shared),
-        len(table.validation),
-        len(table.test),
-    ):
+    # Rows of the label holder stand for nothing here, but take memory.
+    amounts = peer.receive(Schedule, most_own=min(MOST_ROWS, _MOST_NUMBERS // table.space.width))
+    found = tuple(map(len, (table.shared, table.validation, table.test)))
+    if (amounts.shared, amounts.validation, amounts.test) != found:
         raise WrongContent(f"'{peer.peer}' announces other shared rows than were found together.")
-    if amounts.own * table.space.width > _MOST_NUMBERS:
-        raise WrongContent(f"'{peer.peer}' announces {amounts.own} rows of its own, more than this party can take.")
     holder = _Holder(session, holding, config, table, amounts)
     if session.stage == "dual":
         holder.learn_generator(np.arange(amounts.shared), "final", 0)
@@ -107,7 +69,7 @@ def feature_holder(session: Session, holding: Holding, config: MPDL) -> Result:
     for place, part in enumerate(holder.parts):
         if not holder.course.is_done(_fold(place)):
             holder.judge_fold(place, part)
-            holder.end_fold(place, peer.receive(fold_verdict(session.role)).is_enough)
+            holder.end_fold(place, peer.receive(FoldVerdict).is_enough)
         if holder.is_enough(place):
             break
     sides = holder.learn_all()
@@ -131,7 +93,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
         if not holder.course.is_done(_fold(place)):
             gain = holder.compare(table.shared[part], holder.judge_fold(place, part))
             for peer in session.all_channels:
-                peer.send(fold_verdict(peer.peer_role)(gain > config.fold_gain))
+                peer.send(FoldVerdict(gain > config.fold_gain))
             holder.end_fold(place, gain > config.fold_gain)
         if holder.is_enough(place):
             break
@@ -141,7 +103,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
         holder.compare(table.validation, validation)
     chosen, mark = holder.comparison.chosen, secrets.token_hex(8)
     for peer in session.all_channels:
-        peer.send(choice(peer.peer_role)(chosen, mark))
+        peer.send(Choice(chosen, mark))
     tensors, document = holder.part(sides)
     document |= {"chosen": chosen, "mark": mark, "label_encoder": labels.encoder.to_json()}
     logits = test[SHARED, chosen].numpy()
@@ -155,7 +117,7 @@ def label_holder(session: Session, holding: Holding, config: MPDL) -> Result:
 def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     """Play the party that adds up and has the upper layers."""
     peer = session.channel("label_holder")
-    amounts = Amounts.told(peer)
+    amounts = peer.receive(Schedule, most_own=MOST_ROWS)
     course, collector = Course(session), Collector(session)
     parts = fold_parts(amounts.shared, config) if session.stage == "train" else []
     seeds = first_seeds(session, config.secret_start)
@@ -164,14 +126,14 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
 
     def learn(name: str, model: str, learned: int) -> CollaboratorSide:
         side = CollaboratorSide(session, config, amounts.hidden, amounts.outputs, collector, seeds(f"{name}/upper"))
-        train_central(session, course, name, side, amounts.rows(model, learned, config, holders), config)
+        train_central(session, course, name, side, _rows_for(model, amounts, learned, config, holders), config)
         return side
 
     for place, part in enumerate(parts):
         if not course.is_done(_fold(place)):
             for model in MODELS:
                 learn(f"{_fold(place)}/{model}", model, amounts.shared - len(part)).send_scores(len(part))
-            _end_fold(course, place, peer.receive(fold_verdict(session.role)).is_enough)
+            _end_fold(course, place, peer.receive(FoldVerdict).is_enough)
         if course.noted(_fold(place))[1]["is_enough"]:
             break
     sides = {model: learn(model, model, amounts.shared) for model in MODELS}
@@ -191,7 +153,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
 class _Holder:
     """A party with columns, through all trainings of a run."""
 
-    def __init__(self, session: Session, holding: Holding, config: MPDL, table: OwnTable, amounts: Amounts) -> None:
+    def __init__(self, session: Session, holding: Holding, config: MPDL, table: OwnTable, amounts: Schedule) -> None:
         self._session, self._config, self._table, self._amounts = session, config, table, amounts
         self._seeds = first_seeds(session, config.secret_start)
         self.course = Course(session)
@@ -308,7 +270,9 @@ class _Holder:
         side = self._side(name, model, self.completion.inputs(model, rows), learned)
         if self._asking is not None and model == COMPLETED:
             side.seal(AskedSegments(self._asking, self.completion.owned(model, rows)))
-        total = self._amounts.rows(model, len(learned), self._config, len(self._session.plan.roles["feature_holder"]))
+        total = _rows_for(
+            model, self._amounts, len(learned), self._config, len(self._session.plan.roles["feature_holder"])
+        )
         train_central(self._session, self.course, name, side, total, self._config, self._order)
         return side
 
@@ -352,7 +316,7 @@ class _LabelHolder(_Holder):
         holding: Holding,
         config: MPDL,
         table: OwnTable,
-        amounts: Amounts,
+        amounts: Schedule,
         labels: OwnLabels,
     ) -> None:
         super().__init__(session, holding, config, table, amounts)
@@ -425,16 +389,16 @@ class _LabelHolder(_Holder):
         return {(party, COMPLETED): receive_scores(side, self._labels.outputs, rows) for party in self._alone()}
 
 
-def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels) -> Amounts:
+def _announce(session: Session, config: MPDL, table: OwnTable, labels: OwnLabels) -> Schedule:
     """Gather how many columns there are, and tell all others how much there is to do."""
     inputs = table.space.width
     for peer in session.channels("feature_holder"):
         inputs += told_columns(session, peer, table)
     hidden = hidden_width(config, inputs, labels.outputs)
     rows = (len(table.shared), len(table.validation), len(table.test), len(table.own))
-    amounts = Amounts(*rows, hidden, labels.outputs)
+    amounts = Schedule(*rows, hidden, labels.outputs)
     for peer in session.all_channels:
-        peer.send(schedule(peer.peer_role)(*rows, hidden, labels.outputs))
+        peer.send(amounts)
     return amounts
 
 
@@ -445,32 +409,33 @@ def _row_order(session: Session, seeds: Callable[..., int]) -> int:
         for peer in session.channels("feature_holder"):
             peer.send(RowOrder(order))
         return order
-    peer = session.channel("label_holder")
-    told = peer.receive(RowOrder).seed
-    if not 0 <= told < 2**63:
-        raise WrongContent(f"'{peer.peer}' sent a seed that is none.")
-    return int(told)
+    return session.channel("label_holder").receive(RowOrder).seed
 
 
 def told_columns(session: Session, peer: Channel, table: OwnTable) -> int:
     """Return how many columns a feature holder brings, and make sure that those which all have are the same."""
     told = peer.receive(Columns)
-    if not 0 <= told.own <= _WIDEST:
-        raise WrongContent(f"'{peer.peer}' announces {told.own} columns.")
     if told.common != table.space.common_digest:
         raise ConfigError(
             f"Columns that all holders have (config.common_columns) are others at '{peer.peer}' than at "
             f"'{session.party}': names, bounds and categories must be the same. Correct the settings, or the tables."
         )
-    return int(told.own)
+    return told.own
 
 
-def _expect_steps(session: Session, config: MPDL, amounts: Amounts, parts: list[Places], holders: int) -> None:
+def _expect_steps(session: Session, config: MPDL, amounts: Schedule, parts: list[Places], holders: int) -> None:
     total = 0
     for learned in [*(amounts.shared - len(part) for part in parts), amounts.shared]:
         for model in MODELS:
-            total += -(-amounts.rows(model, learned, config, holders) // config.batch_size) * config.epochs
+            total += -(-_rows_for(model, amounts, learned, config, holders) // config.batch_size) * config.epochs
     session.expect_steps(total)
+
+
+def _rows_for(model: str, amounts: Schedule, learned: int, config: MPDL, feature_holders: int) -> int:
+    """Return how many rows a classifier learns from, of whatever kind."""
+    if model == JOINT:
+        return learned
+    return learned * (1 + (feature_holders if config.augment else 0)) + amounts.own
 
 
 def _fold(place: int) -> str:
@@ -490,10 +455,7 @@ def _holders(session: Session) -> tuple[str, ...]:
 
 def _told_choice(session: Session) -> dict[str, Any]:
     """Return which models the label holder chose, and the mark of this training."""
-    peer = session.channel("label_holder")
-    told = peer.receive(choice(peer.role))
-    if told.model not in MODELS or not _MARK.fullmatch(told.mark):
-        raise WrongContent(f"'{peer.peer}' chose a model that was not trained.")
+    told = session.channel("label_holder").receive(Choice)
     return {"chosen": told.model, "mark": told.mark}
 
 

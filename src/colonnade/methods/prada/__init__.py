@@ -24,16 +24,80 @@ MARVELL; a category that hardly any source row has starts as the one most like i
 in one batch; inference, explanation and the target's choice between models are added.
 """
 
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.exchanges.secure_linear import (
+    MaskedGradient,
+    MaskedLogits,
+    OpenedLogits,
+    OpeningShare,
+    SealedInputs,
+    ShareUpdate,
+    TrainedGradients,
+    TrainedInputs,
+)
+from colonnade.messages import Template, between
+from colonnade.messages.declaration import Plan
 from colonnade.methods.prada import explain, predict, train
-from colonnade.methods.prada.config import PrADA
-from colonnade.methods.prada.forecast import FORECASTER
+from colonnade.methods.prada.config import PrADA, cautions
 from colonnade.methods.prada.groups import propose_groups
-from colonnade.methods.prada.messages import HOLDER, MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.methods.prada.messages import (
+    HOLDER,
+    Chosen,
+    GroupGradients,
+    GroupLevels,
+    GroupNames,
+    GroupNumbers,
+    InitialWeights,
+    LabelledRows,
+    MaskedContributions,
+    ModelMark,
+    OpenedContributions,
+    Turn,
+    TurnSeen,
+)
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "PrADA", "propose_groups"]
 
-_LEARNING = {"source": train.source, "target": train.target, HOLDER: train.feature_holder}
+
+def _is_sealed(plan: Plan) -> bool:
+    return bool(plan.config["protection"] != "none")
+
+
+def _crossing(bank: str, to_bank: tuple[type, ...] = (), to_holder: tuple[type, ...] = ()) -> list[Template]:
+    return [between(one, HOLDER, bank) for one in to_bank] + [between(one, bank, HOLDER) for one in to_holder]
+
+
+def _sealed(bank: str, to_bank: tuple[type, ...] = (), to_holder: tuple[type, ...] = ()) -> list[Template]:
+    return [one.where(_is_sealed) for one in _crossing(bank, to_bank, to_holder)]
+
+
+def _scoring(bank: str) -> list[Template]:
+    sealed = _sealed(bank, (PublicModulus, SealedInputs, OpenedLogits), (MaskedLogits,))
+    return [*sealed, *_crossing(bank, (GroupNumbers,))]
+
+
+def _learning(bank: str) -> list[Template]:
+    """Return what crosses with a bank from whose labels something learns."""
+
+    def trains_inputs(plan: Plan) -> bool:
+        return bank == "source" or plan.config["tune"] != "nothing" or plan.config["compare"] == "vfl"
+
+    def keeps_inputs(plan: Plan) -> bool:
+        return bank == "target" and (plan.config["tune"] == "nothing" or plan.config["compare"] == "vfl")
+
+    clear = between(GroupGradients, bank, HOLDER).where(lambda plan: not _is_sealed(plan))
+    return [
+        *_crossing(bank, (GroupNames, Turn, InitialWeights), (LabelledRows, TurnSeen, EpochVerdict)),
+        *_scoring(bank),
+        *_sealed(bank, (OpeningShare, ShareUpdate)),
+        *(one.where(trains_inputs) for one in (*_sealed(bank, (TrainedInputs,), (TrainedGradients,)), clear)),
+        *(one.where(keeps_inputs) for one in _sealed(bank, (), (MaskedGradient,))),
+    ]
+
+
+_EXPLAINING = _sealed("target", (OpenedContributions,), (MaskedContributions,))
 
 METHOD = Method(
     name="prada",
@@ -48,19 +112,43 @@ METHOD = Method(
         Role("source", "many labels, and columns of its own", at_least=0, at_most=None, has_label=True),
     ),
     lead=HOLDER,
-    messages=MESSAGES,
     stages={
-        "train": _LEARNING,
-        "pretrain": _LEARNING,
-        "finetune": _LEARNING,
-        "explain": {"source": explain.source, "target": explain.target, HOLDER: explain.feature_holder},
-        "predict": {"source": predict.source, "target": predict.target, HOLDER: predict.feature_holder},
+        "train": Stage(
+            roles={"source": train.source, "target": train.target, HOLDER: train.feature_holder},
+            messages=(*_learning("source"), *_learning("target"), Chosen),
+            rows="pairwise",
+            makes_model=True,
+            judge="target",
+        ),
+        "pretrain": Stage(
+            roles={"source": train.source, "target": train.target, HOLDER: train.feature_holder},
+            # The target only waits; the feature holder learns which rows are its own, by aligning with it.
+            messages=(*_learning("source"), *_crossing("target", (Turn,), (TurnSeen,))),
+            rows="pairwise",
+            judge="source",
+        ),
+        "finetune": Stage(
+            roles={"target": train.target, HOLDER: train.feature_holder},
+            messages=(*_learning("target"), Chosen),
+            rows="pairwise",
+            after=("pretrain",),
+            makes_model=True,
+            judge="target",
+        ),
+        "explain": Stage(
+            roles={"target": explain.target, HOLDER: explain.feature_holder},
+            messages=(ModelMark, *_scoring("target"), *_EXPLAINING, GroupLevels),
+            rows="pairwise",
+            after=("train", "finetune"),
+            needs="explanations",
+            scores=True,
+        ),
+        "predict": Stage(
+            roles={"target": predict.target, HOLDER: predict.feature_holder},
+            messages=(ModelMark, *_scoring("target")),
+            rows="pairwise",
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
-    is_pairwise=True,
-    absent={"finetune": ("source",), "explain": ("source",), "predict": ("source",)},
-    stands_on={"finetune": ("pretrain",), "explain": ("train", "finetune")},
-    scored_after=("train", "finetune"),
-    scoring=("predict", "explain"),
-    forecast=FORECASTER,
+    cautions=cautions,
 )

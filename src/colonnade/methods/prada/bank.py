@@ -13,31 +13,25 @@ import torch
 from colonnade.crypto import PublicKey
 from colonnade.data import StepEncoder
 from colonnade.errors import ConfigError, TableError, WrongContent
-from colonnade.exchanges.epochs import check_finite
+from colonnade.exchanges.epochs import EpochVerdict, check_finite
 from colonnade.exchanges.public_keys import receive_key
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.head import STEEPEST, BankHead, ClearBankHead, SealedBankHead, head_format
 from colonnade.methods.prada.labels import Labels
 from colonnade.methods.prada.lessons import Course, Lesson, Phase, batches_of, phase_of
-from colonnade.methods.prada.messages import HOLDER, BankMessages, bank_messages
+from colonnade.methods.prada.messages import HOLDER, GroupNames, LabelledRows
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import OwnWeights
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Holding, ModelPart, Session
 
-__all__ = ["LARGEST_COLUMN", "Bank", "BankModel", "bank_head", "cut_off", "messages_for", "own_start"]
+__all__ = ["LARGEST_COLUMN", "Bank", "BankModel", "bank_head", "cut_off", "own_start"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 LARGEST_COLUMN = 64.0
 """A bank's own columns are cut off here, in standard deviations."""
-_MOST_NAMES = 4096
-
-
-def messages_for(session: Session, config: PrADA, bank: str | None = None) -> BankMessages:
-    """Return the messages of this run between the feature holder and a bank."""
-    return bank_messages(bank or session.role, config.uses_marvell)
 
 
 def cut_off(columns: Numbers) -> Numbers:
@@ -58,13 +52,11 @@ def own_start(
     return draw
 
 
-def bank_head(
-    config: PrADA, peer: Channel, messages: BankMessages, key: PublicKey | None, inputs: int, scores: int
-) -> BankHead:
+def bank_head(config: PrADA, peer: Channel, key: PublicKey | None, inputs: int, scores: int) -> BankHead:
     """Return a bank's half of a scoring layer."""
     if key is None:
-        return ClearBankHead(peer, messages, inputs, scores, config.momentum)
-    return SealedBankHead(peer, messages, head_format(config, inputs, scores), key, config.momentum)
+        return ClearBankHead(peer, inputs, scores, config.momentum)
+    return SealedBankHead(peer, head_format(config, inputs, scores), key, config.momentum)
 
 
 class BankModel:
@@ -126,7 +118,6 @@ class Bank:
     def __init__(self, session: Session, holding: Holding, config: PrADA) -> None:
         self.session, self.config = session, config
         self.peer = session.channel(HOLDER)
-        self.messages = messages_for(session, config)
         pair = holding.pair(self.peer.peer)
         positions, split = pair.aligned.positions, pair.split
         if holding.table.labels is None:
@@ -147,31 +138,25 @@ class Bank:
         self.labels = Labels(session, config, values, self.known, self.training)
         self.truth = values
         self.key = receive_key(session, self.peer, config.key) if config.is_sealed else None
-        announced = self.peer.receive(self.messages.GroupNames)
-        self.groups: tuple[str, ...] = announced.names
-        self.aggregate: int = announced.aggregate
-        self.new: tuple[str, ...] = announced.new
-        few = len(self.new) <= (config.novelties if session.role == "target" else 0) and set(self.new) <= set(
-            self.groups
-        )
-        is_sound = 1 <= len(self.groups) <= _MOST_NAMES and len(set(self.groups)) == len(self.groups)
-        is_sound = is_sound and all(self.groups)
-        if self.aggregate != config.aggregate or not few or not is_sound:
-            raise WrongContent(f"'{self.peer.peer}' announces {len(self.groups)} groups of {self.aggregate} numbers.")
-        self.peer.send(self.messages.LabelledRows(self.known, self.labels.scores))
+        novelties = config.novelties if session.role == "target" else 0
+        announced = self.peer.receive(GroupNames, aggregate=config.aggregate, novelties=novelties)
+        self.groups, self.new = announced.names, announced.new
+        if not set(self.new) <= set(self.groups):
+            raise WrongContent(f"'{self.peer.peer}' announces new categories of groups that it does not have.")
+        self.peer.send(LabelledRows(self.known, self.labels.scores))
         self.models: dict[str, BankModel] = {}
         self.cut = 0
         """How many steps were too large and cut off."""
 
     def inputs(self, phase: str) -> int:
         """Return how many numbers the feature holder gives per row."""
-        return len(self.groups) * self.aggregate + (len(self.new) if phase == "finetune" else 0)
+        return len(self.groups) * self.config.aggregate + (len(self.new) if phase == "finetune" else 0)
 
     def model(self, phase: str) -> BankModel:
         """Return what is trained in a phase."""
         if phase not in self.models:
             scores = self.labels.scores
-            head = bank_head(self.config, self.peer, self.messages, self.key, self.inputs(phase), scores)
+            head = bank_head(self.config, self.peer, self.key, self.inputs(phase), scores)
             own = OwnWeights(self.columns.shape[1], scores, self.config.momentum)
             self.models[phase] = BankModel(head, own, self.inputs(phase))
         return self.models[phase]
@@ -206,9 +191,10 @@ class Bank:
             values |= {"validation_loss": self.labels.loss(logits, self.validation), "validation_goodness": goodness}
         if self.cut:
             values["cut_steps"] = self.cut
-        session.record(**values, **self.labels.end_epoch())
         is_best, is_last = model.judge(goodness, phase, lesson.epoch)
-        self.peer.send(self.messages.EpochEnd(is_best, is_last))
+        values |= {"is_best": is_best} if phase.patience and goodness is not None else {}
+        session.record(**values, **self.labels.end_epoch())
+        self.peer.send(EpochVerdict(is_best, is_last))
         course.finish(lesson, is_last)
         if is_last:
             model.restore_best()

@@ -8,16 +8,14 @@ the target behind its own mask.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import FixedPoint, Format
-from colonnade.errors import LeakRefused, WrongContent
-from colonnade.exchanges.secure_linear import LinearFormat, LinearMessages, LinearOwner, LinearPartner
-from colonnade.methods.prada.bank import messages_for
+from colonnade.errors import LeakRefused
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
 from colonnade.methods.prada.choice import LOCAL
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.head import (
@@ -29,7 +27,7 @@ from colonnade.methods.prada.head import (
     head_format,
     rounded,
 )
-from colonnade.methods.prada.messages import GroupLevels, MaskedContributions, OpenedContributions
+from colonnade.methods.prada.messages import LEVELS, GroupLevels, MaskedContributions, OpenedContributions
 from colonnade.methods.prada.predict import HolderScorer, TargetScorer
 from colonnade.session import Channel, Figure, Finding, Holding, Pair, Result, Session
 
@@ -40,7 +38,7 @@ Integers = np.ndarray[Any, Any]
 
 # A difference of two of the groups' numbers may be twice as large as one of them.
 _DIFFERENCES = Format(fraction_bits=16, magnitude_bits=5)
-_MOST_ROWS, _LEVELS, _SHOWN, _BARS = 2000, 5, 300, 20
+_MOST_ROWS, _SHOWN, _BARS = 2000, 300, 20
 
 
 def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -88,10 +86,7 @@ def target(session: Session, holding: Holding, config: PrADA) -> Result:
     else:
         base = head.score(1)
         parts = _ask_for_contributions(scorer, head, config, len(places))
-    shape = (len(places), parts.shape[1])
-    levels = np.asarray(scorer.peer.receive(GroupLevels, levels=shape).levels)
-    if levels.dtype.kind not in "iu" or not ((levels >= 0) & (levels < _LEVELS)).all():
-        raise WrongContent(f"'{scorer.peer.peer}' sent levels that cannot be.")
+    levels = scorer.peer.receive(GroupLevels, rows=len(places), groups=parts.shape[1]).levels
     return Result(findings=(_finding(scorer, pair, places, base, parts, levels),))
 
 
@@ -142,11 +137,6 @@ def _spread(share: Integers, groups: Sequence[int]) -> Integers:
     return wide
 
 
-def _messages(session: Session, config: PrADA) -> LinearMessages:
-    linear = messages_for(session, config, "target").linear
-    return replace(linear, MaskedLogits=MaskedContributions, OpenedLogits=OpenedContributions)
-
-
 def _open_contributions(
     peer: Channel, head: SealedHolderHead, config: PrADA, scorer: HolderScorer, differences: Numbers
 ) -> None:
@@ -154,13 +144,13 @@ def _open_contributions(
     format = _wide_format(config, scorer.inputs(peer.peer), groups * scorer.scores(peer.peer))
     if scorer.key is None:
         raise RuntimeError("There is no key.")
-    layer = LinearOwner(peer, _messages(scorer.session, config), format, scorer.key)
+    layer = LinearOwner(peer, format, scorer.key)
     layer.share = _spread(head.layer.share, _groups_of(config, groups, new))
     for rows in chunks(len(differences)):
         inputs = FixedPoint.encode(differences[rows], _DIFFERENCES)
         layer.send_inputs(inputs, trains=False)
         with peer.openings.at(f"rows from {rows[0]}"):
-            layer.answer(inputs)
+            layer.answer(inputs, MaskedContributions, OpenedContributions)
 
 
 def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, count: int) -> Numbers:
@@ -168,12 +158,12 @@ def _ask_for_contributions(scorer: TargetScorer, head: BankHead, config: PrADA, 
         raise RuntimeError("This head is in the clear.")
     groups = len(scorer.groups)
     format = _wide_format(config, scorer.inputs, groups * scorer.scores)
-    layer = LinearPartner(scorer.peer, _messages(scorer.session, config), format, head.key)
+    layer = LinearPartner(scorer.peer, format, head.key)
     layer.share = _spread(head.layer.share, _groups_of(config, groups, scorer.new))
     found = [np.empty((0, groups * scorer.scores))]
     for rows in chunks(count):
         batch = layer.receive_inputs(len(rows), trains=False)
-        found.append(layer.logits(layer.ask(batch)))
+        found.append(layer.logits(layer.ask(batch, MaskedContributions), OpenedContributions))
     return np.concatenate(found).reshape(count, groups, -1)
 
 
@@ -181,7 +171,7 @@ def _levels(values: Numbers) -> npt.NDArray[np.int64]:
     """Return in which fifth of all rows each value lies, column by column."""
     if not len(values):
         return np.zeros(values.shape, np.int64)
-    cuts = np.quantile(values, np.arange(1, _LEVELS) / _LEVELS, axis=0)
+    cuts = np.quantile(values, np.arange(1, LEVELS) / LEVELS, axis=0)
     levels: npt.NDArray[np.int64] = np.sum(values[None] > cuts[:, None], axis=0, dtype=np.int64)
     return levels
 

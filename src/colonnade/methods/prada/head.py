@@ -16,7 +16,7 @@ from colonnade.crypto import FixedPoint, Format, PrivateKey, PublicKey, key_bits
 from colonnade.errors import CheckpointBroken
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.prada.config import PrADA
-from colonnade.methods.prada.messages import BankMessages
+from colonnade.methods.prada.messages import GroupGradients, GroupNumbers, InitialWeights
 from colonnade.session import Channel
 
 __all__ = [
@@ -134,11 +134,9 @@ class BankHead(_Head):
 class SealedHolderHead(HolderHead):
     """The feature holder's side, with its key and its share of the weights."""
 
-    def __init__(
-        self, peer: Channel, messages: BankMessages, format: LinearFormat, key: PrivateKey, momentum: float
-    ) -> None:
+    def __init__(self, peer: Channel, format: LinearFormat, key: PrivateKey, momentum: float) -> None:
         self._peer = peer
-        self.layer = LinearOwner(peer, messages.linear, format, key, momentum=momentum)
+        self.layer = LinearOwner(peer, format, key, momentum=momentum)
         self._sent: set[int] = set()
 
     def open(self, start: Numbers) -> None:
@@ -185,11 +183,9 @@ class SealedHolderHead(HolderHead):
 class SealedBankHead(BankHead):
     """A bank's side, with its share of the weights."""
 
-    def __init__(
-        self, peer: Channel, messages: BankMessages, format: LinearFormat, key: PublicKey, momentum: float
-    ) -> None:
+    def __init__(self, peer: Channel, format: LinearFormat, key: PublicKey, momentum: float) -> None:
         self.key = key
-        self.layer = LinearPartner(peer, messages.linear, format, key, momentum=momentum)
+        self.layer = LinearPartner(peer, format, key, momentum=momentum)
         self._kept: dict[int, SealedBatch] = {}
         self._batch: SealedBatch | None = None
         self._is_due = False
@@ -248,19 +244,19 @@ class SealedBankHead(BankHead):
 class ClearHolderHead(HolderHead):
     """The feature holder's side without encryption: the bank has the weights."""
 
-    def __init__(self, peer: Channel, messages: BankMessages) -> None:
-        self._peer, self._messages = peer, messages
+    def __init__(self, peer: Channel) -> None:
+        self._peer = peer
         self._sent: set[int] = set()
 
     def open(self, start: Numbers) -> None:
         """Send this party's part of the initial weights."""
-        self._peer.send(self._messages.ClearStart(start))
+        self._peer.send(InitialWeights(start))
 
     def teach_trained(self, values: Numbers) -> Numbers:
         """Send the batch and take the gradient."""
         self._send(values)
-        received = self._peer.receive(self._messages.ClearGradients, values=values.shape).values
-        return np.asarray(received, dtype=np.float64)
+        rows, inputs = values.shape
+        return np.asarray(self._peer.receive(GroupGradients, rows=rows, inputs=inputs).values, dtype=np.float64)
 
     def teach_fixed(self, number: int, values: Numbers) -> None:
         """Send the batch when it is first used."""
@@ -284,21 +280,22 @@ class ClearHolderHead(HolderHead):
         """Do nothing: the bank has the weights."""
 
     def _send(self, values: Numbers) -> None:
-        self._peer.send(self._messages.ClearInputs(rounded(values).decode()))
+        self._peer.send(GroupNumbers(rounded(values).decode()))
 
 
 class ClearBankHead(BankHead):
     """A bank's side without encryption."""
 
-    def __init__(self, peer: Channel, messages: BankMessages, inputs: int, scores: int, momentum: float) -> None:
-        self._peer, self._messages, self._momentum = peer, messages, momentum
+    def __init__(self, peer: Channel, inputs: int, scores: int, momentum: float) -> None:
+        self._peer, self._momentum = peer, momentum
         self.weights, self._velocity = np.zeros((inputs, scores)), np.zeros((inputs, scores))
         self._batch = np.empty((0, inputs))
         self._kept: dict[int, Numbers] = {}
 
     def open(self, start: Numbers) -> None:
         """Receive the other part of the initial weights."""
-        self.weights = start + self._peer.receive(self._messages.ClearStart, values=self.weights.shape).values
+        inputs, scores = self.weights.shape
+        self.weights = start + self._peer.receive(InitialWeights, inputs=inputs, scores=scores).values
 
     def trained_logits(self, rows: int) -> Numbers:
         """Receive a batch and score it."""
@@ -308,7 +305,7 @@ class ClearBankHead(BankHead):
     def learn_trained(self, steps: Numbers, slopes: Numbers, noise: Numbers | None) -> None:
         """Send the gradient at the numbers, by the weights that scored them, and learn."""
         gradient = _bounded(slopes) @ self.weights.T
-        self._peer.send(self._messages.ClearGradients(gradient if noise is None else gradient + noise))
+        self._peer.send(GroupGradients(gradient if noise is None else gradient + noise))
         self._learn(self._batch, steps)
 
     def fixed_logits(self, number: int, rows: int) -> Numbers:
@@ -344,8 +341,8 @@ class ClearBankHead(BankHead):
         self.weights, self._velocity = weights, velocity
 
     def _receive(self, rows: int) -> Numbers:
-        received = self._peer.receive(self._messages.ClearInputs, values=(rows, len(self.weights))).values
-        return np.asarray(received, dtype=np.float64)
+        received = self._peer.receive(GroupNumbers, rows=rows, inputs=len(self.weights))
+        return np.asarray(received.values, dtype=np.float64)
 
     def _learn(self, batch: Numbers, steps: Numbers) -> None:
         self._velocity = self._momentum * self._velocity + batch.T @ _bounded(steps)

@@ -129,6 +129,7 @@ class Course:
         self.place, self.batch = self.place + 1, 0
         if stops:
             self.ended.add((lesson.phase, lesson.party))
+        self.session.end_pass("epochs" if lesson.phase == "pretrain" else "fine_epochs", lesson.epoch + 1)
 
     def is_due(self, every: int, steps: int) -> bool:
         """Tell whether a checkpoint is due within a lesson of so many steps."""

@@ -9,7 +9,7 @@ from colonnade.data import CodeEncoder, LabelEncoder, StepEncoder
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import own_part, scores_in_terms_of
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.methods.prada.bank import bank_head, cut_off, messages_for
+from colonnade.methods.prada.bank import bank_head, cut_off
 from colonnade.methods.prada.choice import JOINT, LOCAL, local_weights
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors
@@ -85,7 +85,6 @@ class HolderScorer:
 
     def head(self, peer: Channel) -> HolderHead:
         """Return this party's half of a target's scoring layer, after it has told its key."""
-        messages = messages_for(self.session, self._config, peer.peer_role)
         if peer.receive(ModelMark).mark != self._document["banks"][peer.peer]["mark"]:
             raise ConfigError(
                 f"'{peer.peer}' has its part of the model from another training than '{self.session.party}'. Both must "
@@ -93,7 +92,7 @@ class HolderScorer:
             )
         if self.key is not None:
             send_key(peer, self.key)
-        head = holder_head(self._config, peer, messages, self.key, self.inputs(peer.peer), self.scores(peer.peer))
+        head = holder_head(self._config, peer, self.key, self.inputs(peer.peer), self.scores(peer.peer))
         head.load_state(self._document["banks"][peer.peer]["heads"][_phase(self.chosen(peer.peer))])
         return head
 
@@ -150,7 +149,7 @@ class TargetScorer:
         config = self._config
         self.peer.send(ModelMark(self.part.document["mark"]))
         key = receive_key(self.session, self.peer, config.key) if config.is_sealed else None
-        head = bank_head(config, self.peer, messages_for(self.session, config), key, self.inputs, self.scores)
+        head = bank_head(config, self.peer, key, self.inputs, self.scores)
         head.load_state(self.part.document["heads"][_phase(self.chosen)])
         return head
 

@@ -15,10 +15,11 @@ import torch
 from colonnade.crypto import PrivateKey
 from colonnade.data import CodeEncoder
 from colonnade.errors import LeakRefused, WrongContent
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.holdings import first_seeds
-from colonnade.exchanges.labels import check_scores
+from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, send_key
-from colonnade.methods.prada.bank import messages_for, own_start
+from colonnade.methods.prada.bank import own_start
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.extractors import Extractors, density_weights
 from colonnade.methods.prada.groups import (
@@ -35,7 +36,7 @@ from colonnade.methods.prada.groups import (
 )
 from colonnade.methods.prada.head import ClearHolderHead, HolderHead, SealedHolderHead, head_format
 from colonnade.methods.prada.lessons import Course, Lesson, batches_of, phase_of
-from colonnade.methods.prada.messages import BankMessages
+from colonnade.methods.prada.messages import GroupNames, LabelledRows
 from colonnade.nn import FeatureGroups, tensors_under
 from colonnade.session import Channel, Holding, ModelPart, Pair, Session
 
@@ -49,13 +50,11 @@ _MOST_SCORES = 2**12
 _FEWEST = 0.005
 
 
-def holder_head(
-    config: PrADA, peer: Channel, messages: BankMessages, key: PrivateKey | None, inputs: int, scores: int
-) -> HolderHead:
+def holder_head(config: PrADA, peer: Channel, key: PrivateKey | None, inputs: int, scores: int) -> HolderHead:
     """Return the feature holder's half of a scoring layer."""
     if key is None:
-        return ClearHolderHead(peer, messages)
-    return SealedHolderHead(peer, messages, head_format(config, inputs, scores), key, config.momentum)
+        return ClearHolderHead(peer)
+    return SealedHolderHead(peer, head_format(config, inputs, scores), key, config.momentum)
 
 
 @dataclass
@@ -63,7 +62,6 @@ class Pupil:
     """One bank, as the feature holder knows it."""
 
     peer: Channel
-    messages: BankMessages
     pair: Pair
     known: Places
     scores: int
@@ -173,11 +171,9 @@ class School:
         head.settle()
         with pupil.peer.openings.at("validation"):
             head.score(self.values(lesson.phase, extractors, pupil.rows("validation")))
-        end = pupil.peer.receive(pupil.messages.EpochEnd)
-        is_final = lesson.epoch + 1 >= phase.epochs
-        may_choose = phase.patience > 0 and len(pupil.places("validation"))
-        if (is_final and not end.is_last) or (not may_choose and (not end.is_best or end.is_last != is_final)):
-            raise WrongContent(f"'{lesson.party}' ends an epoch as these settings do not allow.")
+        end = pupil.peer.receive(EpochVerdict)
+        may_choose = phase.patience > 0 and len(pupil.places("validation")) > 0
+        end.check(is_end=lesson.epoch + 1 >= phase.epochs, compares=may_choose, sender=f"'{lesson.party}'")
         about: dict[str, Any] = {"epoch": lesson.epoch + 1, "phase": lesson.phase, "with": lesson.party}
         session.record(**about, **extractors.domain_accuracy(), clipped=extractors.clipped)
         if end.is_best:
@@ -242,9 +238,7 @@ class School:
     def head(self, pupil: Pupil, phase: str) -> HolderHead:
         """Return this party's half of a bank's scoring layer."""
         if phase not in pupil.heads:
-            pupil.heads[phase] = holder_head(
-                self.config, pupil.peer, pupil.messages, self.key, self.inputs(phase), pupil.scores
-            )
+            pupil.heads[phase] = holder_head(self.config, pupil.peer, self.key, self.inputs(phase), pupil.scores)
         return pupil.heads[phase]
 
     def unseen(self) -> dict[str, list[int]]:
@@ -396,19 +390,14 @@ class School:
 
     def _enrol(self, peer: Channel) -> Pupil:
         """Tell a bank what there is, and learn which of its rows are labelled."""
-        pair, messages = self.pairs[peer.peer], messages_for(self.session, self.config, peer.peer_role)
+        pair, limit = self.pairs[peer.peer], most_scores(self.config.task, _MOST_SCORES)
         if self.key is not None:
             send_key(peer, self.key)
         new = self.new if peer.peer_role == "target" else ()
         with_new = tuple(self.names[one.group] for one in new)
-        peer.send(messages.GroupNames(self.names, self.config.aggregate, with_new))
-        told = peer.receive(messages.LabelledRows)
-        known, count = np.asarray(told.rows), len(pair.aligned)
-        is_sound = known.ndim == 1 and known.dtype.kind in "iu" and len(known) == len(np.unique(known))
-        if not is_sound or not ((known >= 0) & (known < count)).all() or not 1 <= told.scores <= _MOST_SCORES:
-            raise WrongContent(f"'{peer.peer}' says which rows have a label in a way that cannot be.")
-        check_scores(peer, self.config.task, told.scores)
-        pupil = Pupil(peer, messages, pair, known.astype(np.int64), told.scores)
+        peer.send(GroupNames(self.names, self.config.aggregate, with_new))
+        told = peer.receive(LabelledRows, last_row=len(pair.aligned) - 1, most_scores=limit)
+        pupil = Pupil(peer, pair, told.rows.astype(np.int64), told.scores)
         if len(pupil.places("train")) < 2:
             raise WrongContent(f"'{peer.peer}' has fewer than two labelled training rows.")
         return pupil

@@ -12,13 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import WrongContent
 from colonnade.exchanges.holdings import scores_in_terms_of
-from colonnade.methods.prada.bank import Bank, messages_for
+from colonnade.methods.prada.bank import Bank
 from colonnade.methods.prada.choice import JOINT, LOCAL, WITHOUT_SOURCE, choose_model
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.lessons import Course, lessons_for
-from colonnade.methods.prada.messages import HOLDER, Chosen
+from colonnade.methods.prada.messages import HOLDER, MARK_BYTES, Chosen, Turn, TurnSeen
 from colonnade.methods.prada.school import Pupil, School
 from colonnade.methods.prada.shift import Shift, shift_finding
 from colonnade.session import Finding, Holding, ModelPart, Result, Session
@@ -27,10 +26,6 @@ __all__ = ["feature_holder", "source", "target"]
 
 Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
-
-# More steps than any run has in one turn.
-_MOST_STEPS = 10**7
-_MARK_BYTES = 16
 
 
 def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
@@ -47,13 +42,11 @@ def feature_holder(session: Session, holding: Holding, config: PrADA) -> Result:
         idle = [peer for peer in session.all_channels if peer.peer != lesson.party]
 
         def keep(is_over: bool = False, stops: bool = False, idle: Any = idle) -> None:
-            messages = {peer.peer: messages_for(session, config, peer.peer_role) for peer in idle}
             for peer in idle:
-                peer.send(messages[peer.peer].Turn(session.step, is_over, stops))
+                peer.send(Turn(session.step, is_over, stops))
             # Who only waits must not fall behind: a run is taken up at a step that all have kept.
             for peer in idle:
-                if peer.receive(messages[peer.peer].TurnSeen).step != session.step:
-                    raise WrongContent(f"'{peer.peer}' has kept another step than the one it was told.")
+                peer.receive(TurnSeen, step=session.step)
             session.checkpoint(school.state(course))
 
         keep(is_over=True, stops=school.teach(course, lesson, keep))
@@ -108,15 +101,10 @@ def _close(school: School, pupil: Pupil) -> str:
         extractors = school.own_extractors(pupil.peer.peer, phase) if uses_own else school.extractors
         with pupil.peer.openings.at(f"end of {phase}"):
             head.score(school.values(phase, extractors, held))
-    received = pupil.peer.receive(Chosen)
-    told, pupil.mark = received.model, received.mark
-    compare = school.config.compare
-    possible = {JOINT} | ({LOCAL} if compare != "none" else set()) | ({WITHOUT_SOURCE} if compare == "vfl" else set())
-    if told not in possible:
-        raise WrongContent(f"'{pupil.peer.peer}' chose a model that does not exist.")
-    if len(pupil.mark) != 2 * _MARK_BYTES:
-        raise WrongContent(f"'{pupil.peer.peer}' marks its model in a way that no version of colonnade does.")
-    return str(told)
+    compared = {"none": {JOINT}, "local": {JOINT, LOCAL}, "vfl": {JOINT, LOCAL, WITHOUT_SOURCE}}
+    received = pupil.peer.receive(Chosen, models=compared[school.config.compare])
+    pupil.mark = received.mark
+    return received.model
 
 
 def _attend(bank: Bank) -> None:
@@ -126,7 +114,7 @@ def _attend(bank: Bank) -> None:
     if session.resumed is not None:
         course.load_state(session.resumed.document["course"])
         bank.load_state(session.resumed)
-    _follow(session, bank.config, course, bank, lambda: session.checkpoint(bank.state(course)))
+    _follow(session, course, bank, lambda: session.checkpoint(bank.state(course)))
 
 
 def _wait_through(session: Session, config: PrADA) -> Result:
@@ -134,29 +122,23 @@ def _wait_through(session: Session, config: PrADA) -> Result:
     course = Course(session, lessons_for(session.plan, config, session.stage))
     if session.resumed is not None:
         course.load_state(session.resumed.document["course"])
-    _follow(session, config, course, None, lambda: session.checkpoint(ModelPart({}, {"course": course.state()})))
+    _follow(session, course, None, lambda: session.checkpoint(ModelPart({}, {"course": course.state()})))
     return Result()
 
 
-def _follow(session: Session, config: PrADA, course: Course, bank: Bank | None, keep: Callable[[], None]) -> None:
-    peer, messages, turns = session.channel(HOLDER), messages_for(session, config), 0
+def _follow(session: Session, course: Course, bank: Bank | None, keep: Callable[[], None]) -> None:
+    peer = session.channel(HOLDER)
     for lesson in course.left():
         if bank is not None and lesson.party == session.party:
             bank.learn(course, lesson, keep)
             keep()
             continue
-        told = peer.receive(messages.Turn)
-        # A lesson has a step at least, and a turn within it one more than the last.
-        if not session.step < told.step <= session.step + _MOST_STEPS:
-            raise WrongContent(f"'{peer.peer}' says that the run went backwards, or too far.")
-        turns += 1
-        if turns > _MOST_STEPS:
-            raise WrongContent(f"'{peer.peer}' never comes to an end.")
+        told = peer.receive(Turn, next_step=session.step + 1)
         session.step = told.step
         if told.is_over:
             course.finish(lesson, told.stops)
         keep()
-        peer.send(messages.TurnSeen(session.step))
+        peer.send(TurnSeen(session.step))
 
 
 def _expect(session: Session, school: School, config: PrADA, course: Course) -> None:
@@ -178,7 +160,7 @@ def _mark_of(bank: Bank) -> str:
         whole.update(json.dumps([phase, model.head.state()], sort_keys=True).encode())
         for name, value in model.own.tensors().items():
             whole.update(name.encode() + value.numpy().tobytes())
-    return whole.hexdigest()[: 2 * _MARK_BYTES]
+    return whole.hexdigest()[: 2 * MARK_BYTES]
 
 
 def _protection(bank: Bank) -> tuple[Finding, ...]:

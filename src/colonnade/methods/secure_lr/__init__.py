@@ -25,13 +25,27 @@ columns are encrypted once per run, so batches are cut once and only their order
 that are drawn anew in every step; every reply is re-randomised.
 """
 
+from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.exchanges.secure_linear import (
+    MaskedGradient,
+    MaskedLogits,
+    OpenedLogits,
+    OpeningShare,
+    SealedInputs,
+    ShareUpdate,
+)
+from colonnade.messages import between
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.forecast import FORECASTER
-from colonnade.methods.secure_lr.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.methods.secure_lr.messages import ColumnCount, HeldOutLogits, PartnerShare, TrainingExtent
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "SecureLR"]
+
+_OWNER, _PARTNER = "feature_holder", "label_holder"
+_FROM_OWNER = (PublicModulus, OpeningShare, SealedInputs, OpenedLogits, ShareUpdate)
+_FROM_PARTNER = (MaskedLogits, MaskedGradient)
 
 METHOD = Method(
     name="secure_lr",
@@ -45,11 +59,24 @@ METHOD = Method(
         Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+            messages=(
+                *(between(one, _OWNER, _PARTNER) for one in _FROM_OWNER),
+                *(between(one, _PARTNER, _OWNER) for one in _FROM_PARTNER),
+                ColumnCount,
+                TrainingExtent,
+                PartnerShare,
+                HeldOutLogits,
+                EpochVerdict,
+            ),
+            makes_model=True,
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+            messages=(HeldOutLogits,),
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from colonnade.errors import ConfigError
+from colonnade.settings import described, marked
 
 __all__ = ["MOST_EPOCHS", "SecureLR"]
 
@@ -16,39 +17,44 @@ MOST_EPOCHS = 3
 _MOST_INFLUENCE = 1.0
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class SecureLR:
     """Settings of secure regression, agreed by all parties.
-
-    The loss is the mean over a batch's rows plus ``l2`` / 2 times the squared coefficients; the intercept is not
-    penalised. ``patience`` counts epochs without a better validation loss before training stops and the best weights
-    are kept; 0 trains all epochs and keeps the last, which suits a learning rate that falls to zero.
 
     Every epoch opens a number about every row, and steps within an epoch open nothing: so epochs are few and batches
     small.
     """
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    """What is learned. `auto` decides from the training labels."""
     learning_rate: float = 0.14
+    """The step along the gradient of the mean loss, above 0."""
     schedule: Literal["cosine", "constant"] = "cosine"
-    """How the learning rate falls: along half a cosine to zero at the last epoch, or not at all."""
+    """`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it."""
     momentum: float = 0.8
+    """How much of the last step goes into the next, from 0 up to, but not including, 1."""
     l2: float = 1e-4
-    epochs: int = 0
+    """The penalty: half of it times the squared coefficients, without the intercept, is added to the mean loss. In
+    terms of scikit-learn's C it is 1 / (C times rows)."""
+    epochs: int = marked(0, passes=True)
     """Passes over the training rows; 0 takes as many as the guard allows, at most 3."""
-    batch_size: int = 0
+    batch_size: int = marked(0, batch=True)
     """Rows per step; 0 takes 16, or 8 where there is one epoch only."""
-    patience: int = 0
+    patience: int = marked(0, within=(0, 0))
+    """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     minimum_support: int = 10
-    """Training rows in which each encoded column of a feature holder differs from its most frequent value, at least."""
+    """In how many training rows, at least, each encoded column of a feature holder differs from its most frequent
+    value."""
     coefficient_noise: float = 1.0
-    """The deviation of the noise on coefficients that are given up, in units of one row's influence; 0 adds none."""
+    """The standard deviation of noise on coefficients that are given up, in units of what one row's label can move; 0
+    adds none."""
     allow_leak: bool = False
-    """Train although the guard of the feature holders' columns objects; this is noted."""
+    """Train although the guard of the feature holders' columns objects; all ledgers and the report say so."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
-    """Bits of the feature holders' keys; insecure_test has 1024, for tests only, and marks the run and its report."""
+    """Bits of the feature holders' keys. `insecure_test` has 1024 and marks the run and its report."""
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
 
     def __post_init__(self) -> None:
         least = {"epochs": 0, "batch_size": 0, "patience": 0, "minimum_support": 0, "checkpoint_every": 0}

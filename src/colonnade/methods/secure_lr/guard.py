@@ -140,7 +140,8 @@ def _counted(count: int, what: str) -> str:
 def _refuse(session: Session, peer: Channel, config: SecureLR, why: str, **facts: Any) -> None:
     if not config.allow_leak:
         raise LeakRefused(f"{why} With allow_leak = true all parties accept it, and every ledger says so.")
-    session.ledger.mark("override", partner=peer.peer, guard="contributions", **facts)
+    what = "the label holder can work out a feature holder's columns from what they add to scores"
+    session.ledger.mark("override", partner=peer.peer, guard="contributions", what=what, **facts)
 
 
 class Contributions:

@@ -64,7 +64,7 @@ def gather_logits(peers: Sequence[Channel], count: int, outputs: int) -> Numbers
     logits = np.zeros((count, outputs))
     for rows in chunks(np.arange(count)):
         for peer in peers:
-            logits[rows] += peer.receive(HeldOutLogits, values=(len(rows), outputs)).values
+            logits[rows] += peer.receive(HeldOutLogits, rows=len(rows), scores=outputs).values
     return logits
 
 

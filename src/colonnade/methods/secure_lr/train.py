@@ -12,10 +12,10 @@ import torch
 
 from colonnade.crypto import Format, PublicKey, key_bits
 from colonnade.data import TableEncoder, batches
-from colonnade.errors import ConfigError, WrongContent
+from colonnade.errors import ConfigError
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
 from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
-from colonnade.exchanges.labels import check_scores
+from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
 from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
@@ -27,7 +27,7 @@ from colonnade.methods.secure_lr.guard import (
     opened_by,
     rank_of,
 )
-from colonnade.methods.secure_lr.messages import LINEAR, ColumnCount, NoisedShare, PartnerShare, TrainingExtent
+from colonnade.methods.secure_lr.messages import MOST, ColumnCount, PartnerShare, TrainingExtent
 from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
 from colonnade.nn import tensors_under
 from colonnade.nn.regression import (
@@ -45,8 +45,6 @@ from colonnade.session import Channel, Holding, ModelPart, Result, Session
 __all__ = ["feature_holder", "label_holder", "linear_format"]
 
 Rows = np.ndarray[Any, Any]
-
-_MOST = 2**16
 
 
 def linear_format(config: SecureLR, inputs: int, outputs: int) -> LinearFormat:
@@ -79,10 +77,9 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     key = make_key(session, config.key)
     send_key(peer, key)
     peer.send(ColumnCount(table_encoder.width, rank, contributions.earlier()))
-    extent = peer.receive(TrainingExtent)
-    scores = _announced(extent.scores, "scores", peer)
-    check_scores(peer, config.task, scores)
-    config = config.for_epochs(_agreed_epochs(session, config, extent.epochs, peer))
+    limit = most_scores(config.task, MOST)
+    extent = peer.receive(TrainingExtent, most_scores=limit, epochs=_agreed_epochs(session, config))
+    scores, config = extent.scores, config.for_epochs(extent.epochs)
     # Before anything about the columns leaves, but how many there are and their rank.
     again = (config.epochs - session.step // math.ceil(len(split.train) / config.batch_size)) * scores
     contributions.train(
@@ -92,7 +89,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         lambda opened: check_repeating(session, peer, config, rank, again, opened),
     )
     format = linear_format(config, table_encoder.width, scores)
-    layer = LinearOwner(peer, LINEAR, format, key, momentum=config.momentum)
+    layer = LinearOwner(peer, format, key, momentum=config.momentum)
     model = _Model([layer], config.epochs)
     epochs = Epochs.begin(session, model, len(split.train), config)
     if session.resumed is None:
@@ -120,8 +117,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         epochs.end_epoch(session, model, peer.receive(EpochVerdict))
 
     model.restore_best()
-    kind: type[NoisedShare | PartnerShare] = NoisedShare if config.coefficient_noise else PartnerShare
-    coefficients = layer.weights(peer.receive(kind).values)
+    coefficients = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
     send_logits(peer, columns[split.test], coefficients)
     tensors = {"coefficients": torch.from_numpy(coefficients)}
     document = _document(session, config, table_encoder, coefficients) | {"contributions": {"run": mark, "rank": rank}}
@@ -270,10 +266,7 @@ class _Brought:
     def receive(cls, session: Session, peer: Channel, config: SecureLR) -> _Brought:
         """Receive the key and the numbers."""
         key, columns = receive_key(session, peer, config.key), peer.receive(ColumnCount)
-        width = _announced(columns.width, "columns", peer)
-        if not 0 <= columns.rank <= width or columns.opened < 0:
-            raise WrongContent(f"'{peer.peer}' announces {width} columns of a rank that they cannot have.")
-        return cls(peer, key, width, columns.rank, columns.opened)
+        return cls(peer, key, columns.width, columns.rank, columns.opened)
 
 
 def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Sequence[_Brought]) -> int:
@@ -287,12 +280,10 @@ def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Se
     return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
 
 
-def _agreed_epochs(session: Session, config: SecureLR, epochs: int, peer: Channel) -> int:
-    """Return the epochs that the label holder chose, if the settings, or the checkpoint to go on from, allow them."""
+def _agreed_epochs(session: Session, config: SecureLR) -> range:
+    """Return the numbers of epochs that the settings, or the checkpoint to go on from, let the label holder choose."""
     agreed = config.epochs if session.resumed is None else int(session.resumed.document["epochs"])
-    if epochs != agreed if agreed else not 1 <= epochs <= MOST_EPOCHS:
-        raise WrongContent(f"'{peer.peer}' wants {epochs} epochs, which is not what was agreed.")
-    return epochs
+    return range(agreed, agreed + 1) if agreed else range(1, MOST_EPOCHS + 1)
 
 
 def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
@@ -302,18 +293,18 @@ def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) 
         check_training(session, peer, config, brought.rank, outputs, brought.opened)
     peer.send(TrainingExtent(outputs, config.epochs))
     format = linear_format(config, brought.width, outputs)
-    return LinearPartner(peer, LINEAR, format, brought.key, momentum=config.momentum)
+    return LinearPartner(peer, format, brought.key, momentum=config.momentum)
 
 
 def _releases(session: Session, peer: Channel) -> int:
     """Return how often a partner got coefficients in earlier attempts at this run, by this party's ledger."""
     sent = (entry.content for entry in session.ledger.read().entries if entry.kind == "sent")
-    return sum((one["peer"], one["message"]) == (peer.peer, NoisedShare.__name__) for one in sent)
+    return sum((one["peer"], one["message"]) == (peer.peer, PartnerShare.__name__) for one in sent)
 
 
 def _given_up(
     peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise, release: int
-) -> PartnerShare | NoisedShare:
+) -> PartnerShare:
     """Return this party's share of a partner's coefficients, with noise as large as one row's influence.
 
     A training that begins anew after coefficients were given up is another release, with noise of its own: the same
@@ -324,20 +315,13 @@ def _given_up(
         return PartnerShare(share)
     deviation = config.coefficient_noise * config.influence(rows)
     drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, release, (len(share),)), layer.format.weight_bits))
-    return NoisedShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
+    return PartnerShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
 
 
 def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
     # All are asked before the first answer is awaited, so that the feature holders work at the same time.
     masks = [layer.ask(batch) for layer, batch in zip(layers, sealed, strict=True)]
     return sum((layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)), 0.0)
-
-
-def _announced(count: int, what: str, peer: Channel) -> int:
-    # A hostile count would make us compute with arrays of any size.
-    if not 1 <= count <= _MOST:
-        raise WrongContent(f"'{peer.peer}' announces {count} {what}; 1 to {_MOST} are accepted.")
-    return count
 
 
 def _document(

@@ -21,11 +21,11 @@ are from other papers, named in `colonnade.privacy`. A run with a defence does n
 and codes are secret.
 """
 
+from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.methods.splitnn import predict, train
-from colonnade.methods.splitnn.config import PartyEncoder, SplitNN
-from colonnade.methods.splitnn.forecast import FORECASTER
-from colonnade.methods.splitnn.messages import MESSAGES, choose_messages
-from colonnade.session import Method, Role
+from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, cautions
+from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
+from colonnade.session import Method, Role, Stage
 
 __all__ = ["METHOD", "PartyEncoder", "SplitNN"]
 
@@ -35,16 +35,22 @@ METHOD = Method(
     citation='O. Gupta, R. Raskar, "Distributed learning of deep neural network over multiple agents", JNCA 116, 2018',
     situation="many shared rows, and a joint model is all you want; activations and gradients cross in the clear",
     config=SplitNN,
+    cautions=cautions,
     roles=(
         Role("label_holder", "the labels, and columns of its own if it has any", has_label=True),
         Role("feature_holder", "columns about the same rows", at_least=0, at_most=None),
     ),
     lead="label_holder",
-    messages=MESSAGES,
     stages={
-        "train": {"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-        "predict": {"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+        "train": Stage(
+            roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
+            messages=(CutWidth, CutActivations, CutGradient, HeldOutActivations, EpochVerdict),
+            makes_model=True,
+        ),
+        "predict": Stage(
+            roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
+            messages=(HeldOutActivations,),
+            scores=True,
+        ),
     },
-    choose_messages=choose_messages,
-    forecast=FORECASTER,
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
 from colonnade.errors import ConfigError
+from colonnade.exchanges.holdings import known_start
+from colonnade.session import RunPlan
+from colonnade.settings import described, marked
 
-__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "check_weights"]
+__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "cautions", "check_weights"]
 
 WIDEST = 2**16
 """The most numbers a layer gives per row, and so the widest cut a partner accepts."""
@@ -18,12 +21,15 @@ WIDEST = 2**16
 _MOST_WEIGHTS = 100_000_000
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class PartyEncoder:
     """One party's encoder, where it differs from the others'."""
 
     hidden: tuple[int, ...] = (64,)
+    """Widths of the hidden layers."""
     cut_width: int = 32
+    """How many numbers the encoder gives per row."""
 
     def __post_init__(self) -> None:
         _check_widths("encoders.hidden", self.hidden)
@@ -31,38 +37,52 @@ class PartyEncoder:
         check_weights("An encoder of config.encoders", (1, *self.hidden, self.cut_width), "hidden or cut_width")
 
 
+@described
 @dataclass(frozen=True, kw_only=True)
 class SplitNN:
-    """Settings of the split network, agreed by all parties.
-
-    ``encoders`` overrides ``hidden`` and ``cut_width`` for named parties. ``patience`` counts epochs without a better
-    validation loss before training stops; 0 trains all epochs and keeps the last weights.
-    """
+    """Settings of the split network, agreed by all parties."""
 
     hidden: tuple[int, ...] = (64,)
+    """Widths of the hidden layers of every encoder."""
     cut_width: int = 32
+    """How many numbers an encoder gives per row; this is what crosses."""
     head_hidden: tuple[int, ...] = ()
+    """Widths of the hidden layers of the label holder's head."""
     activation: Literal["relu", "tanh", "sigmoid", "gelu"] = "relu"
+    """The function after every layer but the head's last."""
     dropout: float = 0.0
+    """The share of values set to zero while training, from 0 up to, but not including, 1."""
     merge: Literal["concatenate", "sum"] = "concatenate"
+    """How the head joins the activations. `sum` needs one cut width at all parties."""
     encoders: Mapping[str, PartyEncoder] = field(default_factory=dict)
+    """A table per party, `[config.encoders.NAME]`, with its own `hidden` and `cut_width`."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
+    """What is learned. `auto` decides from the training labels."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
+    """Weights in the loss: none, by inverse frequency, or a list in the order of the classes."""
     optimiser: str = "Adam"
+    """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 1e-3
+    """The optimiser's learning rate, above 0."""
     optimiser_options: Mapping[str, Any] = field(default_factory=dict)
-    epochs: int = 50
-    batch_size: int = 256
-    patience: int = 8
+    """More arguments of that class, such as `weight_decay`."""
+    epochs: int = marked(50, passes=True)
+    """Most passes over the training rows."""
+    batch_size: int = marked(256, batch=True)
+    """Rows per step."""
+    patience: int = marked(8, within=(0, 0))
+    """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     precision: Literal["float32", "float64"] = "float32"
+    """The arithmetic of all networks, and the type of what crosses."""
     secret_start: bool = True
-    """Whether first weights are secret. Without, a run repeats from its seed, and partners can work out columns."""
+    """`false` draws first weights from the run's seed, so that a run repeats; partners can then work out columns."""
     checkpoint_every: int = 0
-    """Steps between checkpoints; 0 makes one at the end of every epoch. An epoch's end always makes one."""
+    """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
     defence: Literal["none", "marvell", "coae", "marvell+coae"] = "none"
-    """What the label holder does so that gradients tell less about labels."""
+    """What the label holder does so that gradients tell less about labels: noise on them, secret codes of the classes,
+    or both."""
     label_budget: float = 0.25
-    """With marvell: the divergence of the two classes' gradients that one release may leave."""
+    """With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier."""
 
     def __post_init__(self) -> None:
         _check_widths("hidden", self.hidden)
@@ -103,3 +123,12 @@ def _check_widths(name: str, widths: tuple[int, ...]) -> None:
             raise ConfigError(
                 f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
             )
+
+
+def cautions(plan: RunPlan) -> Iterator[str]:
+    """Say what a run gives away beside what its messages do."""
+    yield from known_start(
+        plan,
+        "The label holder can solve its first batch for the other parties' columns, repeat their steps and so follow "
+        "them through every training row; a feature holder can read numbers to predict off its first gradient.",
+    )

@@ -65,8 +65,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     for module in modules.values():
         module.eval()
     rows = np.arange(len(holding.aligned))
-    peer_widths = widths[len(widths) - len(peers) :]
-    found = gather_outputs(peers, peer_widths, modules, features, rows, config)
+    for peer, width in zip(peers, widths[len(widths) - len(peers) :], strict=True):
+        peer.dims["width"] = width
+    found = gather_outputs(peers, modules, features, rows, config)
     return Result(scores=make_scores(label_encoder, found, rows, disguise=kept_disguise(part)))
 
 
@@ -79,7 +80,6 @@ def send_held_out(peer: Channel, encoder: nn.Module, features: torch.Tensor, row
 
 def gather_outputs(
     peers: Sequence[Channel],
-    widths: Sequence[int],
     modules: Mapping[str, nn.Module],
     features: torch.Tensor | None,
     rows: Rows,
@@ -91,8 +91,8 @@ def gather_outputs(
     with torch.no_grad():
         for chunk in chunks(rows):
             cuts = [modules["encoder"](features[chunk])] if features is not None else []
-            for peer, width in zip(peers, widths, strict=True):
-                received = peer.receive(HeldOutActivations, values=(len(chunk), width)).values
+            for peer in peers:
+                received = peer.receive(HeldOutActivations, rows=len(chunk)).values
                 cuts.append(received.to(next(head.parameters()).dtype))
             outputs.append(head(merge(config, cuts)))
     return torch.cat(outputs) if outputs else torch.empty(0, 1)

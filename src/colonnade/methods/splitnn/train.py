@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from colonnade.data import LabelEncoder, TableEncoder, batches
-from colonnade.errors import ConfigError, WrongContent, did_you_mean
+from colonnade.errors import ConfigError, did_you_mean
 from colonnade.exchanges.epochs import Epochs, EpochVerdict, check_finite
 from colonnade.exchanges.holdings import encoded_columns, encoded_labels, first_seeds, without_columns
-from colonnade.methods.splitnn.config import WIDEST, SplitNN
+from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.defence import DefendedLearner, LabelDefence
-from colonnade.methods.splitnn.messages import CutActivations, CutWidth, gradient_message
+from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth
 from colonnade.methods.splitnn.network import (
     build_encoder,
     build_head,
@@ -46,12 +46,10 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
         raise without_columns(session)
     seeds = first_seeds(session, config.secret_start)
     encoder = build_encoder(config, session.party, features.shape[1], seeds("encoder"), holding.module)
-    width = width_of(encoder, session.party, features)
-    peer.send(CutWidth(width))
+    peer.send(CutWidth(width_of(encoder, session.party, features)))
 
     learner = _learner({"encoder": encoder}, config)
     dropouts = find_dropouts([encoder])
-    gradient = gradient_message(config.defence)
     epochs = Epochs.begin(session, learner, len(holding.split.train), config)
     while not epochs.is_over:
         for (batch,) in _batches_left(session, epochs, holding.split.train, config, features):
@@ -61,7 +59,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
             activations = encoder(batch)
             check_finite(activations.detach().sum().item(), session)
             peer.send(CutActivations(activations))
-            backpropagate(activations, peer.receive(gradient, values=(len(batch), width)).values)
+            backpropagate(activations, peer.receive(CutGradient, rows=len(batch)).values)
             learner.step()
             epochs.keep_between_epochs(session, learner)
 
@@ -86,10 +84,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     labels, label_encoder, targets = _own_labels(session, holding, config)
     task = label_encoder.task
     class_weights = _class_weights(config, label_encoder, targets[torch.from_numpy(split.train)])
-    defence, gradient = (
-        LabelDefence(session, config, label_encoder, targets, class_weights),
-        gradient_message(config.defence),
-    )
+    defence = LabelDefence(session, config, label_encoder, targets, class_weights)
 
     table_encoder, features = _own_features(holding, config)
     seeds = first_seeds(session, config.secret_start)
@@ -98,7 +93,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     if features is not None:
         modules["encoder"] = build_encoder(config, session.party, features.shape[1], seeds("encoder"), holding.module)
         widths.append(width_of(modules["encoder"], session.party, features))
-    peer_widths = [_announced_width(peer.receive(CutWidth), peer.peer) for peer in peers]
+    peer_widths = [peer.receive(CutWidth).width for peer in peers]
     outputs = outputs_for(task, len(label_encoder.classes))
     head = modules["head"] = build_head(config, [*widths, *peer_widths], outputs, seeds("head"))
     encoder = modules.get("encoder")
@@ -114,10 +109,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             learner.zero_gradients()
             reseed_dropout(dropouts, seeds("dropout", session.step))
             own = encoder(batch) if encoder is not None else None
-            cuts = [
-                peer.receive(CutActivations, values=(len(wanted), width)).values.to(dtype).requires_grad_()
-                for peer, width in zip(peers, peer_widths, strict=True)
-            ]
+            cuts = [peer.receive(CutActivations, rows=len(wanted)).values.to(dtype).requires_grad_() for peer in peers]
             # Our own encoder learns only after the gradients are on their way, so that the peers need not wait for it.
             own_cut = [] if own is None else [own.detach().requires_grad_()]
             loss = defence.loss(head(merge(config, [*own_cut, *cuts])), wanted, rows)
@@ -126,7 +118,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             loss.backward()  # type: ignore[no-untyped-call]
             slopes = defence.protect(cuts, [*map(_gradient_of, cuts)], session.step, rows)
             for peer, values in zip(peers, slopes, strict=True):
-                peer.send(gradient(values))
+                peer.send(CutGradient(values))
             if own is not None:
                 backpropagate(own, _gradient_of(own_cut[0]))
             learner.step()
@@ -134,7 +126,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
             epochs.keep_between_epochs(session, trainee)
 
         learner.train(False)
-        held_out = gather_outputs(peers, peer_widths, modules, features, split.validation, config)
+        held_out = gather_outputs(peers, modules, features, split.validation, config)
         validation_loss = None
         if len(split.validation):
             validation_loss = defence.loss(held_out, defence.targets[split.validation], split.validation).item()
@@ -147,7 +139,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 
     learner.restore_best()
     learner.train(False)
-    test_outputs = gather_outputs(peers, peer_widths, modules, features, split.test, config)
+    test_outputs = gather_outputs(peers, modules, features, split.test, config)
     document = _document(session, config, table_encoder, holding)
     document |= {"label_encoder": label_encoder.to_json(), "widths": [*widths, *peer_widths]}
     scores = make_scores(label_encoder, test_outputs, split.test, labels[split.test], defence.disguise)
@@ -211,13 +203,6 @@ def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor)
             "Give one weight per class, in the order of the sorted classes."
         )
     return torch.tensor(config.class_weights, dtype=dtype_of(config))
-
-
-def _announced_width(announcement: CutWidth, peer: str) -> int:
-    # A hostile width would make us build a head of any size.
-    if not 1 <= announcement.width <= WIDEST:
-        raise WrongContent(f"'{peer}' announces a cut width of {announcement.width}; 1 to {WIDEST} are accepted.")
-    return announcement.width
 
 
 def _document(

@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans
 from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 from tests.worlds import received
 
+from colonnade import Launch
 from colonnade.data import batches
 from colonnade.methods.fairvfl import train
 from colonnade.privacy import flip_bound
@@ -57,11 +58,10 @@ def seen_by_the_server(classes: int, epsilon: float | None) -> tuple[dict[str, S
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(train, "own_attributes", attributes)
-        run = run_of(found, config, keep_views=True)
-    hides = "" if epsilon is None else "Noised"
+        run = run_of(found, config, launch=Launch(keep_views=True))
     seen = {}
     for kind in KINDS:
-        gradients = [one.values.numpy() for one in received(run, "server", hides + kind, "state")]
+        gradients = [one.values.numpy() for one in received(run, "server", kind, "state")]
         seen[kind] = list(zip(facts["rows"], gradients, strict=True))
     return seen, facts["truth"]
 

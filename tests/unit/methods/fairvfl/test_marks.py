@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.methods.fairvfl.worlds import frames, run_of, settings
 
-from colonnade.launch.record import record_of
-
-LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the aggregator", "Known start"
+LABELS, VALUES, KNOWN = "the label of every row of the batch", "Sensitive values at the aggregator", "Known start"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +24,7 @@ LABELS, VALUES, KNOWN = "Labels at the aggregator", "Sensitive values at the agg
 )
 def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, Any], marks: set[str]) -> None:
     run = run_of(frames(), settings(epochs=1, **changes))
-    said = " ".join(record_of(run).marks)
+    said = " ".join(run.marks)
     assert {one for one in (LABELS, VALUES, KNOWN) if one in said} == marks
     protection = run.findings["protection"].text
     assert ("it can read their values" in protection) == (VALUES in marks or KNOWN in marks)
@@ -35,11 +33,11 @@ def test_a_report_says_first_what_the_aggregator_could_read(changes: dict[str, A
 def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_refused() -> None:
     model = run_of(frames(), settings(epochs=1))
     for plain in (True, False):
-        done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model, name="audited")
+        done = run_of(frames(), settings(epochs=1, audit_plain=plain), stage="audit", after=model)
         # At every party, whatever crossed there.
-        for party, ledger in done.ledgers.items():
-            alone = replace(done, ledgers={party: ledger})
-            assert any("Codes of a plain model" in one for one in record_of(alone).marks) is plain
-    assert not any("Refused" in one for one in record_of(model).marks)
+        for party, own in done.parties.items():
+            alone = replace(done, parties={party: own})
+            assert any("Codes of a plain model" in one for one in alone.marks) is plain
+    assert not any("Refused" in one for one in model.marks)
     model.refusals["bank"] = {"audit": "It gives too much away."}
-    assert "Refused: It gives too much away." in record_of(model).marks
+    assert "Refused: It gives too much away." in model.marks

@@ -77,11 +77,11 @@ def numbers(heard: Heard, receiver: str, name: str) -> list[np.ndarray]:
 
 
 RELEASED = (
-    ("bank", "NoisedUnifiedCode"),
-    ("state", "NoisedProtectedCode"),
-    ("state", "NoisedProtectedCodeAgain"),
-    ("server", "NoisedDiscriminatorGradient"),
-    ("server", "NoisedAdversarialGradient"),
+    ("bank", "UnifiedCode"),
+    ("state", "ProtectedCode"),
+    ("state", "ProtectedCodeAgain"),
+    ("server", "DiscriminatorGradient"),
+    ("server", "AdversarialGradient"),
 )
 
 

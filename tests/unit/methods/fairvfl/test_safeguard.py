@@ -147,7 +147,7 @@ def test_few_rows_and_a_safeguard_that_is_off_refuse_nothing_but_say_it() -> Non
 
 def audit_of(run: cn.Run, found: dict[str, pd.DataFrame], **changes: Any) -> cn.Run:
     options = {"folder": run.folder.parent / "audited"} if run.folder is not None else {}
-    return run_of(found, settings(**{**UNFAIR, **changes}), stage="audit", after=run, name="audited", **options)
+    return run_of(found, settings(**{**UNFAIR, **changes}), stage="audit", after=run, **options)
 
 
 def test_an_audit_refuses_a_model_that_gives_away_as_much_as_a_plain_one_and_can_lift_that() -> None:
@@ -182,7 +182,7 @@ def test_an_audit_lets_a_model_pass_that_hides_the_attribute() -> None:
 
 def test_what_an_audit_refused_stays_refused_in_the_models_folder(tmp_path: Path) -> None:
     found = told_gender()
-    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", name="model")
+    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", launch=cn.Launch(name="model"))
     audit_of(run, found)
     assert (tmp_path / "model" / "bank" / "refusal.json").exists()
     assert not (tmp_path / "model" / "one" / "refusal.json").exists()
@@ -192,20 +192,20 @@ def test_what_an_audit_refused_stays_refused_in_the_models_folder(tmp_path: Path
 
 def test_a_new_model_in_the_same_folder_is_not_refused_for_the_old_one(tmp_path: Path) -> None:
     found = told_gender()
-    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", name="model")
+    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", launch=cn.Launch(name="model"))
     own = PartyFolder(tmp_path / "model" / "bank")
     own.refuse("audit", "It gave too much away.")
     # As by another training, with --overwrite.
-    own.keep(replace(own.load().record, part=ModelPart({}, {"model": "another"}), refusals={}))
-    assert own.load().record.refusals == {}
+    own.keep(replace(own.load(), part=ModelPart({}, {"model": "another"}), refusals={}))
+    assert own.load().refusals == {}
     assert audit_of(run, found).refusals, "of the model in memory, which is still the old one"
     assert run.refusals
-    assert own.load().record.refusals == {}
+    assert own.load().refusals == {}
 
 
 def test_an_audit_of_a_model_that_is_gone_leaves_no_folder_behind(tmp_path: Path) -> None:
     found = told_gender(rows=200)
-    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", name="model")
+    run = run_of(found, settings(**UNFAIR), folder=tmp_path / "model", launch=cn.Launch(name="model"))
     shutil.rmtree(tmp_path / "model")
     audit_of(run, found)
     assert not (tmp_path / "model").exists()

@@ -20,7 +20,7 @@ from torch.nn import functional
 import colonnade as cn
 from colonnade.methods.fairvfl.aggregator import AggregatorSide, Fusion, MapperSide
 from colonnade.methods.fairvfl.maths import pair_loss
-from colonnade.methods.fairvfl.messages import TaskGradient, local_code
+from colonnade.methods.fairvfl.messages import DiscriminatorGradient, LocalCode, TaskGradient
 from colonnade.methods.fairvfl.sides import Adversary, Attribute
 from colonnade.privacy import SecretNoise
 from colonnade.session.seeds import derive_seed
@@ -41,13 +41,12 @@ class End:
     def send(self, message: Any) -> None:
         self._out.append(message)
 
-    def receive(self, kind: type[Any], **shapes: tuple[int, ...]) -> Any:
+    def receive(self, kind: type[Any], rows: int, width: int) -> Any:
         if not self._in:
             self.ask()
         message = self._in.popleft()
         assert isinstance(message, kind)
-        for name, shape in shapes.items():
-            assert tuple(getattr(message, name).shape) == shape
+        assert tuple(message.values.shape) == (rows, width)
         return message
 
 
@@ -243,7 +242,7 @@ def test_a_joint_step_of_an_adversary_that_is_silent_raises_the_contrastive_loss
     before = copy.deepcopy(pair.mapper.mapper)
     pair.mapper.begin(pair.codes)
     here = pair.mapper._holder
-    here.ask = lambda: here._in.append(pair.mapper._learned(torch.zeros(ROWS, 3, dtype=F64)))
+    here.ask = lambda: here._in.append(DiscriminatorGradient(torch.zeros(ROWS, 3, dtype=F64)))
     pair.mapper.learn()
     assert contrastive_loss(pair, pair.mapper.mapper) > contrastive_loss(pair, before) + 1e-6
 
@@ -307,13 +306,14 @@ def whole_of(*, has_task: bool, has_removal: bool, **changes: Any) -> Whole:
     coders, ends = [], []
     for values in locals_:
         here, there = line("aggregator", "feature_holder")
-        there.send(local_code("feature_holder")(values.clone(), np.ones(ROWS, bool)))
+        there.send(LocalCode(values.clone(), np.ones(ROWS, bool)))
         coders.append(here)
         ends.append(there)
     bank, label_holder = line("aggregator", "label_holder")
     here, there = line("aggregator", "attribute_holder")
     adversary = adversary_of(config, locals_[0], there) if has_removal else None
-    session: Any = SimpleNamespace(step=1, party="helper", role="aggregator", channel=lambda role: bank)
+    plan = SimpleNamespace(stage="train")
+    session: Any = SimpleNamespace(step=1, party="helper", role="aggregator", channel=lambda role: bank, plan=plan)
     fusion = Fusion(config, coders, seeds("aggregator"), bytes(32))  # type: ignore[arg-type]
     owners: Any = [("gender", here)] if has_removal else []
     side = AggregatorSide(session, config, fusion, owners, 1, seeds, SecretNoise(bytes(32)))

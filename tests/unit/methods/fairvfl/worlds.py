@@ -13,9 +13,7 @@ import pytest
 import torch
 
 import colonnade as cn
-from colonnade.messages import declaration_of
 from colonnade.methods.fairvfl import METHOD
-from colonnade.methods.fairvfl.messages import MESSAGES
 from colonnade.session import Channel, Scores
 
 SEED = 11
@@ -164,11 +162,11 @@ def overheard() -> Iterator[Heard]:
     """Note every message of the method that anybody receives."""
     found: Heard = []
     receive = Channel.receive
-    known = [declaration_of(one) for one in MESSAGES]
+    known = {one.cls for one in METHOD.declarations}
 
     def heard(channel: Channel, kind: Any, **shapes: Any) -> Any:
         message = receive(channel, kind, **shapes)
-        if declaration_of(kind) in known:
+        if kind in known:
             found.append((channel.party, channel.peer, message))
         return message
 
@@ -200,7 +198,7 @@ class Ended:
 def watched(stage: str = "train") -> Iterator[Ended]:
     """Watch what the label holder of a stage ends with."""
     found = Ended()
-    original = METHOD.stages[stage]["label_holder"]
+    original = METHOD.stages[stage].roles["label_holder"]
 
     def label_holder(session: Any, holding: Any, config: Any) -> Any:
         result = original(session, holding, config)
@@ -211,5 +209,5 @@ def watched(stage: str = "train") -> Iterator[Ended]:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(METHOD.stages[stage], "label_holder", label_holder)
+        patch.setitem(METHOD.stages[stage].roles, "label_holder", label_holder)
         yield found

@@ -46,7 +46,7 @@ def test_columns_cannot_be_read_off_the_first_codes_unless_first_weights_are_pub
     """Every active unit of a known network is a linear equation about the columns."""
     config = settings(secret_start=secret, shared_width=32, unique_width=32, epochs=1)
     with watched() as found:
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     codes = received(run, "bank", "Codes")[0].values
     rows = np.concatenate(found.steps["shop"][0])
     truth = found.features["shop"][torch.from_numpy(rows)]
@@ -139,7 +139,7 @@ def test_a_partner_with_a_small_batch_of_its_own_rows_takes_no_part_in_labels() 
     """Twelve rows and six columns: too few for the attention to stay hidden."""
     config = settings(**{**SEALED, "own_batch_size": hidden_rows(6), "epochs": 2, "least_keys": 2.0})
     with integers_for_ciphertexts():
-        run = run_of(frames(own={"shop": 60}), config, keep_views=True)
+        run = run_of(frames(own={"shop": 60}), config, launch=cn.Launch(keep_views=True))
     assert not received(run, "bank", "AlignedGradient")
     # One estimate at the end for the test rows; validation has none here.
     assert len(received(run, "bank", "EstimatedLogits")) == 1
@@ -182,22 +182,22 @@ def test_with_marvell_dropped_rows_carry_noise_too() -> None:
     """Rows without a label have no gradient of their own where attention is anchored; noise hides which they are."""
     options = {"attention": "anchored", "threshold": 0.36, "warmup_epochs": 0, "epochs": 3}
     with watched() as found:
-        plain = run_of(frames(), settings(**options), keep_views=True)
+        plain = run_of(frames(), settings(**options), launch=cn.Launch(keep_views=True))
     shared = [len(one) for one, _ in found.steps["shop"]]
     bare = [one.values[count:] for one, count in zip(received(plain, "shop", "CodeGradient"), shared, strict=True)]
     is_zero = torch.cat([(one == 0.0).all(dim=1) for one in bare])
     assert 0 < is_zero.sum() < len(is_zero), "without it, kept rows are known"
-    noised = run_of(frames(), settings(**options, defence="marvell"), keep_views=True)
-    hidden = [
-        one.values[count:] for one, count in zip(received(noised, "shop", "NoisedCodeGradient"), shared, strict=True)
-    ]
+    noised = run_of(frames(), settings(**options, defence="marvell"), launch=cn.Launch(keep_views=True))
+    hidden = [one.values[count:] for one, count in zip(received(noised, "shop", "CodeGradient"), shared, strict=True)]
     assert not torch.cat([(one == 0.0).all(dim=1) for one in hidden]).any()
 
 
 @pytest.mark.parametrize("level", [0, 1])
 def test_the_finding_counts_all_candidates_and_what_codes_add(level: int) -> None:
     options = {"level": level, "noise": 0.1, "defence": "marvell", "candidates": ("fedcvt", "vanilla"), "epochs": 3}
-    run = run_of(frames(shared=1000), settings(**options, batch_size=200, own_batch_size=30), keep_views=True)
+    run = run_of(
+        frames(shared=1000), settings(**options, batch_size=200, own_batch_size=30), launch=cn.Launch(keep_views=True)
+    )
     finding = run.findings["label protection"]
     (found,) = finding.values["partners"].values()
     assert found["releases_per_row"] >= 6

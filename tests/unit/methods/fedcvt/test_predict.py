@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_modules, with_policies
 from tests.unit.methods.fedcvt.worlds import frames, run_of, settings, tables_of, watched
 from tests.worlds import integers_for_ciphertexts
 from torch import nn
@@ -42,9 +44,9 @@ def new_rows(parties: int = 2, *, shared: int = 12, own: int = 5) -> dict[str, p
     return tables
 
 
-def predicted(run: cn.Run, tables: dict[str, pd.DataFrame], **options: Any) -> pd.DataFrame:
+def predicted(run: cn.Run, tables: Mapping[str, pd.DataFrame], **modules: nn.Module) -> pd.DataFrame:
     with integers_for_ciphertexts():
-        return run.predict(tables_of(tables), **options)
+        return run.predict(with_modules(tables_of(tables), modules))
 
 
 def of(scores: pd.DataFrame, party: str) -> pd.DataFrame:
@@ -146,10 +148,11 @@ def test_predictions_for_a_partner_are_limited_by_the_day(level: int, tmp_path: 
     options = settings(level=level, epochs=1, noise=0.1, least_keys=2.0)
     with integers_for_ciphertexts():
         run = run_of(frames(), options, evaluate=VALIDATED, folder=tmp_path / "run")
-    policies = {"bank": Policy(predictions_per_day=7)}
-    assert len(of(predicted(run, new_rows(), policies=policies), "shop")) == 5
-    with pytest.raises(PolicyRefused, match=r"at most 7 rows.*5 were"):
-        predicted(run, new_rows(), policies=policies)
+    limited = with_policies(tables_of(new_rows()), {"bank": Policy(predictions_per_day=7)})
+    with integers_for_ciphertexts():
+        assert len(of(run.predict(limited), "shop")) == 5
+        with pytest.raises(PolicyRefused, match=r"at most 7 rows.*5 were"):
+            run.predict(limited)
     lines = [path.read_text() for path in (tmp_path / "run").rglob("queries.jsonl")]
     assert any('"refused"' in line and '"scored"' in line for line in lines)
 
@@ -289,12 +292,12 @@ def test_a_party_may_bring_networks_of_its_own(level: int, kind: str) -> None:
         assert isinstance(drawn["shared"], nn.Linear)
         assert isinstance(drawn["unique"], nn.Sequential)
     tables = new_rows()
-    scores = predicted(run, tables, modules={"shop": own_networks(kind)})
+    scores = predicted(run, tables, shop=own_networks(kind))
     assert len(of(scores, "bank")) == 17
     with pytest.raises(ConfigError, match="module of your own"):
         predicted(run, tables)
     with pytest.raises(ConfigError, match="Do not pass a module"):
-        predicted(run, tables, modules={"shop": own_networks(kind), "bank": nn.Linear(5, 4)})
+        predicted(run, tables, shop=own_networks(kind), bank=nn.Linear(5, 4))
 
 
 @pytest.mark.parametrize("level", [0, 2])

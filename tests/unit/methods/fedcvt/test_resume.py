@@ -209,7 +209,7 @@ def test_masks_and_shares_of_a_repeated_step_are_new(tmp_path: Path) -> None:
             patch.setattr(simulation, "play_in_threads", play)
             with pytest.raises(RoleFailed):
                 run_of(frames(), config, folder=tmp_path / "cut", evaluate=VALIDATED)
-        run = run_of(frames(), config, folder=tmp_path / "cut", evaluate=VALIDATED, keep_views=True)
+        run = run_of(frames(), config, folder=tmp_path / "cut", evaluate=VALIDATED, launch=cn.Launch(keep_views=True))
     first = {bytes(frame) for _, frame in views["bank"]}
     assert len(first) > 10
     updates = received(run, "bank", "WeightUpdate")

@@ -15,10 +15,10 @@ from tests.worlds import name_of, received, view
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey
-from colonnade.errors import DeclarationError, OutOfStep
+from colonnade.errors import OutOfStep
 from colonnade.launch.settings import config_to_json
-from colonnade.messages import ENCRYPTED, NOISED, PLAIN, declaration_of, open_frame
-from colonnade.methods.fedcvt import METHOD, open_cut, sealed_cut
+from colonnade.messages import ENCRYPTED, NOISED, PLAIN, open_frame, template_of
+from colonnade.methods.fedcvt import METHOD, sealed_cut
 from colonnade.methods.fedcvt.messages import Codes, HeldOutCodes
 from colonnade.session import Channel, RunPlan
 
@@ -39,14 +39,14 @@ def played(level: int, **changes: Any) -> cn.Run:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sealed_cut, "make_key", lambda session, size: known[session.party])
         config = settings(level=level, unique_width=2, **options)
-        return run_of(frames("binary", own=OWN), config, evaluate=VALIDATED, keep_views=True)
+        return run_of(frames("binary", own=OWN), config, evaluate=VALIDATED, launch=cn.Launch(keep_views=True))
 
 
 def kinds(run: cn.Run, party: str) -> set[str]:
     """Return the sheet's names of what a party received; what the sheet calls control comes as ctl."""
     found = set()
     for _, message in view(run, party):
-        step = declaration_of(message).step
+        step = template_of(message).step
         named = re.search(r"\((\w+)\)", step)
         found.add(named.group(1) if named else "fit" if "fit term" in step else "ctl")
     return found
@@ -74,7 +74,7 @@ def test_each_party_receives_exactly_the_sheets_kinds(level: int) -> None:
     assert kinds(run, "bank") == AT_BANK[level]
     assert kinds(run, "shop") == AT_SHOP[level]
     for party, known in CONTROL.items():
-        said = {name_of(one) for _, one in view(run, party) if not re.search(r"\(|fit term", declaration_of(one).step)}
+        said = {name_of(one) for _, one in view(run, party) if not re.search(r"\(|fit term", template_of(one).step)}
         assert said <= known
 
 
@@ -107,7 +107,7 @@ def test_encrypted_kinds_carry_ciphertexts_only() -> None:
     seen = 0
     for party in ("bank", "shop"):
         for _, message in view(run, party):
-            if re.search(r"\(he_|fit term", declaration_of(message).step):
+            if re.search(r"\(he_|fit term", template_of(message).step):
                 seen += 1
                 assert all(isinstance(one, CipherArray) for one in arrays_of(message)), name_of(message)
     assert seen > 50
@@ -179,29 +179,38 @@ def test_declarations_follow_level_and_defence(stage: str) -> None:
     """What is not declared cannot be sent, so that the consent screen is right."""
 
     def names(**changes: Any) -> dict[str, Any]:
-        return {declaration_of(cls).name: declaration_of(cls) for cls in METHOD.messages_in(plan_of(stage, **changes))}
+        return {one.name: one.protection for one in METHOD.declarations_in(plan_of(stage, **changes))}
 
-    codes = {"Codes", "HeldOutCodes"}
-    assert codes & set(names(level=0)) == (codes if stage == "train" else {"HeldOutCodes"})
-    for level in (1, 2):
-        assert not codes & set(names(level=level))
-    assert not {"NoisedCodes", "NoisedHeldOutCodes", "CodeGradient"} & set(names(level=2))
-    assert ("SharedCodes" in names(level=2, sealed_pull="one_sided")) is (stage == "train")
-    assert "SharedCodes" not in names(level=2)
-    if stage == "train":
-        assert "CodeGradient" not in names(defence="marvell")
-        assert names(defence="marvell")["NoisedCodeGradient"].protection == NOISED
-        assert "FitCodes" not in names(level=2, sealed_fit="off")
+    codes = {"Codes", "HeldOutCodes"} if stage == "train" else {"HeldOutCodes"}
+    for level, protection in ((0, PLAIN), (1, NOISED)):
+        found = names(level=level, sealed_pull="one_sided")
+        assert {name: found[name] for name in codes} == dict.fromkeys(codes, protection)
+        assert not {"SealedCodes", "OpenedLogits", "AlignedLogits", "SharedCodes", "FitCodes"} & set(found)
     sealed = names(level=2)
+    assert not {"Codes", "HeldOutCodes", "CodeGradient", "SharedCodes"} & set(sealed)
+    assert ("SharedCodes" in names(level=2, sealed_pull="one_sided")) is (stage == "train")
+    if stage == "train":
+        assert names()["CodeGradient"] == PLAIN
+        assert names(defence="marvell")["CodeGradient"] == NOISED
+        assert {"FitCodes", "FitGradient"} <= set(sealed)
+        assert not {"FitCodes", "FitGradient"} & set(names(level=2, sealed_fit="off"))
     for name in ("SealedCodes", "AlignedLogits"):
-        assert sealed[name].protection == ENCRYPTED
+        assert sealed[name] == ENCRYPTED
     for name in ("OpenedLogits", "EstimatedLogits"):
-        assert sealed[name].protection == PLAIN, "the receiver reads it"
+        assert sealed[name] == PLAIN, "the receiver reads it"
 
 
-def test_every_declaration_says_what_it_reveals() -> None:
-    for one in METHOD.declarations:
-        assert len(one.reveals) > 5, one.name
+def test_what_a_run_gives_away_beside_its_messages_follows_from_its_settings() -> None:
+    def first_words(stage: str = "train", **changes: Any) -> list[str]:
+        return [one.split(":")[0] for one in METHOD.cautions(plan_of(stage, **changes))]
+
+    secret = {"secret_start": True}
+    assert first_words() == ["Known start"]
+    assert first_words(**secret) == []
+    assert first_words(level=1, **secret) == ["Level 1"]
+    assert first_words(level=2, sealed_pull="one_sided", **secret) == ["Level 2", "Codes with noise"]
+    assert first_words("predict", level=2, sealed_pull="one_sided") == ["Level 2"]
+    assert first_words(level=2, candidates=("local",)) == []
 
 
 @pytest.mark.parametrize(("level", "kind"), [(1, Codes), (2, HeldOutCodes)])
@@ -209,13 +218,14 @@ def test_codes_in_the_clear_abort_a_run_of_a_higher_level(level: int, kind: type
     """An unknown kind aborts."""
     send = Channel.send
     done: list[bool] = []
+    (clear,) = (one for one in template_of(kind).every_declaration() if one.protection == PLAIN)
 
     def sent(channel: Channel, message: Any) -> None:
-        if channel.party == "shop" and name_of(message) in ("NoisedCodes", "SealedCodes") and not done:
+        if channel.party == "shop" and name_of(message) in ("Codes", "SealedCodes") and not done:
             done.append(True)
-            said = kind(torch.zeros(3, 4))
-            channel._may_send.add(declaration_of(said).schema)
-            send(channel, said)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setitem(channel._sends, kind, clear)
+                send(channel, kind(torch.zeros(3, 4)))
         else:
             send(channel, message)
 
@@ -226,24 +236,20 @@ def test_codes_in_the_clear_abort_a_run_of_a_higher_level(level: int, kind: type
     assert done
 
 
-def test_a_party_cannot_send_codes_in_the_clear_by_mistake() -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(open_cut, "codes_message", lambda level: Codes)
-        with pytest.raises(DeclarationError, match="may not send Codes"):
-            run_of(frames("binary", own=OWN), settings(level=1, epochs=1))
-
-
 # What codes and gradients are
 
 
 def test_at_level_0_only_codes_of_ones_own_rows_cross_and_no_id() -> None:
     with watched() as found:
-        run = run_of(frames("binary", own=OWN), settings(epochs=1), evaluate=VALIDATED, keep_views=True)
+        run = run_of(
+            frames("binary", own=OWN), settings(epochs=1), evaluate=VALIDATED, launch=cn.Launch(keep_views=True)
+        )
     for one, (shared, own) in zip(received(run, "bank", "Codes"), found.steps["shop"], strict=True):
         assert one.values.shape == (len(shared) + len(own), 8)
     for one, (shared, own) in zip(received(run, "shop", "CodeGradient"), found.steps["shop"], strict=True):
         assert one.values.shape == (len(shared) + len(own), 8)
-    assert not [frame for _, frame in run.views["shop"] if open_frame(frame)[0].schema == declaration_of(Codes).schema]
+    codes = {one.schema for one in template_of(Codes).every_declaration()}
+    assert not [frame for _, frame in run.views["shop"] if open_frame(frame)[0].schema in codes]
 
 
 def test_the_bank_keeps_only_codes_of_anchors_at_open_levels_and_scores_of_them_at_level_2() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_modules
 from torch import nn
 
 import colonnade as cn
@@ -89,7 +90,8 @@ def tables_of(found: Mapping[str, pd.DataFrame], **options: Any) -> dict[str, cn
 
 
 def run_of(found: Mapping[str, pd.DataFrame], config: cn.FedCVT, **options: Any) -> cn.Run:
-    return cn.simulate(config, tables_of(found), **{"seed": SEED, "evaluate": EVERYTHING, **options})
+    brought = with_modules(tables_of(found), options.pop("modules", {}))
+    return cn.simulate(config, brought, **{"seed": SEED, "evaluate": EVERYTHING, **options})
 
 
 def cut_at(patch: pytest.MonkeyPatch, party: str, step: int) -> None:

@@ -14,7 +14,6 @@ import colonnade as cn
 from colonnade.crypto import Format
 from colonnade.errors import LeakRefused
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import declaration_of
 from colonnade.methods.ftl import METHOD, maths, sealed
 from colonnade.methods.ftl import link as linking
 from colonnade.methods.ftl.link import Link, Sizes, check_guard
@@ -101,7 +100,7 @@ def test_a_leaking_run_is_refused_before_anything_but_sizes_has_crossed(monkeypa
     send = Channel.send
 
     def noted(channel: Channel, message: Any) -> None:
-        sent.append(declaration_of(message).name)
+        sent.append(type(message).__name__)
         send(channel, message)
 
     monkeypatch.setattr(Channel, "send", noted)
@@ -111,7 +110,7 @@ def test_a_leaking_run_is_refused_before_anything_but_sizes_has_crossed(monkeypa
     assert f"{ROWS * 3} unknown" in str(refused.value)
     assert f"{(ROWS + 1) * 3} parameters" in str(refused.value)
     assert f"At least {2 * (ROWS + 1)} rows" in str(refused.value)
-    declared = {declaration_of(cls).name for cls in METHOD.messages}
+    declared = {one.name for one in METHOD.declarations}
     assert "LayerInputs" in sent
     assert declared & set(sent) <= {"PublicModulus", "LayerInputs", "LabelledRows"}
 

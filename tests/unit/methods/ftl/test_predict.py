@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.parties import with_policies
 from tests.unit.methods.ftl.worlds import frames, run_of, settings, tables_of
 from tests.worlds import integers_for_ciphertexts, name_of
 
@@ -85,7 +86,7 @@ def test_labels_and_only_labels_reach_the_target(task: str, heard: Heard) -> Non
     heard.messages.clear()
     predictions = run.predict(new_rows(found))
     assert heard.names("shop0") == ["PublicModulus", "MaskedScores", "PredictedLabels"]
-    assert heard.names("bank0") == ["PublicModulus", "RowsToScore", "SealedCodes", "OpenedScores"]
+    assert heard.names("bank0") == ["PublicModulus", "RowsToScore", "CodesToScore", "OpenedScores"]
     (answer,) = heard.of("shop0", "PredictedLabels")
     expected = scores_of(run, "bank0", "shop0", found["shop0"])
     if task == "regression":
@@ -112,7 +113,7 @@ def test_many_rows_cross_in_pieces(heard: Heard, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scoring, "_CHUNK", 7)
     heard.messages.clear()
     pd.testing.assert_frame_equal(run.predict(new_rows(found)), whole)
-    assert len(heard.of("bank0", "SealedCodes")) == -(-len(found["shop0"]) // 7)
+    assert len(heard.of("bank0", "CodesToScore")) == -(-len(found["shop0"]) // 7)
 
 
 def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path: Path) -> None:
@@ -121,9 +122,9 @@ def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path
     run = run_of(found, settings(), folder=tmp_path / "run")
     policies = {"bank0": Policy(predictions_per_day=2 * count)}
     for _ in range(2):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     with pytest.raises(PolicyRefused, match=f"at most {2 * count} rows for 'shop0' within 24 hours; {2 * count} were"):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     log = tmp_path / "run" / "bank0" / "predictions" / "queries.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["event"], line["partner"], line["rows"]) for line in lines] == [
@@ -137,9 +138,9 @@ def test_the_source_keeps_a_log_and_refuses_more_rows_than_a_day_allows(tmp_path
     lines[1]["partner"] = "someone else"
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     for _ in range(2):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
     with pytest.raises(PolicyRefused):
-        run.predict(new_rows(found), policies=policies)
+        run.predict(with_policies(new_rows(found), policies))
 
 
 @pytest.mark.parametrize("weights", [{}, {"bank0": 3.0, "bank1": 1.0}])
@@ -174,9 +175,9 @@ def test_the_collecting_source_gets_the_weighted_sum_and_can_decode_nothing_else
     assert predictions["prediction"].tolist() == (expected[:, 0] >= 0).astype(int).tolist()
 
     assert sorted(heard.names("bank0")) == sorted(
-        ["PublicModulus", "RowsToScore", "SealedCodes", "ScoreMasks", "AnswerParts"]
+        ["PublicModulus", "RowsToScore", "CodesToScore", "ScoreParts", "AnswerParts"]
     )
-    assert heard.names("bank1") == ["PublicModulus", "RowsToScore", "SealedCodes"]
+    assert heard.names("bank1") == ["PublicModulus", "RowsToScore", "CodesToScore"]
     assert heard.names("shop0").count("PredictedLabels") == 1
     # Without the other source's mask the sum is noise, and that mask alone says nothing of the other's scores.
     (parts,), (own,) = heard.of("bank0", "AnswerParts"), masks

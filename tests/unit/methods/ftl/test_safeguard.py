@@ -41,7 +41,7 @@ def test_with_shuffled_labels_the_targets_own_model_is_chosen_and_needs_nobody(
     task: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = harmful(task)
-    run = run_of(found, settings(**SETTINGS), keep_views=True)
+    run = run_of(found, settings(**SETTINGS), launch=cn.Launch(keep_views=True))
     about = run.findings["safeguard"].values["shop0"]
     assert about["chosen"] == "self-learning"
     assert about["validation"]["self-learning"] > about["validation"]["transfer"]

@@ -25,7 +25,7 @@ def _without_encryption() -> Iterator[None]:
 
 def validation(found: dict[str, Any], **changes: Any) -> cn.Run:
     facts = {"folds": FOLDS, "iterations": STEPS, "tolerance": 0.0, **changes}
-    return run_of(found, settings(**facts), stage="validate", keep_views=True)
+    return run_of(found, settings(**facts), stage="validate", launch=cn.Launch(keep_views=True))
 
 
 def about(run: cn.Run, target: str = "shop0") -> dict[str, Any]:
@@ -61,8 +61,8 @@ def test_codes_of_both_passes_are_the_same_in_the_clear_and_encrypted() -> None:
     found = frames()
     sealed, plain = validation(found, hidden=(3,)), validation(found, hidden=(3,), protection="none")
     modulus = modulus_of(sealed, "bank0")
-    ours = [hidden(one.codes, modulus) / 2**32 for one in received(sealed, "shop0", "MirroredLossSignals")]
-    theirs = [one.codes for one in received(plain, "shop0", "ClearLossSignals")]
+    ours = [hidden(one.codes, modulus) / 2**32 for one in received(sealed, "shop0", "MirroredSignals")]
+    theirs = [one.codes for one in received(plain, "shop0", "MirroredSignals")]
     assert len(ours) == len(theirs) == FOLDS * STEPS
     for one, other in zip(ours, theirs, strict=True):
         assert np.abs(one.astype(float) - other).max() < 1e-6
@@ -127,7 +127,7 @@ def test_labels_of_a_fold_have_no_say_in_it(monkeypatch: pytest.MonkeyPatch) -> 
         modulus = modulus_of(run, "bank0")
         return [hidden(getattr(one, field), modulus).tolist() for one in received(run, "shop0", name)]
 
-    for name, fields in (("SourceSignals", ("rows", "moment")), ("MirroredLossSignals", ("codes", "moment", "sums"))):
+    for name, fields in (("SourceSignals", ("rows", "moment")), ("MirroredSignals", ("codes", "moment", "sums"))):
         for field in fields:
             one, two = crossed(before, name, field), crossed(after, name, field)
             in_fold = slice(STEPS, 2 * STEPS)

@@ -16,14 +16,15 @@ import colonnade as cn
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, decrypt, encrypt, key_bits
 from colonnade.errors import DeclarationError, OutOfRange
 from colonnade.exchanges.open_masked import ask_to_open
-from colonnade.messages import declaration_of
+from colonnade.messages import PLAIN
 from colonnade.methods.ftl import METHOD, sealed, steps
 from colonnade.methods.ftl.link import Keys, Link, Sizes, parameter_counts
-from colonnade.methods.ftl.messages import ClearTargetSignals, choose_messages, opening
+from colonnade.methods.ftl.messages import MaskedEncoderGradient, TargetSignals
 from colonnade.session import RunPlan
 
 ROWS = 50
-CLEAR = {declaration_of(cls).name for cls in METHOD.messages if declaration_of(cls).name.startswith("Clear")}
+READABLE = {"SourceSignals", "TargetSignals", "CodesToScore", "LabelsToFit", "ScoreParts", "MirroredSignals"}
+"""What only a run without encryption shows to its receivers."""
 
 
 def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
@@ -38,13 +39,13 @@ def schedule(layers: int, iterations: int) -> tuple[list[str], list[str]]:
             *["OpenedEncoderGradient"] * layers,
             "Verdict",
         ]
-    return [*at_source, "SealedCodes", "OpenedScores"], [*at_target, "MaskedScores"]
+    return [*at_source, "CodesToScore", "OpenedScores"], [*at_target, "MaskedScores"]
 
 
 @pytest.mark.parametrize(("hidden", "batch"), [((), 0), ((2,), 0), ((), 30)])
 def test_messages_are_those_of_the_sheet_in_kind_order_shape_and_number(hidden: tuple[int, ...], batch: int) -> None:
     found, config = frames(), settings(hidden=hidden, batch_size=batch, iterations=3, loss_every=2)
-    run = run_of(found, config, keep_views=True)
+    run = run_of(found, config, launch=cn.Launch(keep_views=True))
     layers, width = 1 + len(hidden), config.width
     rows, triangle = batch or ROWS, width * (width + 1) // 2
     expected = dict(zip(("bank0", "shop0"), schedule(layers, 3), strict=True))
@@ -99,7 +100,7 @@ def test_ciphertexts_of_the_sheets_example_are_as_many_as_it_counts() -> None:
 @pytest.mark.parametrize("changes", [{}, {"safeguard": True, "margin": -1.0}, {"reveal": "rows"}])
 def test_no_number_crosses_unencrypted_and_unmasked(changes: dict[str, Any]) -> None:
     with integers_for_ciphertexts():
-        run = run_of(frames(), settings(**changes), keep_views=True)
+        run = run_of(frames(), settings(**changes), launch=cn.Launch(keep_views=True))
     for party in run.plan.parties:
         for _, one in view(run, party):
             for field in dataclasses.fields(one):
@@ -122,7 +123,7 @@ def test_what_is_opened_for_the_other_is_uniform() -> None:
             run = run_of(
                 found,
                 settings(width=16, iterations=90, tolerance=0.0, loss_every=0, reconstruction=0.0),
-                keep_views=True,
+                launch=cn.Launch(keep_views=True),
             )
         for party, other in (("bank0", "shop0"), ("shop0", "bank0")):
             modulus = modulus_of(run, other)
@@ -153,7 +154,11 @@ def test_whatever_goes_back_to_the_owner_of_a_key_was_masked_and_so_re_randomise
 
     monkeypatch.setattr(CipherArray, "mask", masked)
     monkeypatch.setattr(CipherArray, "rerandomise", rerandomised)
-    run = run_of(frames(), settings(safeguard=True, labelled_rows=8, iterations=2, hidden=(2,)), keep_views=True)
+    run = run_of(
+        frames(),
+        settings(safeguard=True, labelled_rows=8, iterations=2, hidden=(2,)),
+        launch=cn.Launch(keep_views=True),
+    )
     seen = 0
     for party in run.plan.parties:
         own = PublicKey(modulus_of(run, party)).fingerprint
@@ -206,7 +211,7 @@ def test_the_owner_cannot_read_factors_from_the_randomness_it_knows(
     for _ in range(2):
         gradient = sealed.last_layer([(received_codes, places)], np.array([[[secret / 2.0**32]]]))
         ear = Ear()
-        ask_to_open(ear, opening("source", "target")[0], sealed.ready(gradient))  # type: ignore[arg-type]
+        ask_to_open(ear, MaskedEncoderGradient, sealed.ready(gradient))  # type: ignore[arg-type]
         replies.append(ear.heard[0].values)
     known = random_part(key, codes.ciphertexts[0])
     answer = random_part(key, replies[0].ciphertexts[0])
@@ -217,7 +222,7 @@ def test_the_owner_cannot_read_factors_from_the_randomness_it_knows(
 
 def test_identical_steps_give_different_ciphertexts_of_the_same_content(key: PrivateKey) -> None:
     """Steps 1 to 4 of two attempts that begin alike: nothing repeats on the wire, but the models are equal."""
-    runs = [run_of(frames(), settings(iterations=1), keep_views=True) for _ in range(2)]
+    runs = [run_of(frames(), settings(iterations=1), launch=cn.Launch(keep_views=True)) for _ in range(2)]
     for party, name in (("shop0", "SourceSignals"), ("bank0", "TargetSignals"), ("shop0", "MaskedEncoderGradient")):
         one, two = (received(run, party, name)[0] for run in runs)
         for field in dataclasses.fields(one):
@@ -272,33 +277,30 @@ def plan_of(**changes: Any) -> RunPlan:
 
 
 def test_a_run_can_send_what_its_settings_need_and_nothing_in_the_clear_that_they_encrypt() -> None:
-    every: set[type] = set()
+    every = set()
     for protection in ("paillier", "none"):
         for stage in ("train", "validate", "predict"):
             for safeguard in (True, False):
                 for sources in (1, 2):
                     facts = {"stage": stage, "sources": sources, "safeguard": safeguard, "protection": protection}
-                    found = choose_messages(plan_of(**facts))
-                    assert len(set(found)) == len(found)
-                    names = {declaration_of(cls).name for cls in found}
-                    every |= set(found)
-                    if protection == "paillier":
-                        assert not names & CLEAR
-                        assert "PublicModulus" in names
-                    else:
-                        held = [kind for cls in found for kind in cls.__annotations__.values()]
-                        assert not any("CipherArray" in str(kind) for kind in held)
-                        assert "PublicModulus" not in names
-                    assert ("ScoreMasks" in names) <= (sources > 1 and stage == "predict")
-    assert every == set(METHOD.messages)
+                    found = METHOD.declarations_in(plan_of(**facts))
+                    every |= {one.schema for one in found}
+                    readable = {one.name for one in found if one.protection is PLAIN}
+                    names = {one.name for one in found}
+                    assert ("PublicModulus" in names) == (protection == "paillier")
+                    assert (readable & READABLE) == (names & READABLE if protection == "none" else set())
+                    assert ("ciphertext" in str([one.body.describe() for one in found])) == (protection == "paillier")
+                    assert ("ScoreParts" in names) == (sources > 1 and stage == "predict")
+                    assert ("Choice" in names) == (safeguard and stage == "train")
+    assert every == {one.schema for one in METHOD.declarations}
 
 
 def test_an_encrypted_run_cannot_send_codes_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(trainer: Any, link: Any, layers: Any, *rest: Any) -> Any:
-        trainer._peer.send(ClearTargetSignals(layers.codes, 0.0))
+    def careless(trainer: Any, codes: Any, *rest: Any) -> Any:
+        trainer._peer.send(TargetSignals(codes, np.zeros(6), np.zeros(1)))
 
-    monkeypatch.setattr(steps.TargetTrainer, "_sealed", careless)
-    with pytest.raises(DeclarationError, match="may not send ClearTargetSignals"):
+    monkeypatch.setattr(steps.TargetTrainer, "_exchange", careless)
+    with pytest.raises(DeclarationError, match="declared as CipherArray"):
         run_of(frames(), settings())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tests.parties import with_modules
 from tests.worlds import received
 
 import colonnade as cn
@@ -74,7 +75,8 @@ def roles_of(parties: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def run_of(found: dict[str, pd.DataFrame], config: cn.FTL, **options: Any) -> cn.Run:
-    return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), **{"seed": SEED, **options})
+    brought = with_modules(tables_of(found), options.pop("modules", {}))
+    return cn.simulate(config, brought, roles=roles_of(list(found)), **{"seed": SEED, **options})
 
 
 def parameters(run: cn.Run) -> dict[str, np.ndarray]:

@@ -241,5 +241,5 @@ def test_otherwise_they_go_on_and_the_report_says_so(drawn: dict[str, list[torch
     with watched():
         run = run_of(frames(), config)
     assert len(drawn["bank"]) == 1
-    assert "too bright" in run.findings["comparison"].text
+    assert "too good" in run.findings["comparison"].text
     assert isinstance(config, cn.MPDL)

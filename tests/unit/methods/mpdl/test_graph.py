@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.adversary.hostile import Lie, lying, with_field
 from tests.unit.methods.mpdl.graph_worlds import EVALUATE, ROLES, GraphWorld, graph_run, graph_world, settings
 from tests.worlds import name_of, view
 
 import colonnade as cn
 from colonnade.data import batches, split_rows
 from colonnade.errors import ConfigError, TableError, WrongContent
-from colonnade.methods.mpdl import METHOD, graph
+from colonnade.methods.mpdl import METHOD
 from colonnade.methods.mpdl.generators import Ridge
 from colonnade.methods.mpdl.graph import first_weights, likely_pairs, standardised_nodes
 from colonnade.methods.mpdl.rows import Scale
@@ -101,8 +103,8 @@ def test_the_stage_equals_one_place_that_knows_everything(
 
         return role
 
-    functions = {role: keep(function) for role, function in METHOD.stages["graph"].items()}
-    monkeypatch.setitem(METHOD.stages, "graph", functions)
+    functions = {role: keep(function) for role, function in METHOD.stages["graph"].roles.items()}
+    monkeypatch.setitem(METHOD.stages, "graph", replace(METHOD.stages["graph"], roles=functions))
     graph_run(world, config)
     holding, result = found["b"]
     order = world.people("b")[holding.aligned.positions]
@@ -132,12 +134,12 @@ def test_a_holder_without_people_of_its_own(b_only: int, a_only: int) -> None:
 
 def test_every_party_gets_only_what_its_role_needs() -> None:
     world = graph_world()
-    run = graph_run(world, settings(mechanism="cell_ldp"), keep_views=True)
+    run = graph_run(world, settings(mechanism="cell_ldp"), launch=cn.Launch(keep_views=True))
     got = {party: {(sender, name_of(one)) for sender, one in view(run, party)} for party in ("a", "b", "c")}
     keys = {"MaskKey", "PublicModulus", "ReleasedTable", "SealedFeatures", "HiddenSums"}
     assert {name for sender, name in got["a"] if sender == "b"} == keys | {"GraphSchedule", "FirstWeights", "Classes"}
     assert {name for sender, name in got["a"] if sender == "c"} == {"AloneScores"}
-    assert {name for sender, name in got["b"] if sender == "a"} == keys | {"Columns", "OwnNodes"}
+    assert {name for sender, name in got["b"] if sender == "a"} == keys | {"Columns", "RowsAlone"}
     assert {name for sender, name in got["b"] if sender == "c"} == {"Logits"}
     assert got["c"] == {
         ("b", "GraphSchedule"),
@@ -190,7 +192,7 @@ def test_both_holders_are_told_the_same_likely_links_and_they_are_likelier_than_
 
 
 def test_nobody_is_told_of_likely_links_unless_they_are_asked_for() -> None:
-    run = graph_run(graph_world(), settings(epochs=1), keep_views=True)
+    run = graph_run(graph_world(), settings(epochs=1), launch=cn.Launch(keep_views=True))
     assert "LikelyLinks" not in {name_of(one) for party in "ab" for _, one in view(run, party)}
     assert "suggested/rows" not in run.parts["a"].tensors
 
@@ -199,16 +201,15 @@ def test_nobody_is_told_of_likely_links_unless_they_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "lie", "words"),
+    ("lie", "words"),
     [
-        ("first_weights", lambda columns, hidden, seed: np.full((columns, hidden), 3.0), "beyond 1"),
-        ("hidden_width", lambda *about: 0, "nodes and widths that no graph has"),
-        ("likely_pairs", lambda first, second, count: np.full((count, 2), 99), "people that nobody has"),
+        (Lie("b", "GraphSchedule", with_field(test=lambda test: test + 1)), "other nodes than were found together"),
+        (Lie("c", "LikelyLinks", with_field(pairs=lambda pairs: pairs + 99)), "people that nobody has"),
     ],
+    ids=["nodes", "pairs"],
 )
-def test_partners_that_lie_are_refused(name: str, lie: Any, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, name, lie)
-    with pytest.raises(WrongContent, match=words):
+def test_partners_that_lie_are_refused(lie: Lie, words: str) -> None:
+    with lying(lie), pytest.raises(WrongContent, match=words):
         graph_run(graph_world(), settings(epochs=1, suggested_links=5))
 
 

@@ -12,6 +12,7 @@ from scipy import stats
 from tests.unit.methods.mpdl.graph_worlds import graph_run, graph_world, settings
 from tests.worlds import received
 
+from colonnade import Launch
 from colonnade.crypto import PrivateKey, decrypt_fixed
 from colonnade.exchanges.shared_sums import SumFormat
 from colonnade.exchanges.wide_masks import open_share
@@ -56,7 +57,7 @@ def true_links(cross: link_sums.CrossLinks) -> np.ndarray:
 
 def test_the_label_holder_finds_the_others_links_in_the_papers_flow(watched: dict[str, Any]) -> None:
     world = graph_world(**WORLD)
-    run = graph_run(world, settings(links="confusion", paper_mode=True, epochs=1), keep_views=True)
+    run = graph_run(world, settings(links="confusion", paper_mode=True, epochs=1), launch=Launch(keep_views=True))
     features, links = watched["b"].features, true_links(watched["a"])
     # What b multiplied with it knows; here it is told from what a received.
     (sent,) = received(run, "a", "ConfusedFeatures")
@@ -69,7 +70,7 @@ def test_the_label_holder_finds_the_others_links_in_the_papers_flow(watched: dic
 
 def test_shared_sums_show_the_label_holder_nothing_of_the_links(watched: dict[str, Any]) -> None:
     world = graph_world(**WORLD)
-    run = graph_run(world, settings(epochs=1), keep_views=True)
+    run = graph_run(world, settings(epochs=1), launch=Launch(keep_views=True))
     features, links, key = watched["b"].features, true_links(watched["a"]), watched["key of b"]
     (answer,) = received(run, "b", "HiddenSums")
     format = SumFormat(
@@ -162,7 +163,7 @@ def test_lies_about_links_cancel_on_average_and_repeat() -> None:
 
 def test_noisy_links_are_on_the_ledger_and_no_column_leaves() -> None:
     world = graph_world()
-    run = graph_run(world, settings(links="edge_ldp", link_epsilon=2.0), keep_views=True)
+    run = graph_run(world, settings(links="edge_ldp", link_epsilon=2.0), launch=Launch(keep_views=True))
     (mark,) = [entry.content for entry in run.ledgers["a"].entries if entry.kind == "links"]
     assert (mark["epsilon"], mark["person"], mark["answers"]) == (2.0, 2.0 * 48, 12 * 48)
     (answers,) = received(run, "b", "NoisyLinks")

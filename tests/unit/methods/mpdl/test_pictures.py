@@ -12,7 +12,7 @@ import torch
 import colonnade as cn
 from colonnade.methods.mpdl.config import MPDL
 from colonnade.methods.mpdl.pictures import MOST_PICTURES, pictures_finding
-from colonnade.reports import FigureNote
+from colonnade.reports.figure_values import check_figure
 
 CONFIG = MPDL(image=(1, 2, 2), channels=(2,), kernel_size=1, bounds={"*": (0.0, 1.0)})
 
@@ -26,7 +26,7 @@ def test_own_pixels_come_first_and_generated_ones_fill_what_was_not_known() -> N
     assert before == [[255, None, None, 0], [None, None, None, 128]]
     assert after == [[255, 51, 255, 0], [None, 0, 153, 128]]
     assert figure.values["captions"] == ["x", "2"]
-    assert FigureNote(kind=figure.kind, title=figure.title, values=dict(figure.values))
+    check_figure(figure)
     assert found.text.startswith("2 rows that only this holder knows: their own pixels")
     assert found.values == {"rows": 2, "own_pixels": 2, "generated_pixels": 2}
 

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.adversary.hostile import Lie, lying, with_field
+from tests.parties import with_policies
 from tests.unit.methods.mpdl.worlds import COMPARED, fixed_secret, frames, overheard, run_of, settings, tables_of
 from tests.worlds import integers_for_ciphertexts, name_of
 
@@ -101,7 +102,7 @@ def test_scores_under_encryption_are_those_of_the_weights() -> None:
 def test_more_rows_than_a_day_allows_are_refused(form: str) -> None:
     run = trained(**FORMS[form])
     with integers_for_ciphertexts(), pytest.raises(PolicyRefused, match="at most 4 rows for 'shop'"):
-        run.predict(new_rows(), policies={"bank": Policy(predictions_per_day=4)})
+        run.predict(with_policies(new_rows(), {"bank": Policy(predictions_per_day=4)}))
 
 
 @pytest.mark.parametrize("form", ["own copies", "shipped"])
@@ -110,9 +111,9 @@ def test_a_shop_counts_rows_that_all_know_and_those_that_it_multiplies_for_the_b
     shared = int(found["bank"]["id"].isin(found["shop"]["id"]).sum())
     count = shared if form == "own copies" else len(found["bank"])
     with integers_for_ciphertexts():
-        run.predict(new_rows(), policies={"shop": Policy(predictions_per_day=count)})
+        run.predict(with_policies(new_rows(), {"shop": Policy(predictions_per_day=count)}))
         with pytest.raises(PolicyRefused, match=f"'shop' refuses .* at most {count - 1} rows for 'bank'"):
-            run.predict(new_rows(), policies={"shop": Policy(predictions_per_day=count - 1)})
+            run.predict(with_policies(new_rows(), {"shop": Policy(predictions_per_day=count - 1)}))
 
 
 def test_who_completes_its_rows_alone_tells_other_holders_not_how_many_they_are() -> None:
@@ -127,7 +128,7 @@ def test_a_shop_that_asks_for_fewer_rows_than_it_sends_gets_no_score(said: int) 
     """Who scores goes by what the label holder allowed, not by what the shop tells it."""
     limited = {"bank": Policy(predictions_per_day=4)}
     with overheard() as heard, lying(Lie("shop", "RowsAlone", with_field(count=said))), pytest.raises(ColonnadeError):
-        trained().predict(new_rows(), policies=limited)
+        trained().predict(with_policies(new_rows(), limited))
     told = [one for receiver, _, one in heard if receiver == "shop" and name_of(one) == "AloneScores"]
     assert not told
 
@@ -155,9 +156,9 @@ def test_what_is_told_of_labels_is_what_its_declaration_says() -> None:
 def test_generators_and_classifier_in_two_runs(folds: int) -> None:
     """The collaborator has no part in the first."""
     found, config = frames(), settings(folds=folds)
-    first = run_of(found, config, stage="dual", name="first")
+    first = run_of(found, config, stage="dual", launch=cn.Launch(name="first"))
     assert set(first.parts) == {"bank", "shop"}
-    second = run_of(found, config, stage="central", name="second", after=first, evaluate=COMPARED)
+    second = run_of(found, config, stage="central", launch=cn.Launch(name="second"), after=first, evaluate=COMPARED)
     assert set(second.parts) == {"bank", "shop", "helper"}
     for party in ("bank", "shop"):
         for name, value in first.parts[party].tensors.items():
@@ -172,7 +173,7 @@ def test_both_stages_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> Non
     fixed_secret(monkeypatch)
     found, config = frames(), settings()
     whole = run_of(found, config)
-    first = run_of(found, config, stage="dual", name="first")
+    first = run_of(found, config, stage="dual", launch=cn.Launch(name="first"))
     second = run_of(found, config, stage="central", after=first)
     for party, part in whole.parts.items():
         assert part.tensors.keys() == second.parts[party].tensors.keys()

@@ -149,7 +149,7 @@ def test_a_lost_secret_is_not_replaced_by_another(tmp_path: Path) -> None:
 
 def test_checkpoints_hold_nothing_of_other_parties_tables(tmp_path: Path) -> None:
     """A party's files hold its own weights; what others released is received again when a run is taken up."""
-    run = run_of(frames(), SHORT, folder=tmp_path / "whole", evaluate=TESTED, keep_views=True)
+    run = run_of(frames(), SHORT, folder=tmp_path / "whole", evaluate=TESTED, launch=cn.Launch(keep_views=True))
     (released,) = [
         message for sender, message in view(run, "shop") if sender == "bank" and name_of(message) == "ReleasedTable"
     ]

@@ -28,9 +28,8 @@ from tests.worlds import integers_for_ciphertexts, name_of, received, view
 import colonnade as cn
 from colonnade.errors import ConfigError
 from colonnade.messages import declaration_of
-from colonnade.methods.mpdl import dual, messages
-from colonnade.methods.mpdl.graph_messages import GRAPH_MESSAGES
-from colonnade.session import CONTROL
+from colonnade.methods.mpdl import METHOD, dual
+from colonnade.session import CONTROL, Method, RunPlan
 
 _CONTROL = {declaration_of(cls).name for cls in CONTROL}
 
@@ -83,11 +82,11 @@ def played(stage: str) -> tuple[Heard, cn.Run]:
     found = frames()
     if stage in ("train", "dual"):
         with overheard() as heard:
-            run = run_of(found, default(), stage=stage, keep_views=True)
+            run = run_of(found, default(), stage=stage, launch=cn.Launch(keep_views=True))
     elif stage == "central":
-        earlier = run_of(found, default(), stage="dual", name="first")
+        earlier = run_of(found, default(), stage="dual", launch=cn.Launch(name="first"))
         with overheard() as heard:
-            run = run_of(found, default(), stage="central", after=earlier, keep_views=True)
+            run = run_of(found, default(), stage="central", after=earlier, launch=cn.Launch(keep_views=True))
     else:
         run = played("train")[1]
         with overheard() as heard:
@@ -199,9 +198,17 @@ EVERY: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-def named(kind: Any) -> tuple[str, str, str]:
-    one = declaration_of(kind)
-    return one.name, one.sender, one.receiver
+def role_of(party: str) -> str:
+    return {"bank": "label_holder", "helper": "collaborator"}.get(party, "feature_holder")
+
+
+def named(heard: Heard) -> frozenset[tuple[str, str, str]]:
+    return frozenset((name_of(one), role_of(sender), role_of(receiver)) for receiver, sender, one in heard)
+
+
+def declared(method: Method, plan: RunPlan | None = None) -> frozenset[tuple[str, str, str]]:
+    every = method.declarations if plan is None else method.declarations_in(plan)
+    return frozenset((one.name, one.sender, one.receiver) for one in every)
 
 
 @functools.cache
@@ -224,13 +231,8 @@ def crossing(case: str) -> tuple[frozenset[Any], frozenset[Any], frozenset[Any],
             run = run_of(found, config)
         with overheard() as predicting:
             run.predict(new)
-    learned, scored = (run.method.messages_in(plan) for plan in (run.plan, run.method.in_stage(run.plan, "predict")))
-    return (
-        frozenset(named(one) for _, _, one in training),
-        frozenset(map(named, learned)),
-        frozenset(named(one) for _, _, one in predicting),
-        frozenset(map(named, scored)),
-    )
+    learned, scored = (declared(METHOD, plan) for plan in (run.plan, METHOD.in_stage(run.plan, "predict")))
+    return named(training), learned, named(predicting), scored
 
 
 @pytest.mark.parametrize("case", [*EVERY, "pictures"])
@@ -244,10 +246,10 @@ def test_what_crosses_is_what_the_settings_let_cross(case: str) -> None:
 
 
 def test_every_declared_message_crosses_in_some_setting() -> None:
-    graph = set(map(named, GRAPH_MESSAGES))
     found = {one for case in [*EVERY, "pictures"] for part in crossing(case)[::2] for one in part}
-    found |= {named(one) for stage in ("dual", "central") for _, _, one in played(stage)[0]}
-    assert set(map(named, messages.MESSAGES)) - graph == found - graph
+    found |= {one for stage in ("dual", "central") for one in named(played(stage)[0])}
+    others = {name: stage for name, stage in METHOD.stages.items() if name != "graph"}
+    assert found == declared(dataclasses.replace(METHOD, stages=others))
 
 
 # What can be worked out: the privacy report's (i)
@@ -263,7 +265,7 @@ def raw_cells(party: str, table: Any) -> np.ndarray:
 def test_traffic_of_a_release_gives_the_released_copy_and_nothing_nearer(receiver: str) -> None:
     sender = {"bank": "shop", "shop": "bank"}[receiver]
     with watched() as facts:
-        run = run_of(frames(), settings(epsilon=2.0, folds=3), keep_views=True)
+        run = run_of(frames(), settings(epsilon=2.0, folds=3), launch=cn.Launch(keep_views=True))
     (message,) = received(run, receiver, "ReleasedTable", sender)
     raw = raw_cells(sender, facts.tables[sender])
     assert np.array_equal(message.values, facts.tables[sender].released.numpy())
@@ -354,7 +356,7 @@ def test_the_collaborator_can_work_out_how_alike_rows_are() -> None:
     """
     config = settings(epochs=8, hidden=12)
     with watched() as facts:
-        run = run_of(frames(), config, keep_views=True)
+        run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     assert not received(run, "helper", "RowOrder")
     # The first training is that with shared rows alone. The gradients are the collaborator's own.
     orders = facts.trainings["bank", "joint"].orders
@@ -417,7 +419,7 @@ def test_with_noise_on_everything_two_stages_never_draw_for_the_same_cells() -> 
     """Either refused, or the same noise: two draws for one cell would halve what hides it."""
     found, config = frames(), default(dp_scope="all")
     with watched() as first:
-        earlier = run_of(found, config, stage="dual", name="first")
+        earlier = run_of(found, config, stage="dual", launch=cn.Launch(name="first"))
     try:
         with watched() as second:
             run_of(found, config, stage="central", after=earlier, evaluate=COMPARED)

@@ -16,9 +16,7 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.messages import declaration_of
-from colonnade.methods.mpdl import dual, train
-from colonnade.methods.mpdl.messages import MESSAGES
+from colonnade.methods.mpdl import METHOD, dual, train
 from colonnade.session import Channel, Session
 
 SEED = 11
@@ -155,11 +153,11 @@ def overheard() -> Iterator[Heard]:
     """Note every message of the method that anybody receives."""
     found: Heard = []
     receive = Channel.receive
-    known = [declaration_of(one) for one in MESSAGES]
+    known = {one.cls for one in METHOD.declarations}
 
     def heard(channel: Channel, kind: Any, **shapes: Any) -> Any:
         message = receive(channel, kind, **shapes)
-        if declaration_of(kind) in known:
+        if kind in known:
             found.append((channel.party, channel.peer, message))
         return message
 

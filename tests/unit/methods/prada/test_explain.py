@@ -30,7 +30,9 @@ def explained(name: str) -> tuple[cn.Run, cn.Run, Any]:
     config = settings(**changes, explanations=True, epochs=1, fine_epochs=2)
     run = run_of(frames(task), config)
     tables = {party: one for party, one in tables_of(frames(task)).items() if party != "sister0"}
-    found = cn.simulate(config, tables, roles=ROLES, seed=11, stage="explain", after=run, keep_views=True)
+    found = cn.simulate(
+        config, tables, roles=ROLES, seed=11, stage="explain", after=run, launch=cn.Launch(keep_views=True)
+    )
     return run, found, run.predict(tables)
 
 
@@ -109,7 +111,9 @@ def test_a_model_of_own_columns_alone_needs_no_partner() -> None:
     assert run.findings["transfer"].values["chosen"] == "local"
     mine = {party: one for party, one in tables.items() if party != "sister0"}
     assert run.predict(mine)["score"].between(0, 1).all()
-    found = cn.simulate(config, mine, roles=ROLES, seed=11, stage="explain", after=run, keep_views=True)
+    found = cn.simulate(
+        config, mine, roles=ROLES, seed=11, stage="explain", after=run, launch=cn.Launch(keep_views=True)
+    )
     values = found.findings["explanation"].values
     assert list(values["names"]) == ["own0", "own1"]
     total = np.array(values["values"]).sum(axis=1) + values["base"][0]

@@ -200,9 +200,9 @@ def test_pretraining_and_fine_tuning_apart_give_the_model_of_both_together() -> 
     """Stages of their own, with the source absent from the second; in the clear, bit for bit."""
     found, config = frames(), settings(protection="none")
     whole = run_of(found, config)
-    first = run_of(found, config, stage="pretrain", name="apart")
+    first = run_of(found, config, stage="pretrain", launch=cn.Launch(name="apart"))
     rest = {party: one for party, one in found.items() if party != "sister0"}
-    second = run_of(rest, config, stage="finetune", name="apart", after=first)
+    second = run_of(rest, config, stage="finetune", launch=cn.Launch(name="apart"), after=first)
     for name, value in whole.parts["bank0"].tensors.items():
         assert np.allclose(value.numpy(), second.parts["bank0"].tensors[name].numpy(), atol=1e-12), name
     for name, value in first.parts["data"].tensors.items():

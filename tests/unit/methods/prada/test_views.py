@@ -15,13 +15,13 @@ from tests.worlds import name_of, received, view
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey, PublicKey, ring_integers
 from colonnade.errors import LeakRefused
-from colonnade.messages import declaration_of, open_frame
+from colonnade.messages import NOISED, PLAIN, Warns, open_frame
 from colonnade.methods.prada import METHOD, school
 from colonnade.methods.prada.head import head_format
 from colonnade.session import RunPlan
 
 SOURCE_BATCHES, EPOCHS, FINE_EPOCHS = 3, 2, 3
-GRADIENTS = {"TrainedGradients", "NoisedGradients", "ClearGradients", "ClearNoisedGradients"}
+GRADIENTS = {"TrainedGradients", "GroupGradients"}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def run(key: PrivateKey) -> cn.Run:
     """Return an encrypted run with frozen groups, whose key the test knows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(school, "make_key", lambda session, size: key)
-        return run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+        return run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True))
 
 
 def names(run: cn.Run, party: str, sender: str) -> list[str]:
@@ -52,7 +52,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_and_number(run: cn.Run) -
         *epoch * EPOCHS,
         *["Turn"] * FINE_EPOCHS,
     ]
-    taught = ["MaskedLogits", "TrainedGradients"] * SOURCE_BATCHES + ["MaskedLogits", "EpochEnd"]
+    taught = ["MaskedLogits", "TrainedGradients"] * SOURCE_BATCHES + ["MaskedLogits", "EpochVerdict"]
     assert names(run, HOLDER, "sister0") == ["LabelledRows", *taught * EPOCHS, *["TurnSeen"] * FINE_EPOCHS]
     first = ["SealedInputs", "OpenedLogits", "ShareUpdate"] * fine_batches + ["SealedInputs", "OpenedLogits"]
     later = ["OpenedLogits", "ShareUpdate"] * fine_batches + ["SealedInputs", "OpenedLogits"]
@@ -66,7 +66,7 @@ def test_messages_are_those_of_the_sheet_in_kind_order_and_number(run: cn.Run) -
         "SealedInputs",
         "OpenedLogits",
     ]
-    taught = ["MaskedLogits", "MaskedGradient"] * fine_batches + ["MaskedLogits", "EpochEnd"]
+    taught = ["MaskedLogits", "MaskedGradient"] * fine_batches + ["MaskedLogits", "EpochVerdict"]
     assert names(run, HOLDER, "bank0") == [
         "LabelledRows",
         *["TurnSeen"] * EPOCHS,
@@ -137,7 +137,7 @@ def arrays_of(message: Any) -> list[CipherArray]:
 
 def test_the_same_run_twice_has_no_ciphertext_and_no_masked_value_twice(run: cn.Run) -> None:
     """Check 6: identical inputs give different replies."""
-    again = run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+    again = run_of(frames(), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True))
     seen: Counter[bytes] = Counter()
     for one in (run, again):
         for party in (HOLDER, "bank0", "sister0"):
@@ -168,7 +168,7 @@ def shape_of_view(run: cn.Run) -> list[tuple[str, str, Any]]:
 
 def sizes(run: cn.Run) -> list[tuple[str, int]]:
     """Return sender and length of every frame of the method that the feature holder received."""
-    known = {declaration_of(cls).schema for cls in run.method.messages}
+    known = {one.schema for one in run.method.declarations}
     return [(sender, len(frame)) for sender, frame in run.views[HOLDER] if open_frame(frame)[0].schema in known]
 
 
@@ -179,10 +179,12 @@ def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_cl
     about validation labels.
     """
     plan = run.plan
-    declared = {declaration_of(cls).name for cls in METHOD.messages_in(plan) if declaration_of(cls).sender == "target"}
+    declared = {one.name for one in METHOD.declarations_in(plan) if one.sender == "target"}
     assert not declared & GRADIENTS
     assert not set(names(run, HOLDER, "bank0")) & GRADIENTS
-    other = run_of(flipped(frames()), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), keep_views=True)
+    other = run_of(
+        flipped(frames()), settings(epochs=EPOCHS, fine_epochs=FINE_EPOCHS), launch=cn.Launch(keep_views=True)
+    )
 
     def without_masked(one: cn.Run) -> list[Any]:
         found = [(sender, name, about) for sender, name, about in shape_of_view(one) if sender == "bank0"]
@@ -191,34 +193,33 @@ def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_cl
     assert without_masked(run) == without_masked(other)
     assert sizes(run) == sizes(other)
     clear = {name_of(one) for sender, one in view(run, HOLDER) if sender == "bank0" and not arrays_of(one)}
-    assert clear == {"LabelledRows", "TurnSeen", "EpochEnd", "Chosen"}
+    assert clear == {"LabelledRows", "TurnSeen", "EpochVerdict", "Chosen"}
     assert {one.model for one in received(run, HOLDER, "Chosen")} == {"transfer"}
 
 
 @pytest.mark.parametrize(
     ("changes", "sent"),
     [
-        ({"tune": "nothing"}, set()),
-        ({"tune": "nothing", "defence": "marvell"}, set()),
-        ({"tune": "all"}, {"TrainedGradients"}),
-        ({"tune": "unseen", "defence": "marvell"}, {"NoisedGradients"}),
-        ({"tune": "nothing", "compare": "vfl"}, {"TrainedGradients"}),
-        ({"tune": "nothing", "protection": "none"}, set()),
-        ({"tune": "all", "protection": "none", "defence": "coae"}, {"ClearGradients"}),
-        ({"tune": "all", "protection": "none", "defence": "marvell+coae"}, {"ClearNoisedGradients"}),
+        ({"tune": "nothing"}, {}),
+        ({"tune": "nothing", "defence": "marvell"}, {}),
+        ({"tune": "all"}, {"TrainedGradients": PLAIN}),
+        ({"tune": "unseen", "defence": "marvell"}, {"TrainedGradients": NOISED}),
+        ({"tune": "nothing", "compare": "vfl"}, {"TrainedGradients": PLAIN}),
+        ({"tune": "nothing", "protection": "none"}, {}),
+        ({"tune": "all", "protection": "none", "defence": "coae"}, {"GroupGradients": PLAIN}),
+        ({"tune": "all", "protection": "none", "defence": "marvell+coae"}, {"GroupGradients": NOISED}),
     ],
 )
-def test_declarations_say_when_the_targets_labels_leave_a_trace(changes: dict[str, Any], sent: set[str]) -> None:
+def test_declarations_say_when_the_targets_labels_leave_a_trace(changes: dict[str, Any], sent: dict[str, Any]) -> None:
     """Check 7: what is not declared cannot be sent, so that the consent screen is right."""
     from colonnade.launch.settings import config_to_json
 
     roles = {"feature_holder": ("data",), "target": ("bank",), "source": ("sister",)}
     config = config_to_json(settings(**changes))
     plan = RunPlan(name="run", method="prada", roles=roles, seed=1, config=config)
-    found = {declaration_of(cls).name for cls in METHOD.messages_in(plan) if declaration_of(cls).sender == "target"}
-    assert found & GRADIENTS == sent
-    if changes.get("protection") != "none":
-        assert not any(name.startswith("Clear") for name in found)
+    found = [one for one in METHOD.declarations_in(plan) if one.sender == "target" and one.name in GRADIENTS]
+    assert {one.name: one.protection for one in found} == sent
+    assert {one.warns for one in found} == {Warns.LABELS if PLAIN in sent.values() else Warns.NOTHING for _ in sent}
 
 
 def test_predictions_take_three_kinds_of_messages_and_tell_the_feature_holder_nothing(

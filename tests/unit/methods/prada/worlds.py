@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ import torch
 import colonnade as cn
 from colonnade.crypto import PrivateKey
 from colonnade.ledger import LedgerWriter
+from colonnade.messages import resolve
+from colonnade.methods.prada import METHOD
 from colonnade.methods.prada.bank import bank_head
 from colonnade.methods.prada.head import BankHead, HolderHead
-from colonnade.methods.prada.messages import bank_messages
 from colonnade.methods.prada.school import holder_head
 from colonnade.session import Channel, Policy
 from colonnade.transport import MemoryHub
@@ -158,13 +160,13 @@ def farthest(run: cn.Run, expected: dict[str, np.ndarray]) -> tuple[float, str]:
 class Line:
     """Two channels between the feature holder and a bank, and what each of them received."""
 
-    def __init__(self, bank: str = "source", *, noised: bool = False) -> None:
-        self.messages = bank_messages(bank, noised)
-        fields = vars(self.messages) | vars(self.messages.linear)
-        every = tuple(dict.fromkeys(one for one in fields.values() if isinstance(one, type)))
+    def __init__(self) -> None:
+        found = {"tune": "all", "compare": "vfl", "defence": "none"}
+        plans: list[Any] = [SimpleNamespace(config={**found, "protection": one}) for one in ("paillier", "none")]
+        every = [one for plan in plans for one in resolve(METHOD.stages["train"].messages, plan)]
         self.seen: dict[str, list[Any]] = {"holder": [], "bank": []}
         hub = MemoryHub(("holder", "bank"))
-        roles = {"holder": "feature_holder", "bank": bank}
+        roles = {"holder": "feature_holder", "bank": "target"}
         self.channels = {}
         for party, peer in (("holder", "bank"), ("bank", "holder")):
             channel = Channel(
@@ -174,7 +176,7 @@ class Line:
                 peer=peer,
                 peer_role=roles[peer],
                 run="run",
-                messages=every,
+                declarations=every,
                 ledger=LedgerWriter(),
                 policy=Policy(),
                 step=itertools.count(1).__next__,
@@ -196,8 +198,8 @@ class Line:
         """Return both halves of a scoring layer."""
         public = None if key is None else key.public
         return (
-            holder_head(config, self.channels["holder"], self.messages, key, inputs, scores),
-            bank_head(config, self.channels["bank"], self.messages, public, inputs, scores),
+            holder_head(config, self.channels["holder"], key, inputs, scores),
+            bank_head(config, self.channels["bank"], public, inputs, scores),
         )
 
     def play(self, holder: Callable[[], Any], bank: Callable[[], Any]) -> tuple[Any, Any]:

@@ -12,20 +12,19 @@ import pandas as pd
 import pytest
 from tests.references import shared_rows
 from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, frames, seen_contributions, tables
-from tests.worlds import integers_for_ciphertexts
+from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.data import TableEncoder
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
 from colonnade.exchanges.secure_linear import LinearPartner
 from colonnade.launch.baselines import agreed_split
-from colonnade.launch.party import Seat, Taken
 from colonnade.launch.settings import config_to_json
-from colonnade.launch.threads import play_in_threads
-from colonnade.messages import declaration_of
+from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.methods.secure_lr.guard import Contributions, is_allowed, most_epochs, rank_of
-from colonnade.session import Channel, RunPlan, Session, derive_seed
+from colonnade.reports import PartyRun
+from colonnade.session import Channel, Participant, RunPlan, Session, derive_seed
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
@@ -67,13 +66,13 @@ def test_such_a_run_is_refused_before_anything_but_sizes_has_crossed(monkeypatch
     send = Channel.send
 
     def noted(channel: Channel, message: Any) -> None:
-        sent.append(declaration_of(message).name)
+        sent.append(name_of(message))
         send(channel, message)
 
     monkeypatch.setattr(Channel, "send", noted)
     with pytest.raises(LeakRefused, match=r"open 5 numbers .* rank 7: .* Lower config\.epochs to 2\."):
         cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)))
-    declared = {declaration_of(cls).name for cls in METHOD.messages}
+    declared = {one.name for one in METHOD.declarations}
     assert declared & set(sent) == {"PublicModulus", "ColumnCount", "TrainingExtent"}
 
 
@@ -124,7 +123,7 @@ def test_dependent_and_constant_directions_do_not_count() -> None:
 # --- over several runs
 
 
-def played(folder: Path, found: dict[str, pd.DataFrame], config: cn.SecureLR, **more: Any) -> dict[str, Taken]:
+def played(folder: Path, found: dict[str, pd.DataFrame], config: cn.SecureLR, **more: Any) -> dict[str, PartyRun]:
     """Carry out a run, or a scoring, in which the shop has a home."""
     roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
     plan = RunPlan(name="run", method="secure_lr", roles=roles, config=config_to_json(config), seed=1)
@@ -133,12 +132,12 @@ def played(folder: Path, found: dict[str, pd.DataFrame], config: cn.SecureLR, **
     brought = tables(found)
     if "secret" in more:
         more["monkeypatch"].setattr(Session, "_durable_secret", lambda session: more["secret"])
-    seats = {
-        party: Seat(party, brought[party], part=parts.get(party), contributions=folder / f"{party}.jsonl")
+    parties = {
+        party: Participant(party, table=brought[party], part=parts.get(party), contributions=folder / f"{party}.jsonl")
         for party in ("bank", "shop")
     }
     with integers_for_ciphertexts():
-        return play_in_threads(METHOD, plan, config, seats)
+        return play_in_threads(plan, parties)
 
 
 def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp
     played(tmp_path, late, cn.SecureLR(**QUICK))
 
     # What a run counted for scoring may be scored; rows that another run trained on may not.
-    parts = {party: one.end.record.part for party, one in first.items()}
+    parts = {party: one.part for party, one in first.items()}
     played(tmp_path, early, cn.SecureLR(**QUICK), stage="predict", parts=parts)
     with pytest.raises(LeakRefused, match="Other runs have opened 3 numbers"):
         played(tmp_path, late, cn.SecureLR(**QUICK), stage="predict", parts=parts)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from colonnade.errors import ConfigError
-from colonnade.launch.files import read_party_home
-from colonnade.launch.home import (
+from colonnade.launch.home import read_party_home
+from colonnade.launch.identity import (
     HomeRenewals,
     activate_next_identity,
     has_our_next,

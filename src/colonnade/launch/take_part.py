@@ -1,0 +1,187 @@
+"""One party's part in a run, the same in every launch."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade import alignment
+from colonnade.data import AlignedRows, PartyTable, Split
+from colonnade.engine import opened
+from colonnade.errors import UsageError
+from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
+from colonnade.launch.party_folder import PartyFolder
+from colonnade.launch.settings import config_from_json
+from colonnade.methods import method_named
+from colonnade.reports import PartyRun
+from colonnade.session import (
+    ALIGN,
+    Holding,
+    Method,
+    ModelPart,
+    Observer,
+    Pair,
+    Participant,
+    RunPlan,
+    Scores,
+    Session,
+    play,
+    taking_part,
+)
+from colonnade.transport import Link
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["alignment_messages", "peers_of", "take_part"]
+
+_NOTHING = np.empty(0, np.int64)
+
+
+def take_part(
+    party: Participant,
+    plan: RunPlan,
+    links: Mapping[str, Link],
+    *,
+    observer: Observer | None = None,
+    compare: bool = False,
+) -> PartyRun:
+    """Play one party's role from handshake to goodbye, and keep its result.
+
+    With ``compare`` the label holder also trains the same model with its own columns only, while the others wait.
+    """
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    method = method_named(plan.method)
+    config, messages = config_from_json(method, plan.config), alignment_messages(method, plan)
+    table = PartyTable.nothing(party.name) if party.table is None else party.table
+    with opened(party.engine) as engine:
+        session = Session(party, method, plan, links, messages=messages, observer=observer, engine=engine)
+        with taking_part(session):
+            if plan.stage == "predict" and party.refusals:
+                # Only now, so that the partners are told, and do not wait.
+                raise UsageError(" ".join(party.refusals.values()))
+            overlap = alignment.find_overlap(session, table) if plan.stage == ALIGN else None
+            if overlap is None:
+                holding = _bring(session, party, table)
+            else:
+                holding = Holding(table, overlap.aligned, _split(session, 0))
+            result = play(session, holding, config)
+            evaluations = {"together": evaluation_of(result.scores)}
+            if compare:
+                evaluations["alone"] = judge_alone(session, config, holding, observer)
+            run = PartyRun(
+                party=party.name,
+                started=started,
+                seconds=time.monotonic() - clock,
+                alignment=holding.aligned.protocol,
+                rows=_rows_of(holding),
+                table=table.describe() | {"shared_rows": len(holding.aligned)},
+                ledger=session.ledger.read(),
+                history=session.metrics.lines,
+                evaluations={name: found for name, found in evaluations.items() if found is not None},
+                part=result.part,
+                overlap=None if overlap is None else overlap.to_json(),
+                findings=result.findings,
+                refusals={} if result.refusal is None else {session.stage: result.refusal},
+                predictions=_scored(holding, result.scores) if plan.stage == "predict" else None,
+            )
+            if result.part is None and party.earlier is not None and _still_keeps(party.earlier, party.part):
+                for stage, reason in run.refusals.items():
+                    PartyFolder(party.earlier).refuse(stage, reason)
+            if party.folder is not None and plan.stage != "predict":
+                PartyFolder(party.folder).keep(run)
+    # With the goodbyes in it.
+    return replace(run, ledger=session.ledger.read())
+
+
+def _still_keeps(folder: Path, part: ModelPart | None) -> bool:
+    """Tell whether the model that a stage went on from still lies there, and was not replaced meanwhile."""
+    if part is None or not PartyFolder(folder).keeps_result:
+        return False
+    kept = PartyFolder(folder).load().part
+    # What was kept has lists where there were tuples.
+    return kept is not None and kept.document == json.loads(json.dumps(part.document))
+
+
+def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
+    """Return the parties that a party has a line to."""
+    return tuple(peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer))
+
+
+def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
+    """Return what may cross to find shared rows: nothing where rows are scored that only one party knows."""
+    return () if method.stage(plan.stage).rows == "own" else alignment.MESSAGES
+
+
+def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
+    """Find the shared rows that a stage needs, and return what this party brings."""
+    method, about = session.method, session.method.stage(session.stage)
+    if about.rows == "own":
+        # Only one role has rows here, and nobody learns which they are.
+        places = np.arange(table.rows) if session.role == about.rows_of else _NOTHING
+        rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
+        return Holding(table, rows, _split(session, 0), part=party.part, module=party.module)
+    parties = method.parties_with_rows(session.plan)
+    is_paired = about.rows == "pairwise" and party.name in parties and len(parties) > 2
+    if is_paired and session.plan.alignment.protocol != "given":
+        found = alignment.align_with_each(session, table)
+        pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
+        shared = np.unique(np.concatenate([pair.aligned.positions for pair in pairs.values()]))
+        rest = np.setdiff1d(np.arange(table.rows), shared)
+        if len(pairs) == 1:
+            ((_, pair),) = pairs.items()
+        else:
+            rows = AlignedRows(shared, rest, next(iter(found.values())).protocol)
+            pair = Pair(rows, _split(session, len(shared)))
+        return Holding(table, pair.aligned, pair.split, part=party.part, module=party.module, pairs=pairs)
+    aligned = alignment.align(session, table)
+    return Holding(table, aligned, _split(session, len(aligned)), part=party.part, module=party.module)
+
+
+def _rows_of(holding: Holding) -> dict[str, int]:
+    """Count the shared rows by part; with several partners, over all of them."""
+    splits = [pair.split for pair in holding.pairs.values()] or [holding.split]
+    return {name: sum(len(getattr(one, name)) for one in splits) for name in ("train", "validation", "test")}
+
+
+def _split(session: Session, count: int) -> Split:
+    has_rows = session.party in session.method.parties_with_rows(session.plan)
+    if session.stage in ("predict", ALIGN) or not has_rows:
+        return Split(_NOTHING, _NOTHING, _NOTHING)
+    return agreed_split(session.plan, count)
+
+
+def _scored(holding: Holding, scores: Scores | None) -> pd.DataFrame | None:
+    """Return ids, scores and predictions as a table, if this party is the one that gets them."""
+    import pandas as pd
+
+    if scores is None:
+        return None
+    # In the order of the party's own table, as people expect; the agreed order looks random to them.
+    positions = holding.aligned.positions if scores.positions is None else scores.positions
+    order = np.argsort(positions)
+    table = holding.table.take(positions[order])
+    values = scores.values[order]
+    columns: dict[str, Any] = dict(table.id_parts)
+    if scores.known_to:
+        columns["known to"] = np.array(scores.known_to, dtype=object)[order]
+    classes = pd.Series(list(scores.classes))
+    if scores.task == "regression":
+        columns["prediction"] = values
+    elif scores.is_decided:
+        columns["prediction"] = classes[values].to_numpy()
+    elif scores.task == "binary":
+        columns["score"] = values
+        columns["prediction"] = classes[(values >= 0.5).astype(int)].to_numpy()
+    else:
+        columns |= {f"score of {name}": values[:, place] for place, name in enumerate(scores.classes)}
+        columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
+    # In one go: pandas warns of frames that grew by a hundred columns one by one.
+    return pd.DataFrame(columns)

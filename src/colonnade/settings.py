@@ -1,0 +1,118 @@
+"""Settings that say what they mean: the text under each field of a dataclass is what every page and command shows."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+from itertools import pairwise
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["Setting", "described", "marked", "settings_of"]
+
+T = TypeVar("T")
+
+_WORDS = {int: "whole number", float: "number", str: "text", bool: "true or false", Any: "value"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One setting, for people who write it into a file."""
+
+    name: str
+    takes: str
+    """What may be written, such as "list of whole numbers"."""
+    default: str
+    """The default as JSON, or "none", or "required" where one must be given."""
+    meaning: str
+
+
+def marked(
+    default: Any, *, passes: bool = False, batch: bool = False, within: tuple[float, float] | None = None
+) -> Any:
+    """Return a setting with marks for a rehearsal, which plays few passes, smaller batches, and does not stop early.
+
+    It keeps the setting within bounds, the lowest and the highest.
+    """
+    return dataclasses.field(default=default, metadata={"passes": passes, "batch": batch, "within": within})
+
+
+def described(kind: type[T]) -> type[T]:
+    """Refuse a dataclass in which a field has no text under it, and add these texts to what ``help`` shows."""
+    found = _texts(kind)
+    if found is None:
+        return kind
+    bare = [field.name for field in dataclasses.fields(kind) if field.name not in found]  # type: ignore[arg-type]
+    if bare:
+        raise TypeError(f"{kind.__name__}: say what {', '.join(bare)} means, in a text under the field.")
+    lines = [
+        textwrap.fill(f"{name}: {text}", 116, initial_indent="  ", subsequent_indent="    ")
+        for name, text in found.items()
+    ]
+    kind.__doc__ = "\n".join([inspect.cleandoc(kind.__doc__ or ""), "", "Settings:", "", *lines])
+    return kind
+
+
+def settings_of(kind: type) -> list[Setting]:
+    """Return the settings that a dataclass has, in the words of a TOML file."""
+    hints = get_type_hints(kind)
+    texts = _texts(kind) or {}
+    return [
+        Setting(field.name, _words(hints[field.name]), _default(field), texts.get(field.name, ""))
+        for field in dataclasses.fields(kind)
+    ]
+
+
+def _texts(kind: type) -> dict[str, str] | None:
+    """Return the texts under the fields of a dataclass and of those it extends; None where the source is not there."""
+    found: dict[str, str] = {}
+    for cls in reversed(kind.__mro__):
+        if "__dataclass_fields__" not in vars(cls):
+            continue
+        try:
+            source = inspect.getsource(cls)
+        except (OSError, TypeError):
+            return None
+        (tree,) = ast.parse(textwrap.dedent(source)).body
+        body = getattr(tree, "body", [])
+        for here, below in pairwise(body):
+            match here, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    value = field.default_factory() if callable(field.default_factory) else field.default
+    if value is dataclasses.MISSING:
+        return "required"
+    return "none" if value is None else json.dumps(value, default=dataclasses.asdict)
+
+
+def _words(hint: Any, *, many: bool = False) -> str:
+    """Return what a setting takes.
+
+    >>> _words(tuple[int, ...]), _words(Literal["relu", 3]), _words(tuple[tuple[str, ...], ...])
+    ('list of whole numbers', '"relu", 3', 'list of lists of texts')
+    >>> _words(dict[str, tuple[float, float]]), _words(int | None), _words(str | list[str])
+    ('table of lists of 2 numbers', 'whole number', 'text, or list of texts')
+    """
+    plural = "s" if many else ""
+    inner = get_args(hint)
+    origin = get_origin(hint)
+    if hint in _WORDS:
+        return _WORDS[hint] + ("" if hint is bool else plural)
+    if origin is Literal:
+        return ", ".join(map(json.dumps, inner))
+    if origin in (Union, UnionType):
+        return ", or ".join(_words(one, many=many) for one in inner if one is not type(None))
+    if origin is tuple and inner[-1] is not Ellipsis:
+        return f"list{plural} of {len(inner)} {_words(inner[0], many=True)}"
+    if origin in (tuple, list):
+        return f"list{plural} of {_words(inner[0], many=True)}"
+    if inner:
+        return f"table{plural} of {_words(inner[-1], many=True)}"
+    return f"table{plural}"
