@@ -42,7 +42,6 @@ from colonnade.data import TableEncoder
 from colonnade.datasets import adult, bank_marketing, breast_cancer, default_credit
 from colonnade.errors import LeakRefused, TableError
 from colonnade.exchanges.holdings import encoded_columns
-from colonnade.launch.baselines import agreed_split
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
 from colonnade.session import Holding, derive_seed
@@ -144,7 +143,7 @@ def attacked(tables: dict[str, cn.PartyTable], starts: int, **settings: Any) -> 
         run = trained(tables, SEED, HALF_HELD_OUT, **settings)
     lead, seed = run.method.leader_of(run.plan), derive_seed(SEED, "alignment")
     places = align_in_one_place(tables, lead, run.plan.alignment, seed)["shop"].positions
-    validation = agreed_split(run.plan, len(places)).validation
+    validation = run.plan.split(len(places)).validation
     part = run.parts["shop"]
     encoder = TableEncoder.from_json(part.document["table_encoder"])
     columns = encoder.transform(tables["shop"], places[validation], dtype=np.float64)

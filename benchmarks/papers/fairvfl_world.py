@@ -17,7 +17,6 @@ from benchmarks.papers.playing import play_parties
 from colonnade import FairVFL, PartyTable
 from colonnade.data import AlignedRows, Split
 from colonnade.datasets import adult_platforms, movielens_platforms
-from colonnade.launch.settings import config_to_json
 from colonnade.methods.fairvfl.aggregator import Fusion
 from colonnade.methods.fairvfl.inputs import FieldCoder, Inputs, TextCoder, coder_from_json
 from colonnade.methods.fairvfl.maths import noise_by_row
@@ -35,6 +34,7 @@ from colonnade.metrics import (
 )
 from colonnade.nn import ATTACKS, attack, tensors_under
 from colonnade.session import Holding, ModelPart, Result, RunPlan
+from colonnade.settings import config_to_json
 
 Rows = npt.NDArray[Any]
 

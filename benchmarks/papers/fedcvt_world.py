@@ -14,9 +14,9 @@ from benchmarks.papers.playing import play_parties
 from colonnade import PartyTable
 from colonnade.data import AlignedRows, Split
 from colonnade.datasets import cifar10_halves, digits_halves, mfeat, wikipedia_crossmodal
-from colonnade.launch.settings import config_to_json
 from colonnade.methods.fedcvt import FedCVT
 from colonnade.session import Holding, Result, RunPlan
+from colonnade.settings import config_to_json
 
 Rows = np.ndarray[Any, Any]
 

@@ -29,7 +29,6 @@ from benchmarks.papers.playing import play_parties
 from colonnade import MPDL, PartyTable
 from colonnade.data import AlignedRows, Split, batches
 from colonnade.datasets import SocialGraph, ego_facebook, hamilton46
-from colonnade.launch.settings import config_to_json
 from colonnade.methods.mpdl.generators import Ridge
 from colonnade.methods.mpdl.graph import first_weights, standardised_nodes
 from colonnade.methods.mpdl.link_sums import SUM_BITS, noisy_answers, truthful_sums
@@ -41,6 +40,7 @@ from colonnade.nn import mlp, row_losses
 from colonnade.nn.regression import scores_of
 from colonnade.privacy import SecretNoise
 from colonnade.session import Holding, RunPlan, derive_seed
+from colonnade.settings import config_to_json
 
 Rows = np.ndarray[Any, Any]
 

@@ -22,7 +22,6 @@ from colonnade.datasets import (
     cifar10_views,
     mnist_views,
 )
-from colonnade.launch.settings import config_to_json
 from colonnade.methods.mpdl.completion import Completion
 from colonnade.methods.mpdl.dual import Others
 from colonnade.methods.mpdl.generators import empty_generator
@@ -31,6 +30,7 @@ from colonnade.methods.mpdl.rows import Scale
 from colonnade.methods.mpdl.units import UnitSpace
 from colonnade.nn import mlp, tensors_under
 from colonnade.session import Holding, ModelPart, Result, RunPlan
+from colonnade.settings import config_to_json
 
 Rows = np.ndarray[Any, Any]
 

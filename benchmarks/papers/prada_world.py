@@ -13,9 +13,9 @@ from benchmarks.papers.playing import play_parties
 from colonnade import PartyTable, PrADA
 from colonnade.data import AlignedRows, Split
 from colonnade.datasets import CENSUS_GROUPS, CENSUS_SHARED, CENSUS_WIDTHS, census_income, default_credit
-from colonnade.launch.settings import config_to_json
 from colonnade.methods.prada import METHOD
 from colonnade.session import Holding, ModelPart, Pair, Result, RunPlan
+from colonnade.settings import config_to_json
 
 HOLDER, SOURCE, TARGET = "company", "sister", "bank"
 NOBODY = np.empty(0, np.int64)

@@ -1,4 +1,7 @@
-"""Settings that say what they mean: the text under each field of a dataclass is what every page and command shows."""
+"""Settings that say what they mean, as values of a file and back, with every mistake named.
+
+The text under each field of a dataclass is what every page and command shows.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,17 @@ import ast
 import dataclasses
 import inspect
 import json
+import math
+import re
 import textwrap
+from collections.abc import Mapping
 from itertools import pairwise
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Setting", "described", "marked", "settings_of"]
+from colonnade.errors import ConfigError, did_you_mean
+
+__all__ = ["Setting", "config_to_json", "described", "marked", "settings_of", "validated"]
 
 T = TypeVar("T")
 
@@ -116,3 +124,73 @@ def _words(hint: Any, *, many: bool = False) -> str:
     if inner:
         return f"table{plural} of {_words(inner[-1], many=True)}"
     return f"table{plural}"
+
+
+# What pydantic says about JSON, in the words of a TOML file.
+_PLAIN_WORDS = {
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid string": "a text",
+    "a valid array": "a list",
+    "an object": "a table",
+}
+
+
+def config_to_json(config: Any) -> dict[str, Any]:
+    """Return all settings, defaults included, as JSON values."""
+    try:
+        document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config), allow_nan=False))
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"The settings {type(config).__name__} hold something that cannot be written to a file. "
+            "Use numbers, texts, lists and tables only."
+        ) from None
+    return document
+
+
+def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
+    """Build a dataclass from TOML or JSON values; raise ConfigError that names the key and what it must be."""
+    from pydantic import TypeAdapter, ValidationError
+
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"[{where}] must be a table of settings. Write [{where}] on a line of its own.")
+    known = [field.name for field in dataclasses.fields(kind)]
+    for key in document:
+        if key not in known:
+            raise ConfigError(f"There is no setting '{key}' in [{where}]. {did_you_mean(key, known)}")
+    _check_nested(kind, document, where)
+    for key, value in document.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"The setting {where}.{key} must be a finite number. Got {value} instead.")
+    try:
+        # Through JSON, where strict means: "5" and true are no numbers, but a list may be a tuple and 1 a float.
+        return TypeAdapter(kind).validate_json(json.dumps(dict(document), default=str), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        # pydantic adds the branches of a union to the path; they mean nothing to a user.
+        place = ".".join([where, *(str(part) for part in first["loc"] if str(part) in known or isinstance(part, int))])
+        given = json.dumps(first["input"], default=lambda value: type(value).__name__)
+        if first["type"] == "missing":
+            missing = ".".join([where, *(str(part) for part in first["loc"])])
+            raise ConfigError(f"The setting {missing} is missing. Add it to [{where}].") from None
+        hint = ""
+        if first["type"] == "literal_error" and isinstance(first["input"], str):
+            choices = re.findall(r"'([^']*)'", first["ctx"]["expected"])
+            hint = " " + did_you_mean(first["input"], choices) if len(choices) > 1 else ""
+        said = first["msg"].replace("Input", "it", 1)
+        for word, plain in _PLAIN_WORDS.items():
+            said = said.replace(word, plain)
+        # A table's source may hold a password.
+        got = "" if where == "table" else f" Got {given[:80]} instead."
+        raise ConfigError(f"The setting {place} is wrong: {said}.{got}{hint}") from None
+
+
+def _check_nested(kind: type, document: Mapping[str, Any], where: str) -> None:
+    """Refuse unknown keys in tables of tables, such as [config.encoders.lab]."""
+    hints = get_type_hints(kind)
+    for key, value in document.items():
+        for inner in get_args(hints[key]):
+            if dataclasses.is_dataclass(inner) and isinstance(inner, type) and isinstance(value, Mapping):
+                for name, table in value.items():
+                    if isinstance(table, Mapping):
+                        validated(inner, table, f"{where}.{key}.{name}")

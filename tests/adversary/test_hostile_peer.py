@@ -460,8 +460,8 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     from tests.unit.session.trials import tables
 
     from colonnade.data import AlignedRows, split_rows
-    from colonnade.launch.settings import config_to_json
     from colonnade.session import Holding, Participant
+    from colonnade.settings import config_to_json
     from colonnade.transport import MemoryHub
 
     config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)

@@ -9,7 +9,8 @@ import sys
 from typing import Any
 
 import pytest
-from colonnade.launch.bench.crypto import FULL, QUICK, measure_crypto
+
+from colonnade.crypto.bench.speed import FULL, QUICK, measure_crypto
 
 OPERATIONS = ("encrypt", "matrix_vector", "transposed_vector", "decrypt")
 SPEEDUPS = {f"{operation}_speedup" for operation in OPERATIONS}
@@ -28,7 +29,7 @@ def without_phe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_and_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.launch.bench.crypto._cores", lambda: 2)
+    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 2)
     found = measure_crypto(QUICK, quiet)
     limits = {name: bar.get("at_least", bar.get("at_most")) for name, bar in found.bars.items()}
     assert limits == {
@@ -50,7 +51,7 @@ def test_figures_and_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.Mo
 
 
 def test_two_workers_are_no_bar_for_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.launch.bench.crypto._cores", lambda: 1)
+    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 1)
     found = measure_crypto(QUICK, quiet)
     assert "pool_speedup" in found.figures
     assert "pool_speedup" not in found.bars
@@ -83,7 +84,7 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wrong_results_are_no_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     without_phe(monkeypatch)
-    import colonnade.launch.bench.crypto as measured
+    import colonnade.crypto.bench.speed as measured
 
     right: Any = measured.decrypt
     monkeypatch.setattr(measured, "decrypt", lambda key, array: right(key, array) + 0.01)

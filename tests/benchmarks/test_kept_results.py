@@ -65,6 +65,6 @@ def test_a_result_without_a_digest_is_stale(code: Path, done: Callable[[], list[
 
 def test_results_follow_from_the_product_and_the_benchmark_but_not_from_what_only_shows_them() -> None:
     names = {f"{path.parent.name}/{path.name}" for path in files_of("fedcvt")}
-    assert {"fedcvt/train.py", "crypto/paillier.py", "session/channel.py", "launch/settings.py"} <= names
+    assert {"fedcvt/train.py", "crypto/paillier.py", "session/channel.py", "colonnade/settings.py"} <= names
     assert {"papers/fedcvt.py", "papers/fedcvt_world.py", "papers/playing.py", "methods/__init__.py"} <= names
     assert not names & {"papers/fedcvt_page.py", "papers/prada_world.py", "prada/config.py", "cli/run.py"}

@@ -232,7 +232,7 @@ def test_what_keeps_a_party_from_joining_is_said_before_a_door_opens(
     (group.home("bank") / "partners" / "shop.pem").unlink()
     unpaired = colonnade("run", "--yes", "../run.toml")
     assert unpaired.code == USAGE
-    assert "'shop' is not paired with 'bank'" in unpaired.message
+    assert "'shop' is not paired with this party" in unpaired.message
     edit(group.homes.folder / "run.toml", '"bank"', '"telco"')
     absent = colonnade("run", "--yes", "../run.toml")
     assert absent.code == USAGE

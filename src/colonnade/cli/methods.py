@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table, say
-from colonnade.launch.settings import config_to_json
 from colonnade.methods import known_methods, method_named
 from colonnade.session import Method
-from colonnade.settings import settings_of
+from colonnade.settings import config_to_json, settings_of
 
 app = make_app("List the methods and when to choose which.")
 

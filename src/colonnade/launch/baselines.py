@@ -10,26 +10,24 @@ import numpy as np
 import pandas as pd
 
 from colonnade.alignment import align_in_one_place
-from colonnade.data import AlignedRows, PartyTable, Split, split_rows
+from colonnade.data import AlignedRows, PartyTable
 from colonnade.errors import TrainingFailed, UsageError
-from colonnade.launch.settings import config_from_json
 from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
-from colonnade.metrics import evaluate as evaluate_scores
 from colonnade.session import (
     Holding,
     Method,
     Observer,
     Participant,
     RunPlan,
-    Scores,
     Session,
     derive_seed,
     play,
     taking_part,
 )
+from colonnade.settings import validated
 
-__all__ = ["agreed_split", "ceiling", "evaluation_of", "judge_alone"]
+__all__ = ["ceiling", "join_tables", "judge_alone"]
 
 
 def judge_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Evaluation | None:
@@ -44,7 +42,7 @@ def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer 
     method = method_named(plan.method)
     if len(method.parties_with_rows(plan)) < 2 or not _can_be_alone(method, plan):
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
-    config = config_from_json(method, plan.config)
+    config = validated(method.config, plan.config, "config")
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     return {} if found is None else {"central": found}
 
@@ -68,25 +66,7 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
         columns["label"] = labels[aligned[lead].positions]
     table = PartyTable(pd.DataFrame(columns), id="id", label="label", types=types, name="all columns in one place")
     rows = AlignedRows(np.arange(count), np.empty(0, np.int64), "already in one place")
-    return Holding(table, rows, agreed_split(plan, count))
-
-
-def agreed_split(plan: RunPlan, count: int) -> Split:
-    """Divide the shared rows as every party of a run does."""
-    fractions = plan.evaluate
-    return split_rows(
-        count,
-        validation_fraction=fractions.validation_fraction,
-        test_fraction=fractions.test_fraction,
-        seed=derive_seed(plan.seed, "split"),
-    )
-
-
-def evaluation_of(scores: Scores | None) -> Evaluation | None:
-    """Judge held-out scores, where there are any."""
-    if scores is None or scores.truth is None or not len(scores.truth):
-        return None
-    return evaluate_scores(scores.task, scores.truth, scores.values, scores.classes)
+    return Holding(table, rows, plan.split(count))
 
 
 def _play_alone(
@@ -106,7 +86,7 @@ def _play_alone(
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
-    return evaluation_of(result.scores)
+    return None if result.scores is None else result.scores.evaluation()
 
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:

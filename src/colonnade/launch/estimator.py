@@ -20,10 +20,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from colonnade.data import Kind, PartyTable
 from colonnade.errors import UsageError, did_you_mean
 from colonnade.launch.run import Run
-from colonnade.launch.settings import validated
 from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods.splitnn import SplitNN
 from colonnade.session import Alignment, Evaluate
+from colonnade.settings import validated
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
 

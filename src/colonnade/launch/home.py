@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,14 +25,14 @@ from colonnade.data import (
 )
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
-from colonnade.launch.settings import check_message_names, config_from_json, config_to_json, validated
-from colonnade.session import Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
-from colonnade.settings import described, settings_of
+from colonnade.messages import Protection, declaration_of
+from colonnade.session import CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
+from colonnade.settings import config_to_json, described, settings_of, validated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PartyHome", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
+__all__ = ["PartyHome", "check_message_names", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
 
 
 @described
@@ -346,7 +347,7 @@ def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
 
     about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
     method = method_named(about.method)
-    config = config_from_json(method, document.get("config", {}))
+    config = validated(method.config, document.get("config", {}), "config")
     plan = RunPlan(
         name=about.name,
         method=method.name,
@@ -462,3 +463,31 @@ def _lines_of(path: Path, table: str) -> dict[str, int]:
         elif current == table and (key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line)):
             lines[key.group(1)] = number
     return lines
+
+
+def check_message_names(policy: Policy) -> None:
+    """Refuse a policy that forbids messages which no method has: a slip there would forbid nothing."""
+    if not policy.unsent_messages:
+        return
+    # Methods need torch, which takes seconds to load; most policies name no message.
+    from colonnade import alignment
+    from colonnade.methods import known_methods
+
+    known = {one.name for method in known_methods()[0] for one in method.declarations}
+    known |= {declaration_of(cls).name for cls in alignment.MESSAGES}
+    exempt = {declaration_of(cls).name for cls in CONTROL}
+    for name in policy.unsent_messages:
+        if name in exempt:
+            raise ConfigError(
+                f"policy.never_send names '{name}', a message of the session itself. These are exempt: no run could do "
+                "without, and they carry nothing derived from a table. Leave it out."
+            )
+        if name not in known:
+            # Capitals are the likeliest slip; and a list of all messages would help nobody.
+            by_letters = {one.lower(): one for one in [*known, *Protection]}
+            close = get_close_matches(name.lower(), sorted(by_letters), n=1)
+            hint = f"Did you mean '{by_letters[close[0]]}'? " if close else ""
+            raise ConfigError(
+                f"policy.never_send names '{name}', which is neither a protection nor a message of any method. {hint}"
+                "'colonnade methods NAME' lists a method's messages."
+            )

@@ -265,6 +265,13 @@ def _paired_names(folder: Path) -> list[str]:
     return sorted(name for name in found if not name.endswith(_PREVIOUS))
 
 
+def _check_paired(folder: Path, name: str) -> None:
+    known = _paired_names(folder)
+    if name not in known:
+        hint = did_you_mean(name, known) if known else "Nobody is paired yet."
+        raise ConfigError(f"'{name}' is not paired with this party. {hint} To pair: 'colonnade pair --help'.")
+
+
 def _pinned(folder: Path, name: str) -> PartyCertificate:
     path = _partner_file(folder, name)
     try:
@@ -286,12 +293,9 @@ def _partner_file(folder: Path, name: str, suffix: str = ".pem") -> Path:
 
 def load_partners(home: PartyHome, names: Iterable[str]) -> dict[str, Partner]:
     """Return these partners, each with its pinned certificate and, if party.toml has one, its address."""
-    known = _paired_names(home.folder)
     partners = {}
     for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-            raise ConfigError(f"'{name}' is not paired with '{home.name}'. {hint} To pair: 'colonnade pair --help'.")
+        _check_paired(home.folder, name)
         certificate = _pinned(home.folder, name).certificate
         check_certificate(certificate, name)
         previous = previous_certificate(home.folder, name)
@@ -350,10 +354,7 @@ def pin_partner(folder: Path, certificate: bytes, address: str | None, *, replac
 
 def unpin_partner(folder: Path, name: str) -> None:
     """Accept a partner's certificate no more."""
-    known = _paired_names(folder)
-    if name not in known:
-        hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-        raise ConfigError(f"'{name}' is not paired. {hint}")
+    _check_paired(folder, name)
     # The pinned one last: an interrupted removal can be given again.
     for suffix in (_DELIVERED, f"{_PREVIOUS}.pem", ".pem"):
         _partner_file(folder, name, suffix).unlink(missing_ok=True)
@@ -485,10 +486,7 @@ def accept_succession(folder: Path, partner: str, statement: bytes) -> PartyCert
     name, new = succession_of(statement), successor_in(statement)[1]
     if name != partner:
         raise ConfigError(f"The succession is that of '{name}', not of '{partner}'. Ask '{partner}' for its own.")
-    known = _paired_names(folder)
-    if name not in known:
-        hint = did_you_mean(name, known) if known else "Nobody is paired yet."
-        raise ConfigError(f"'{name}' is not paired, so nothing can follow. {hint} Pair with its certificate first.")
+    _check_paired(folder, name)
     pinned = _pinned(folder, name)
     if fingerprint(new) == pinned.fingerprint:
         return pinned

@@ -82,7 +82,26 @@ def play_locally(
     say: Say = lambda _: None,
 ) -> dict[str, PartyRun]:
     """Play a stage, also ``align``, with one process for each party; return what each party ends with."""
-    workers = _Workers(plan, run_file, homes, folder, compare, observer, say)
+    identities = {party: make_identity(party) for party in plan.parties}
+    tasks = {
+        party: {
+            "party": party,
+            "run_file": str(run_file.resolve()),
+            "home": str(homes[party].folder.resolve()),
+            "folder": str(folder.path.resolve()),
+            "key": identities[party].key.decode(),
+            "certificate": identities[party].certificate.decode(),
+            "partners": {peer: identities[peer].certificate.decode() for peer in plan.parties if peer != party},
+            "compare": compare,
+            # Of an alignment only; a run takes it from its run.toml.
+            "mode": plan.alignment.mode if plan.stage == ALIGN else None,
+            "stage": None if plan.stage == ALIGN else plan.stage,
+            "quiet": observer is None,
+            "threads": max(1, len(os.sched_getaffinity(0)) // len(plan.parties)),
+        }
+        for party in plan.parties
+    }
+    workers = _Workers(tasks, folder.lock, observer, say)
     try:
         workers.start()
         workers.wait()
@@ -94,39 +113,11 @@ def play_locally(
 class _Workers:
     """The processes of all parties, and what they report."""
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        run_file: Path,
-        homes: Mapping[str, PartyHome],
-        folder: RunFolder,
-        compare: bool,
-        observer: Observer | None,
-        say: Say,
-    ) -> None:
-        identities = {party: make_identity(party) for party in plan.parties}
-        self._observer, self._say, self._lock = observer, say, folder.lock
+    def __init__(self, tasks: Mapping[str, dict[str, Any]], lock: int, observer: Observer | None, say: Say) -> None:
+        self._tasks, self._lock, self._observer, self._say = tasks, lock, observer, say
         self._reports: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: list[threading.Thread] = []
-        self._tasks = {
-            party: {
-                "party": party,
-                "run_file": str(run_file.resolve()),
-                "home": str(homes[party].folder.resolve()),
-                "folder": str(folder.path.resolve()),
-                "key": identities[party].key.decode(),
-                "certificate": identities[party].certificate.decode(),
-                "partners": {peer: identities[peer].certificate.decode() for peer in plan.parties if peer != party},
-                "compare": compare,
-                # Of an alignment only; a run takes it from its run.toml.
-                "mode": plan.alignment.mode if plan.stage == ALIGN else None,
-                "stage": None if plan.stage == ALIGN else plan.stage,
-                "quiet": observer is None,
-                "threads": max(1, len(os.sched_getaffinity(0)) // len(plan.parties)),
-            }
-            for party in plan.parties
-        }
 
     def start(self) -> None:
         """Start all processes and tell each where the others listen."""

@@ -1,24 +1,4 @@
-"""One party's folder of one run. Nothing in it contains another party's data.
-
-::
-
-    runs/churn/
-      run.toml            the agreement, as given
-      plan.json           every agreed setting, defaults written out
-      table.json          the shape and digest of the party's own table
-      ledger.jsonl        everything that crossed
-      metrics.jsonl       losses by epoch
-      checkpoints/        where an interrupted run goes on
-      secret.key          where noise comes from, if a method adds any
-      model/              this party's part of the model
-      evaluation.json     at the label holder only
-      findings.json       what the method found out beside the model, such as validations
-      refusal.json        why the model must not score rows, where this run or a later one found that
-      alignment.json      where the run was an alignment only: what this party learnt
-      outcome.json        rows, duration; written when the party needs no one any more
-      report.html
-      predictions/0001/   ledgers of later predictions
-"""
+"""One party's folder of one run, as docs/ref-run-folder.md shows it. Nothing in it contains another party's data."""
 
 from __future__ import annotations
 
@@ -29,7 +9,6 @@ from typing import Any
 
 from colonnade.data import Kind, PartyTable, digest_with_lists
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
-from colonnade.launch.settings import validated
 from colonnade.ledger import Ledger
 from colonnade.metrics import Evaluation
 from colonnade.reports import FORMAT, PartyRun, check_format
@@ -44,6 +23,7 @@ from colonnade.session import (
     read_json,
     write_json,
 )
+from colonnade.settings import validated
 
 __all__ = ["PARTY_FILES", "PartyFolder", "check_earlier", "earlier_folder", "earlier_folders", "next_prediction"]
 

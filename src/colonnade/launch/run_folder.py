@@ -1,13 +1,6 @@
 """A run folder: that of one party, or several parties' side by side where all of them are on one machine.
 
-::
-
-    runs/churn/
-      run.toml                  the plan as given, where it came from a file
-      bank/  shop/              each party's own folder, see `party_folder`
-      predictions/0001/bank/    ledgers of later predictions
-      report.html
-      simulation.json           when, how long, and the comparison no single party could make; written last
+docs/ref-run-folder.md shows what lies in it. ``simulation.json`` is written last: it marks a finished run.
 """
 
 from __future__ import annotations

@@ -17,14 +17,15 @@ from colonnade.data import PartyTable
 from colonnade.engine import INLINE, Engine, opened
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError, did_you_mean
 from colonnade.launch.baselines import ceiling
+from colonnade.launch.home import check_message_names
 from colonnade.launch.party_folder import PartyFolder, check_earlier, earlier_folders, next_prediction
 from colonnade.launch.run import Run, make_run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.settings import check_message_names, config_to_json
 from colonnade.launch.take_part import peers_of, take_part
 from colonnade.methods import method_for, method_named
 from colonnade.reports import PartyRun, check_format
 from colonnade.session import Alignment, Evaluate, Method, Observer, Participant, Party, RunPlan, parties_of
+from colonnade.settings import config_to_json
 from colonnade.transport import MemoryHub, Network, Tap
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import Any, Literal, Protocol
 from colonnade.errors import CheckpointBroken, ConfigError, PeerFailed, PeerLost
 from colonnade.launch.lock import is_held
 from colonnade.launch.party_folder import PartyFolder
-from colonnade.launch.settings import validated
 from colonnade.session import Observer, Progress, read_json
 from colonnade.session.files import open_fresh
+from colonnade.settings import validated
 
 __all__ = ["Line", "RunStatus", "StatusFile", "Watcher", "runs_in"]
 

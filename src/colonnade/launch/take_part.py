@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import opened
 from colonnade.errors import UsageError
-from colonnade.launch.baselines import agreed_split, evaluation_of, judge_alone
+from colonnade.launch.baselines import judge_alone
 from colonnade.launch.party_folder import PartyFolder
-from colonnade.launch.settings import config_from_json
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun
 from colonnade.session import (
@@ -30,15 +29,15 @@ from colonnade.session import (
     Pair,
     Participant,
     RunPlan,
-    Scores,
     Session,
     play,
     taking_part,
 )
+from colonnade.settings import validated
 from colonnade.transport import Link
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 __all__ = ["alignment_messages", "peers_of", "take_part"]
 
@@ -59,7 +58,7 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     method = method_named(plan.method)
-    config, messages = config_from_json(method, plan.config), alignment_messages(method, plan)
+    config, messages = validated(method.config, plan.config, "config"), alignment_messages(method, plan)
     table = PartyTable.nothing(party.name) if party.table is None else party.table
     with opened(party.engine) as engine:
         session = Session(party, method, plan, links, messages=messages, observer=observer, engine=engine)
@@ -73,7 +72,7 @@ def take_part(
             else:
                 holding = Holding(table, overlap.aligned, _split(session, 0))
             result = play(session, holding, config)
-            evaluations = {"together": evaluation_of(result.scores)}
+            evaluations = {"together": None if result.scores is None else result.scores.evaluation()}
             if compare:
                 evaluations["alone"] = judge_alone(session, config, holding, observer)
             run = PartyRun(
@@ -90,8 +89,9 @@ def take_part(
                 overlap=None if overlap is None else overlap.to_json(),
                 findings=result.findings,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
-                predictions=_scored(holding, result.scores) if plan.stage == "predict" else None,
             )
+            if plan.stage == "predict" and result.scores is not None:
+                run = replace(run, predictions=result.scores.as_table(table, holding.aligned.positions))
             if result.part is None and party.earlier is not None and _still_keeps(party.earlier, party.part):
                 for stage, reason in run.refusals.items():
                     PartyFolder(party.earlier).refuse(stage, reason)
@@ -155,33 +155,4 @@ def _split(session: Session, count: int) -> Split:
     has_rows = session.party in session.method.parties_with_rows(session.plan)
     if session.stage in ("predict", ALIGN) or not has_rows:
         return Split(_NOTHING, _NOTHING, _NOTHING)
-    return agreed_split(session.plan, count)
-
-
-def _scored(holding: Holding, scores: Scores | None) -> pd.DataFrame | None:
-    """Return ids, scores and predictions as a table, if this party is the one that gets them."""
-    import pandas as pd
-
-    if scores is None:
-        return None
-    # In the order of the party's own table, as people expect; the agreed order looks random to them.
-    positions = holding.aligned.positions if scores.positions is None else scores.positions
-    order = np.argsort(positions)
-    table = holding.table.take(positions[order])
-    values = scores.values[order]
-    columns: dict[str, Any] = dict(table.id_parts)
-    if scores.known_to:
-        columns["known to"] = np.array(scores.known_to, dtype=object)[order]
-    classes = pd.Series(list(scores.classes))
-    if scores.task == "regression":
-        columns["prediction"] = values
-    elif scores.is_decided:
-        columns["prediction"] = classes[values].to_numpy()
-    elif scores.task == "binary":
-        columns["score"] = values
-        columns["prediction"] = classes[(values >= 0.5).astype(int)].to_numpy()
-    else:
-        columns |= {f"score of {name}": values[:, place] for place, name in enumerate(scores.classes)}
-        columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
-    # In one go: pandas warns of frames that grew by a hundred columns one by one.
-    return pd.DataFrame(columns)
+    return session.plan.split(count)

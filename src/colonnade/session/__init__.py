@@ -5,7 +5,7 @@ from colonnade.session.checkpoints import CheckpointStore, highest_common
 from colonnade.session.control import CONTROL
 from colonnade.session.event_log import EventLog
 from colonnade.session.files import read_json, write_json, write_whole
-from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Scores, Stage
+from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Result, Role, RoleFunction, Stage
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.party import Participant, Party, parties_of
@@ -13,6 +13,7 @@ from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_na
 from colonnade.session.play import play, taking_part
 from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
+from colonnade.session.scores import Scores
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
 from colonnade.session.session import Observer, Progress, Session

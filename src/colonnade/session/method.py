@@ -12,14 +12,14 @@ from colonnade.errors import ConfigError, DeclarationError, did_you_mean
 from colonnade.messages import Declaration, Template, resolve, template_of
 from colonnade.session.model_part import ModelPart
 from colonnade.session.plan import ALIGN, RunPlan
+from colonnade.session.scores import Scores
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from colonnade.session.session import Session
 
-__all__ = ["Figure", "Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Scores", "Stage"]
+__all__ = ["Figure", "Finding", "Holding", "Method", "Pair", "Result", "Role", "RoleFunction", "Stage"]
 
 
 _ELSEWHERE = {
@@ -72,25 +72,6 @@ class Holding:
     def pair(self, peer: str) -> Pair:
         """Return the rows shared with one partner."""
         return self.pairs.get(peer) or Pair(self.aligned, self.split)
-
-
-@dataclass(frozen=True)
-class Scores:
-    """What the model says about rows, at the party that may know it."""
-
-    task: str
-    rows: np.ndarray[Any, Any]
-    """Positions in the aligned order."""
-    values: np.ndarray[Any, Any]
-    """Probability of the second class, probabilities of all classes, or predicted values in the label's own units."""
-    truth: np.ndarray[Any, Any] | None = None
-    classes: tuple[Any, ...] = ()
-    is_decided: bool = False
-    """Whether these are predictions only, as class numbers: a party that may not know how sure they are gets them."""
-    positions: np.ndarray[Any, Any] | None = None
-    """Rows of the party's own table, where others than the aligned ones are scored too."""
-    known_to: tuple[str, ...] = ()
-    """With positions: who knows each row."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from colonnade.data import IdRule
+from colonnade.data import IdRule, Split, split_rows
 from colonnade.errors import ConfigError, did_you_mean
+from colonnade.session.seeds import derive_seed
 from colonnade.settings import described
 
 __all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
@@ -116,6 +117,15 @@ class RunPlan:
             if party in parties:
                 return role
         raise ConfigError(f"'{party}' plays no role in the run '{self.name}'. Add it to [run] roles.")
+
+    def split(self, count: int) -> Split:
+        """Divide so many shared rows, in the agreed order, as every party of the run does."""
+        return split_rows(
+            count,
+            validation_fraction=self.evaluate.validation_fraction,
+            test_fraction=self.evaluate.test_fraction,
+            seed=derive_seed(self.seed, "split"),
+        )
 
     def fields(self) -> dict[str, str]:
         """Return every agreed setting by its dotted name, as canonical JSON."""

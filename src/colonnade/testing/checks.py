@@ -21,10 +21,10 @@ from colonnade import alignment
 from colonnade.data import TableEncoder
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, ProtocolError, RoleFailed
 from colonnade.launch.run import Run
-from colonnade.launch.settings import config_from_json, config_to_json
 from colonnade.launch.take_part import take_part
 from colonnade.messages import ANYONE, HEADER_BYTES, declaration_of
 from colonnade.session import CONTROL, Participant, Session
+from colonnade.settings import config_to_json, validated
 from colonnade.testing.cases import (
     Case,
     heard_in,
@@ -163,7 +163,7 @@ def check_peer_loss_ends_cleanly(case: Case, transport: str) -> None:
 def check_config_round_trips(case: Case, transport: str) -> None:
     """Settings survive the way through a file, and are compared field by field."""
     method = once(case, transport).method
-    is_kept = config_from_json(method, config_to_json(case.config)) == case.config
+    is_kept = validated(method.config, config_to_json(case.config), "config") == case.config
     require(is_kept, "Settings should be the same after they were written to a file and read.")
     is_frozen = dataclasses.is_dataclass(method.config) and method.config.__dataclass_params__.frozen  # type: ignore[attr-defined]
     require(is_frozen, "Settings should be a frozen dataclass.")

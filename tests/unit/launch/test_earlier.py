@@ -13,11 +13,11 @@ import torch
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, RunFolderError
 from colonnade.launch.party_folder import PartyFolder, check_earlier, earlier_folder, earlier_folders
-from colonnade.launch.settings import config_to_json
 from colonnade.ledger import LedgerWriter
 from colonnade.methods.prada import METHOD, PrADA
 from colonnade.reports import PartyRun
 from colonnade.session import ModelPart, RunPlan
+from colonnade.settings import config_to_json
 
 ROLES = {"target": ("bank",), "source": ("sister",), "feature_holder": ("data",)}
 

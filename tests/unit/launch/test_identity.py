@@ -171,7 +171,9 @@ def test_a_pinned_partner_is_found_with_its_address(bank: Path) -> None:
 
 
 def test_an_unknown_partner_is_refused_with_a_suggestion(bank: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'shop' is not paired with 'bank'\. Nobody is paired yet\..*colonnade pair"):
+    with pytest.raises(
+        ConfigError, match=r"'shop' is not paired with this party\. Nobody is paired yet\..*colonnade pair"
+    ):
         load_partners(read_party_home(bank), ["shop"])
     pin_partner(bank, SHOP.certificate, None)
     with pytest.raises(ConfigError, match="Did you mean 'shop'"):

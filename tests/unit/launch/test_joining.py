@@ -32,12 +32,12 @@ from colonnade.launch.join import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.settings import config_to_json
 from colonnade.launch.status import Line, Watcher
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import declaration_of
 from colonnade.session import RunPlan, read_json
 from colonnade.session.control import CONTROL
+from colonnade.settings import config_to_json
 from colonnade.transport.grpc import GrpcLink
 from colonnade.transport.grpc import link as link_module
 

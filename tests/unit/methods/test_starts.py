@@ -22,7 +22,6 @@ from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
 from colonnade.data import batches
-from colonnade.launch.baselines import agreed_split
 from colonnade.methods.ftl import train as ftl_train
 from colonnade.methods.ftl.encoder import build_encoder as build_ftl_encoder
 from colonnade.methods.prada.school import School
@@ -107,7 +106,7 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
     (truth,) = features
     encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"), None)
     optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
-    order = list(batches(agreed_split(run.plan, ROWS).train, 64, derive_seed(SEED, "batches", 0)))
+    order = list(batches(run.plan.split(ROWS).train, 64, derive_seed(SEED, "batches", 0)))
     exact: list[bool] = []
     seen = zip(order, received(run, "bank", "CutActivations"), received(run, "shop", "CutGradient"), strict=True)
     for rows, sent, answer in seen:
@@ -137,7 +136,7 @@ def test_a_feature_holder_reads_numbers_to_predict_off_the_first_gradient_of_a_k
     monkeypatch.setattr(train, "_own_labels", kept)
     config = cn.SplitNN(epochs=1, **settings)
     run = cn.simulate(config, tables("regression"), seed=SEED, launch=cn.Launch(keep_views=True))
-    (rows,) = batches(agreed_split(run.plan, ROWS).train, 256, derive_seed(SEED, "batches", 0))
+    (rows,) = batches(run.plan.split(ROWS).train, 256, derive_seed(SEED, "batches", 0))
     truth = targets[0][torch.from_numpy(rows)].double().numpy()
     head = build_head(config, [32, 32], 1, derive_seed(SEED, "head/bank"))
     weights = head[0].weight.detach().double().numpy()[0, 32:]

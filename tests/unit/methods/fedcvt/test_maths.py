@@ -10,7 +10,6 @@ import torch
 from tests.unit.methods.fedcvt.worlds import settings
 
 from colonnade.errors import ConfigError
-from colonnade.launch.settings import config_from_json
 from colonnade.methods.fedcvt import METHOD
 from colonnade.methods.fedcvt.objective import (
     Step,
@@ -25,6 +24,7 @@ from colonnade.methods.fedcvt.objective import (
 from colonnade.methods.fedcvt.sealed_cut import miss_matrix
 from colonnade.methods.fedcvt.sealed_heads import SealedHeads
 from colonnade.nn import attention_weights, key_counts
+from colonnade.settings import validated
 
 F64 = torch.float64
 
@@ -141,7 +141,7 @@ def test_orthogonality_is_nothing_of_no_rows_and_of_orthogonal_codes(form: str) 
 def test_the_outer_form_is_refused() -> None:
     """It only shrinks norms; its gradient is parallel to the code."""
     with pytest.raises(ConfigError, match="orthogonality"):
-        config_from_json(METHOD, {"orthogonality": "outer"})
+        validated(METHOD.config, {"orthogonality": "outer"}, "config")
 
 
 # Heads

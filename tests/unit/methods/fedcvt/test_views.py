@@ -16,11 +16,11 @@ from tests.worlds import name_of, received, view
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey
 from colonnade.errors import OutOfStep
-from colonnade.launch.settings import config_to_json
 from colonnade.messages import ENCRYPTED, NOISED, PLAIN, open_frame, template_of
 from colonnade.methods.fedcvt import METHOD, sealed_cut
 from colonnade.methods.fedcvt.messages import Codes, HeldOutCodes
 from colonnade.session import Channel, RunPlan
+from colonnade.settings import config_to_json
 
 VALIDATED = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2)
 OWN = {"bank": 20, "shop": 20}

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.unit.methods.mpdl.worlds import roles_of, settings
 
-from colonnade.launch.settings import config_to_json
 from colonnade.messages import Warns
 from colonnade.methods.mpdl import METHOD
 from colonnade.session import RunPlan
+from colonnade.settings import config_to_json
 
 INTERACTIVE: dict[str, Any] = {"generator": "mlp", "exchange": "interactive", "dual_consent": True}
 PAPER: dict[str, Any] = {"mechanism": "lemma", "paper_mode": True}

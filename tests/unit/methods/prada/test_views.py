@@ -212,7 +212,7 @@ def test_frozen_groups_get_no_gradient_and_other_labels_change_nothing_in_the_cl
 )
 def test_declarations_say_when_the_targets_labels_leave_a_trace(changes: dict[str, Any], sent: dict[str, Any]) -> None:
     """Check 7: what is not declared cannot be sent, so that the consent screen is right."""
-    from colonnade.launch.settings import config_to_json
+    from colonnade.settings import config_to_json
 
     roles = {"feature_holder": ("data",), "target": ("bank",), "source": ("sister",)}
     config = config_to_json(settings(**changes))

@@ -18,13 +18,12 @@ import colonnade as cn
 from colonnade.data import TableEncoder
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
 from colonnade.exchanges.secure_linear import LinearPartner
-from colonnade.launch.baselines import agreed_split
-from colonnade.launch.settings import config_to_json
 from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.methods.secure_lr.guard import Contributions, is_allowed, most_epochs, rank_of
 from colonnade.reports import PartyRun
 from colonnade.session import Channel, Participant, RunPlan, Session, derive_seed
+from colonnade.settings import config_to_json
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
@@ -36,7 +35,7 @@ def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
     with integers_for_ciphertexts(), seen_contributions() as seen:
         run = cn.simulate(config, brought, seed=7, evaluate=HALF_HELD_OUT)
     places = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
-    split = agreed_split(run.plan, len(places))
+    split = run.plan.split(len(places))
     # The batches of training rows are smaller than the one of validation rows, which ends each epoch.
     every = [one for one in seen if len(one) == len(split.validation)]
     encoder = TableEncoder.fit(brought["shop"], places[split.train])

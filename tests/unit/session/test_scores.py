@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from colonnade.data import AlignedRows, PartyTable, Split
-from colonnade.launch.take_part import _scored
-from colonnade.session import Holding, Scores
-
-NOTHING = np.empty(0, np.int64)
+from colonnade.data import AlignedRows, PartyTable
+from colonnade.session import Scores
 
 
 def test_every_column_of_an_id_is_a_column_of_the_scores() -> None:
@@ -17,9 +14,7 @@ def test_every_column_of_an_id_is_a_column_of_the_scores() -> None:
     table = PartyTable(frame, id=["first", "born"], partner_ids={"shop": "loyalty"})
     aligned = AlignedRows(np.array([2, 0]), np.array([1]), "test")
     scores = Scores("binary", np.arange(2), np.array([0.75, 0.25]), classes=("no", "yes"))
-    holding = Holding(table, aligned, Split(NOTHING, NOTHING, NOTHING))
-    found = _scored(holding, scores)
-    assert found is not None
+    found = scores.as_table(table, aligned.positions)
     assert found.to_dict(orient="list") == {
         "first": ["Zoe", "Bob"],
         "born": [1990, 1992],

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from colonnade.errors import ConfigError
-from colonnade.launch.settings import config_from_json, config_to_json, validated
 from colonnade.methods import METHODS
+from colonnade.settings import config_to_json, validated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +33,8 @@ class Settings:
 def test_every_methods_settings_round_trip(method: Any) -> None:
     default = method.config()
     document = config_to_json(default)
-    assert config_from_json(method, document) == default
-    assert config_to_json(config_from_json(method, document)) == document
+    assert validated(method.config, document, "config") == default
+    assert config_to_json(validated(method.config, document, "config")) == document
 
 
 def test_good_values_are_taken_with_their_types() -> None:

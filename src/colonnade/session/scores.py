@@ -1,0 +1,67 @@
+"""What a model says about rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from colonnade.data import PartyTable
+from colonnade.metrics import Evaluation, evaluate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Scores"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the model says about rows, at the party that may know it."""
+
+    task: str
+    rows: np.ndarray[Any, Any]
+    """Positions in the aligned order."""
+    values: np.ndarray[Any, Any]
+    """Probability of the second class, probabilities of all classes, or predicted values in the label's own units."""
+    truth: np.ndarray[Any, Any] | None = None
+    classes: tuple[Any, ...] = ()
+    is_decided: bool = False
+    """Whether these are predictions only, as class numbers: a party that may not know how sure they are gets them."""
+    positions: np.ndarray[Any, Any] | None = None
+    """Rows of the party's own table, where others than the aligned ones are scored too."""
+    known_to: tuple[str, ...] = ()
+    """With positions: who knows each row."""
+
+    def evaluation(self) -> Evaluation | None:
+        """Judge held-out scores, where there are any."""
+        if self.truth is None or not len(self.truth):
+            return None
+        return evaluate(self.task, self.truth, self.values, self.classes)
+
+    def as_table(self, table: PartyTable, aligned: np.ndarray[Any, Any]) -> pd.DataFrame:
+        """Return ids, scores and predictions of rows of a table, by the places of those that are aligned."""
+        import pandas as pd
+
+        # In the order of the party's own table, as people expect; the agreed order looks random to them.
+        positions = aligned if self.positions is None else self.positions
+        order = np.argsort(positions)
+        taken = table.take(positions[order])
+        values = self.values[order]
+        columns: dict[str, Any] = dict(taken.id_parts)
+        if self.known_to:
+            columns["known to"] = np.array(self.known_to, dtype=object)[order]
+        classes = pd.Series(list(self.classes))
+        if self.task == "regression":
+            columns["prediction"] = values
+        elif self.is_decided:
+            columns["prediction"] = classes[values].to_numpy()
+        elif self.task == "binary":
+            columns["score"] = values
+            columns["prediction"] = classes[(values >= 0.5).astype(int)].to_numpy()
+        else:
+            columns |= {f"score of {name}": values[:, place] for place, name in enumerate(self.classes)}
+            columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
+        # In one go: pandas warns of frames that grew by a hundred columns one by one.
+        return pd.DataFrame(columns)
