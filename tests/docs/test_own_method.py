@@ -75,12 +75,13 @@ def test_what_the_page_shows_runs(package: Path) -> None:
     assert float(run(package, "-c", shown)) > 0.95
 
 
-def test_it_runs_between_processes_predicts_and_is_audited(package: Path, tmp_path: Path) -> None:
+def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: Path, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(RUN)
     for name, label in (("hospital", 'label = "diagnosis"'), ("laboratory", "")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "party.toml").write_text(PARTY.format(name=name, label=label))
         breast_cancer()[name].to_csv(tmp_path / name / "table.csv", index=False)
+    assert "Fitted" in run(package, "-m", "colonnade", "plan", "run.toml", folder=tmp_path)
     run(package, "-m", "colonnade", "run", "--local", "run.toml", "--quiet", folder=tmp_path)
     report = (tmp_path / "runs" / "own" / "report.html").read_text(encoding="utf-8")
     for words in (

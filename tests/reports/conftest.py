@@ -48,6 +48,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
         "method": {
             "name": "splitnn",
             "title": "Split neural network",
+            "version": "0.1.0",
             "citation": "Vepakomma, Gupta, Swedish, Raskar: Split learning for health. 2018.",
             "roles": {
                 "label_holder": "Holds the labels and its own columns; trains the head.",
