@@ -68,7 +68,8 @@ def rehearse(
     player, plan = _Player(plans, world, engine, say), plans[-1]
     played, total, parts = player.grow(), Counter[tuple[str, ...]](), []
     for name, part in player.whole(played).items():
-        times = player.wanted.get(name, 1)
+        # Where the settings leave open how many passes there are, the method has chosen.
+        times = player.wanted.get(name) or max(1, round(part["passes",]))
         total.update({key: times * value for key, value in part.items()})
         if any(part.values()):
             sent = {one: sum(value for key, value in part.items() if key[:2] == ("bytes", one)) for one in plan.parties}
@@ -113,15 +114,15 @@ class _Player:
         if rows == self.most and taken < _SHORT:
             # Once more, as some things are loaded the first time.
             parts, taken = self._play(rows)
-        played = {rows: parts}
+        played, more = {rows: parts}, self._seconds_by_rows(parts)
         while rows < self.most:
-            more, room = self._seconds_by_rows(parts), (deadline - time.monotonic()) / 2
+            room = (deadline - time.monotonic()) / 2
             times = next((one for one in (8, 4, 2) if taken + (one - 1) * more < room), 2 if len(played) == 1 else 0)
             if not times or (self._has_smaller_batches and len(played) > 1):
                 break
-            rows = self._near(2 * rows if self._has_smaller_batches else times * rows)
-            parts, taken = self._play(rows)
-            played[rows] = parts
+            before, rows = (rows, taken), self._near(2 * rows if self._has_smaller_batches else times * rows)
+            played[rows], taken = self._play(rows)
+            more = max(0.0, taken - before[1]) / (rows - before[0]) * rows
         return played
 
     def whole(self, played: Mapping[int, Parts]) -> Parts:
@@ -175,7 +176,7 @@ class _Player:
 
     def _seconds_by_rows(self, parts: Parts) -> float:
         """Return about how long what goes by rows took: passes, as far as they are known."""
-        return sum(_SEALED_PASSES * parts[name]["seconds",] for name in self.wanted) or parts[_ONCE]["seconds",]
+        return sum(part["passes",] * part["seconds",] for part in parts.values()) or parts[_ONCE]["seconds",]
 
     def _near(self, rows: int) -> int:
         """Return about so many rows, so that the last batch is full, or as full as in the whole run."""
@@ -209,10 +210,10 @@ class _Player:
         self._say(f"Rehearsing with {rows} of {self.most} rows …")
         config = {**self._config, **passes, **smaller, **changes}
         plans = [replace(one, config=config) for one in self._plans]
-        return _play(plans, world, self._engine, passes), time.monotonic() - began
+        return _play(plans, world, self._engine), time.monotonic() - began
 
 
-def _play(plans: Sequence[RunPlan], world: World, engine: Engine, passes: Mapping[str, int]) -> Parts:
+def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:
     """Play one run on made-up tables, and what it stands on; say what each part took."""
     method, run = method_named(plans[-1].method), None
     ends: dict[str, list[_End]] = defaultdict(list)
@@ -233,11 +234,12 @@ def _play(plans: Sequence[RunPlan], world: World, engine: Engine, passes: Mappin
         else:
             run = simulate_plan(plan, parties, engine=engine, after=run, observer=observe, transport="grpc")
             entries = {party: list(ledger.entries) for party, ledger in run.ledgers.items()}
-    return _divided(entries, ends, passes)
+    return _divided(entries, ends)
 
 
-def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]], passes: Mapping[str, int]) -> Parts:
+def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> Parts:
     """Divide what ledgers tell by passes, of which the first does not count, as it may be unlike the others."""
+    passes = dict(sorted(((end[1], end[2]) for own in ends.values() for end in own), key=lambda pair: pair[1]))
     found: Parts = {name: defaultdict(float) for name in (_ONCE, *passes)}
     for party, entries in every.items():
         coming = iter([*ends.get(party, ()), ("~", _ONCE, 0)])
@@ -245,25 +247,25 @@ def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]
         for before, entry in pairwise(entries):
             while end < entry.content["time"]:
                 end, name, number = next(coming)
-            # A message that was sent, or a wait for the answer to one.
-            amounts: dict[tuple[str, ...], float] = {
-                ("turns", party): (before.kind, entry.kind) == ("sent", "received")
-            }
+            # A wait for the answer to a message, or one that was sent.
+            waits = (before.kind, entry.kind) == ("sent", "received")
+            amounts: dict[tuple[str, ...], float] = {("turns", party): waits}
             if entry.kind == "sent":
                 way = (party, entry.content["peer"], entry.content["message"])
                 amounts = {("count", *way): 1, ("bytes", *way): entry.content["bytes"]}
             for key, value in amounts.items():
                 found[_ONCE][key] += value
-                if number > 1 < passes[name]:
+                if number > 1:
                     found[name][key] += value / (passes[name] - 1)
     times = [(entries[0].content["time"], entries[-1].content["time"]) for entries in every.values()]
     found[_ONCE]["seconds",] = _seconds(min(start for start, _ in times), max(end for _, end in times))
     for name, count in passes.items():
         for own in ends.values():
-            each = [_seconds(one[0], two[0]) for one, two in pairwise(own) if two[1] == name and two[2] > 1 < count]
+            each = [_seconds(one[0], two[0]) for one, two in pairwise(own) if two[1] == name and two[2] > 1]
             found[name]["seconds",] = max(found[name]["seconds",], sum(each) / max(1, count - 1))
         for key, value in found[name].items():
             found[_ONCE][key] -= count * value
+        found[name]["passes",] = count
     return found
 
 
