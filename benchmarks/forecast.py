@@ -303,7 +303,7 @@ def _compare_here(title: str, file: Path, findings: Findings) -> None:
     run = simulate_plan(agreed, {party: Party(table) for party, table in tables.items()})
     sent = {party: sum(ledger.bytes_sent().values()) for party, ledger in run.ledgers.items()}
     planned = Counter[str]()
-    for one in found.messages():
+    for one in found.messages:
         planned[one["sender"]] += one["bytes"]
     findings.figures[title] = {"bytes": sum(sent.values()), "plan_bytes": sum(planned.values())}
     findings.bar(

@@ -61,6 +61,7 @@ def test_filters_of_fairsm_do_not_learn_from_their_average() -> None:
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FairGo", "FairSM", "FairRec"])
 def test_rivals_learn_the_task_and_hide_gender(kind: str) -> None:
     here = world()

@@ -32,7 +32,7 @@ class _Enough(Exception):
     """The first steps were taken."""
 
 
-@pytest.mark.parametrize("rows", [1000, 5000])
+@pytest.mark.parametrize("rows", [1000, pytest.param(5000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", _shipped(), ids=str)
 def test_what_ships_begins_to_train(case: Case, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     next_step = Session.next_step

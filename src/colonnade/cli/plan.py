@@ -23,6 +23,15 @@ app = make_app("Rehearse a run: how long it will take, and what each party will 
 # What a line between two organisations is taken to be if the user says nothing.
 _MEGABITS, _MILLISECONDS = 100.0, 20.0
 
+_HOME = "A home on this machine. Default: this folder, and folders of the parties' names beside run.toml."
+_SHARED_ROWS = "Rows that all parties share. Default: counted if all homes are here, or all of the smallest table here."
+_COLUMNS = "Columns of a party without a home here, or their names, with commas; a category counts as a column."
+_CLASSES = "Classes of the label, 0 for a number, if its table is not here."
+_LOCAL = "Whether all parties share this machine, or each has one like it. Default: --local if all homes are here."
+_BANDWIDTH = "Megabits per second between the parties. Default with --apart: 100."
+_LATENCY = "Milliseconds one message is on its way. Default with --apart: 20."
+_STAGE = "The stage of the method, or predict. Default: the one in run.toml, or else train."
+
 
 @app.command(
     epilog=examples(
@@ -35,34 +44,14 @@ _MEGABITS, _MILLISECONDS = 100.0, 20.0
 )
 def plan(
     file: Annotated[Path, typer.Argument(metavar="RUN.TOML", help="What all parties agreed on.")],
-    home: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[PARTY=]FOLDER", help="A home here. Default: this folder, and those beside run.toml."),
-    ] = None,
-    shared_rows: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Rows that all share. Default: counted, or all of the smallest table here."),
-    ] = None,
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PARTY=N", help="Columns of a party elsewhere, or their names; a category counts as one."),
-    ] = None,
-    classes: Annotated[
-        int | None, typer.Option(metavar="N", help="Classes of a label that is elsewhere; 0 if it is a number.")
-    ] = None,
-    local: Annotated[
-        bool | None,
-        typer.Option("--local/--apart", help="Parties share this machine, as if all homes are here, or have one each."),
-    ] = None,
-    bandwidth: Annotated[
-        float | None, typer.Option(metavar="MBIT", help="Megabits per second between parties; with --apart 100.")
-    ] = None,
-    latency: Annotated[
-        float | None, typer.Option(metavar="MS", help="Milliseconds a message is on its way; with --apart 20.")
-    ] = None,
-    stage: Annotated[
-        str | None, typer.Option(metavar="STAGE", help="A stage, also predict. Default: that of run.toml, or train.")
-    ] = None,
+    home: Annotated[list[str] | None, typer.Option(metavar="[PARTY=]FOLDER", help=_HOME)] = None,
+    shared_rows: Annotated[int | None, typer.Option(metavar="N", help=_SHARED_ROWS)] = None,
+    columns: Annotated[list[str] | None, typer.Option(metavar="PARTY=N", help=_COLUMNS)] = None,
+    classes: Annotated[int | None, typer.Option(metavar="N", help=_CLASSES)] = None,
+    local: Annotated[bool | None, typer.Option("--local/--apart", help=_LOCAL)] = None,
+    bandwidth: Annotated[float | None, typer.Option(metavar="MBIT", help=_BANDWIDTH)] = None,
+    latency: Annotated[float | None, typer.Option(metavar="MS", help=_LATENCY)] = None,
+    stage: Annotated[str | None, typer.Option(metavar="STAGE", help=_STAGE)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Rehearse a run: say how long it will take at most, and which messages each party will send.
@@ -152,14 +141,10 @@ def _homes_here(plan: RunPlan, beside: Path, given: list[str]) -> dict[str, Part
 
 
 def _document(found: Rehearsal, world: World, megabits: float | None, milliseconds: float) -> dict[str, Any]:
-    plan, parts = found.plan, list[dict[str, Any]]()
-    key = plan.config["key_size"] if found.is_sealed else None
-    for name, times in found.times.items():
-        sent = {party: round(found.amount(name, "bytes", party)) for party in plan.parties}
-        seconds = found.amount(name, "seconds")
-        seconds += sum(sent.values()) * 8 / (megabits * 1e6) if megabits else 0.0
-        seconds += 2 * milliseconds / 1000 * max(found.amount(name, "turns", party) for party in plan.parties)
-        parts.append({"name": name, "times": times, "seconds": seconds, "bytes_sent": sent})
+    plan, key = found.plan, found.plan.config["key_size"] if found.is_sealed else None
+    for part in found.parts:
+        part["seconds"] += 2 * milliseconds / 1000 * part["turns"]
+        part["seconds"] += sum(part["bytes_sent"].values()) * 8 / (megabits * 1e6) if megabits else 0.0
     return {
         "run": plan.name,
         "method": plan.method,
@@ -170,10 +155,13 @@ def _document(found: Rehearsal, world: World, megabits: float | None, millisecon
         "line": {"megabits": megabits, "milliseconds": milliseconds},
         "rows": [{"parties": list(group), "count": count} for group, count in world.groups.items()],
         "rehearsed": {"rows": found.rows, "of_rows": found.of_rows},
-        "seconds": sum(one["times"] * one["seconds"] for one in parts),
-        "bytes_sent": {party: sum(one["times"] * one["bytes_sent"][party] for one in parts) for party in plan.parties},
-        "parts": parts,
-        "messages": found.messages(),
+        "seconds": sum(one["times"] * one["seconds"] for one in found.parts),
+        "bytes_sent": {
+            party: sum(one["times"] * one["bytes_sent"][party] for one in found.parts) for party in plan.parties
+        },
+        "parts": found.parts,
+        "messages": found.messages,
+        "assumptions": world.assumed,
     }
 
 
@@ -182,8 +170,7 @@ def _show(document: Mapping[str, Any], plan: RunPlan) -> None:
 
     key = "nothing is encrypted" if document["key_size"] is None else f"key size {document['key_size']}"
     echo(f"{plan.name}: {plan.method}, {plan.stage}, {key}")
-    for one in document["rows"]:
-        echo(f"rows of {', '.join(one['parties'])}: {one['count']}")
+    echo("\n".join(f"rows of {', '.join(one['parties'])}: {one['count']}" for one in document["rows"]))
     rows = []
     for part in document["parts"]:
         for times in sorted({1, part["times"]}):

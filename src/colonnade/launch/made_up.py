@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -53,7 +55,7 @@ class _Column:
         own = cls(name, cells.dtype != object)
         has_words = not own.is_numeric and any(" " in one for one in distinct)
         if has_words and (is_label or len(distinct) > min(_MANY, len(cells) // 3)):
-            return replace(own, prose=tuple(_other_words(cells)))
+            return replace(own, prose=_other_words(cells))
         if cells.dtype.kind == "f" and len(distinct) > _FEW:
             own = replace(own, centre=float(np.nanmean(cells)), spread=float(np.nanstd(cells)))
             codes, distinct = np.minimum(codes, 0), np.empty(0)
@@ -111,7 +113,9 @@ class World:
             rows = {party: tables[party].rows if party in tables else shared for party in parties}
             groups = _groups_said(lead, rows, shared, is_apart=method.stage(plan.stage).rows == "pairwise")
             places = {group: {one: np.arange(tables[one].rows) for one in group if one in tables} for group in groups}
-        named, labels = set(_texts(plan.config)), dict[str, _Column]()
+        # What the settings name is agreed, and so no secret.
+        named = set(re.findall(r'"([^"]*)"', json.dumps(dict(plan.config), ensure_ascii=False)))
+        labels: dict[str, _Column] = {}
         columns = {party: tuple(map(_Column, names[party])) for party in absent}
         for party in absent:
             if any(role.has_label for role in method.roles if role.name == plan.role_of(party)):
@@ -151,31 +155,19 @@ class World:
                 id=_ID,
                 label=label[0].name if label else None,
                 types={one.name: "numeric" if one.is_numeric else "categorical" for one in columns},
-                links=self._links(party, frame[_ID].to_numpy(), random),
+                links=_linked(frame[_ID].to_numpy(), self.degrees[party], random) if party in self.degrees else None,
                 unlabelled=True,
                 name=party,
             )
         return found
 
-    def _links(self, party: str, rows: Array, random: np.random.Generator) -> pd.DataFrame | None:
-        if party not in self.degrees:
-            return None
-        count = max(1, round(self.degrees[party] * len(rows)))
-        start, further = random.integers(0, len(rows), count), random.integers(1, len(rows), count)
-        return pd.DataFrame({"from": rows[start], "to": rows[(start + further) % len(rows)]})
-
 
 def _check_said(tables: Tables, unknown: Sequence[str], shared: int | None) -> None:
+    how = "--columns PARTY=N, or name its home with --home PARTY=FOLDER"
     if not tables and shared is None:
-        raise ConfigError(
-            "No home of a party of this run is here. Say --shared-rows N, and --columns PARTY=N for each party; or "
-            "name the homes with --home PARTY=FOLDER."
-        )
+        raise ConfigError(f"No home of a party of this run is here. Say --shared-rows N and, for each party, {how}.")
     if unknown:
-        raise ConfigError(
-            f"The table of {', '.join(unknown)} is not here. Say how many columns it has, as in --columns "
-            f"{unknown[0]}=20, or name its home with --home {unknown[0]}=FOLDER."
-        )
+        raise ConfigError(f"The table of {', '.join(unknown)} is not here. Say how many columns it has: {how}.")
     for party, table in tables.items():
         if (shared or 0) > table.rows:
             raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
@@ -210,11 +202,16 @@ def _label_said(plan: RunPlan, party: str, classes: int | None) -> _Column:
     count = {"binary": 2, "regression": 0}.get(str(plan.config.get("task"))) if classes is None else classes
     if count is None:
         raise ConfigError(
-            f"The label of '{party}' is not on this machine. Say how many classes it has: --classes N, 0 for a number."
+            f"The label of '{party}' is not here. Say how many classes it has: --classes N, 0 for a number."
         )
     # Whole numbers of more different values would not be taken for classes.
     values = [number if count <= _FEW else f"class {number}" for number in range(count)]
     return _Column("label", count <= _FEW, values=tuple(values))
+
+
+def _linked(rows: Array, degree: float, random: np.random.Generator) -> pd.DataFrame:
+    starts, steps = random.integers(1, len(rows), (2, max(1, round(degree * len(rows)))))
+    return pd.DataFrame({"from": rows[starts], "to": rows[(starts + steps) % len(rows)]})
 
 
 def _divided(counts: Sequence[int], rows: int, least: int) -> list[int]:
@@ -224,25 +221,15 @@ def _divided(counts: Sequence[int], rows: int, least: int) -> list[int]:
     return [int(one) for one in np.diff(bounds, prepend=0)]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Give every text in the settings: what they name is agreed, and so no secret."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        further = value.values() if isinstance(value, Mapping) else ()
-        yield from (text for one in (*value, *further) for text in _texts(one))
-
-
 def _other(number: int, value: Any, named: set[str]) -> Any:
     if isinstance(value, str):
         return value if value in named else f"v{number}".ljust(len(value), "x")
     return value if isinstance(value, bool) or f"{value:g}" in named else type(value)(number)
 
 
-def _other_words(texts: Array) -> Iterator[str | None]:
-    """Give texts of as many other words; bars between items, and 0 and 1 where a choice is told, stay."""
+def _other_words(texts: Array) -> tuple[str | None, ...]:
+    """Return texts of as many other words; bars between items, and 0 and 1 where a choice is told, stay."""
     names = {"|": "|", "0": "0", "1": "1"}
-    for text in texts:
-        words = [] if text is None else text.split(" ")
-        made = [names.setdefault(word, f"w{len(names)}".ljust(len(word), "x")) for word in words]
-        yield None if text is None else " ".join(made)
+    words = ([] if text is None else text.split(" ") for text in texts)
+    made = ([names.setdefault(word, f"w{len(names)}".ljust(len(word), "x")) for word in row] for row in words)
+    return tuple(" ".join(row) or None for row in made)

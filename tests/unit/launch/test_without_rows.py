@@ -335,6 +335,7 @@ def test_processes_of_their_own_end_with_the_model_of_threads(tmp_path: Path, mo
     assert run.parts["bank"].tensors["total"] == threads.parts["bank"].tensors["total"]
 
 
+@pytest.mark.slow
 def test_an_alignment_alone_is_without_it_and_its_result_serves_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
