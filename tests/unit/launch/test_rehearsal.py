@@ -15,9 +15,9 @@ import colonnade as cn
 from colonnade.launch import rehearsal
 from colonnade.launch.made_up import World
 from colonnade.launch.rehearsal import Rehearsal, rehearse, stages_before
-from colonnade.launch.settings import config_to_json
 from colonnade.methods import method_for
 from colonnade.session import Alignment, RunPlan
+from colonnade.settings import config_to_json
 
 # Each method with each of its protections, in one of its stages.
 PLAYED = {
