@@ -57,7 +57,8 @@ def take_part(party: str, counts: list[int], identity: dict[str, str], partner: 
     while not link.is_up:
         link.wait_until_up(1.0)
     method = method_named("splitnn")
-    plan = RunPlan(name="benchmark", method="splitnn", roles={"label_holder": ("bank",), "feature_holder": ("shop",)})
+    roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
+    plan = RunPlan(name="benchmark", method="splitnn", roles=roles, config={"defence": "none"})
     session = Session(Participant(party), method, plan, {other: link}, messages=alignment.MESSAGES)
     greet(session)
     channel = session.all_channels[0]

@@ -33,7 +33,7 @@ import pandas as pd
 from benchmarks.form import Findings, main, say
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.made_up import World
-from colonnade.launch.rehearsal import rehearse, stages_before
+from colonnade.launch.rehearsal import rehearse
 from colonnade.launch.simulation import simulate_plan
 from colonnade.ledger import Ledger
 from colonnade.methods import method_named
@@ -294,12 +294,11 @@ def _compare(title: str, file: Path, rounds: int, findings: Findings) -> None:
 def _compare_here(title: str, file: Path, findings: Findings) -> None:
     """Compare messages and bytes of a rehearsal and a simulation in this process."""
     agreed = read_run_file(file)
-    method = method_named(agreed.method)
-    agreed = read_run_file(file, [*stages_before(method, agreed.stage), agreed.stage][0])
-    parties = method.parties_with_rows(agreed)
-    tables = {party: read_party_home(file.parent / party).table_for(method, agreed) for party in parties}
-    world = World.of(agreed, tables, {}, None, None)
-    found = rehearse(agreed, agreed.stage, world)
+    parties = method_named(agreed.method).parties_with_rows(agreed)
+    tables = {
+        party: read_party_home(file.parent / party).table_for(method_named(agreed.method), agreed) for party in parties
+    }
+    found = rehearse([agreed], World.of(agreed, tables, {}, None, None))
     run = simulate_plan(agreed, {party: Party(table) for party, table in tables.items()})
     sent = {party: sum(ledger.bytes_sent().values()) for party, ledger in run.ledgers.items()}
     planned = Counter[str]()

@@ -42,8 +42,8 @@ from colonnade.datasets.bank_marketing import bank_marketing
 from colonnade.datasets.default_credit import default_credit
 from colonnade.errors import TableError
 from colonnade.launch.baselines import join_tables
-from colonnade.messages import declaration_of, decode_body, open_frame
-from colonnade.methods.splitnn.messages import gradient_message
+from colonnade.messages import decode_body, open_frame
+from colonnade.methods.splitnn.messages import CutGradient
 from colonnade.metrics import area_under_roc, direction_attack_auc, norm_attack_auc, spectral_attack_auc
 from colonnade.privacy import LabelDisguise, auc_bound, new_key
 from colonnade.session import derive_seed
@@ -137,7 +137,7 @@ class Seen:
                 holding.split.train, settings["batch_size"], derive_seed(run.plan.seed, "batches", epoch)
             )
         ]
-        found = [one.values.double().numpy() for one in received(run, gradient_message(settings["defence"]))]
+        found = [one.values.double().numpy() for one in received(run, CutGradient)]
         return cls(
             tuple((epoch, rows, gradients) for (epoch, rows), gradients in zip(order, found, strict=True)),
             encoder.transform(tables["shop"], positions, dtype=np.float32),
@@ -148,7 +148,7 @@ class Seen:
 
 def received(run: cn.Run, kind: type) -> Iterator[Any]:
     """Yield the messages of a kind that arrived at the shop."""
-    declaration = declaration_of(kind)
+    (declaration,) = (one for one in run.method.declarations_in(run.plan) if one.cls is kind)
     for _, frame in run.views["shop"]:
         header, body = open_frame(frame)
         if header.schema == declaration.schema:

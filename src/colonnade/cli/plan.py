@@ -69,7 +69,9 @@ def plan(
 
     agreed = read_run_file(file, None if stage == "predict" else stage)
     method, stage = method_named(agreed.method), stage or agreed.stage
-    agreed = read_run_file(file, [*stages_before(method, stage), stage][0])
+    plans = [read_run_file(file, one) for one in (*stages_before(method, stage), stage) if one != "predict"]
+    agreed = plans[0]
+    plans += [method.in_stage(plans[-1], stage)] if stage == "predict" else []
     homes = _homes_here(agreed, file.parent, home or [])
     named = _column_names(columns or [], agreed, method)
     here = [party for party in method.parties_with_rows(agreed) if party in homes]
@@ -78,14 +80,10 @@ def plan(
     is_local = len(homes) == len(agreed.parties) if local is None else local
     settings = next((one.engine for one in homes.values()), EngineSettings())
     with opened(settings.shared_by(len(agreed.parties)) if is_local else settings) as engine:
-        found = rehearse(agreed, stage, world, engine=engine, say=say)
-    line = (bandwidth, latency or 0.0)
-    if not is_local:
-        line = (bandwidth or _MEGABITS, _MILLISECONDS if latency is None else latency)
-    document = _document(found, world, *line) | {
-        "launch": "local" if is_local else "apart",
-        "assumptions": world.assumed,
-    }
+        found = rehearse(plans, world, engine=engine, say=say)
+    speed, delay = (bandwidth, latency or 0.0) if is_local else (bandwidth or _MEGABITS, latency)
+    document = _document(found, world, speed, _MILLISECONDS if delay is None else delay)
+    document["launch"] = "local" if is_local else "apart"
     if json:
         print_json(document)
     else:
@@ -101,8 +99,7 @@ def _check_numbers(**given: float | None) -> None:
     least = {"shared_rows": 1, "classes": 0, "bandwidth": 0.001, "latency": 0}
     for name, value in given.items():
         if value is not None and not (math.isfinite(value) and value >= least[name]):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} must be at least {least[name]}. Got {value} instead.")
+            raise UsageError(f"--{name.replace('_', '-')} must be at least {least[name]}. Got {value} instead.")
     if given["classes"] == 1:
         raise UsageError("--classes must be 2 or more, or 0 for a label that is a number. Got 1 instead.")
 
@@ -127,17 +124,15 @@ def _homes_here(plan: RunPlan, beside: Path, given: list[str]) -> dict[str, Part
     folders = words_by_party("--home", "folder", named, plan.parties)
     homes = {party: read_party_home(Path(folder), party) for party, folder in folders.items()}
     for one in (read_party_home(Path(text)) for text in given if text not in named):
+        homes[one.name] = one
         if one.name not in plan.parties:
             hint = did_you_mean(one.name, plan.parties)
             raise ConfigError(f"{one.folder} is the home of '{one.name}', which is not a party of this run. {hint}")
-        homes[one.name] = one
     for party in plan.parties:
         if party not in homes and (beside / party / "party.toml").exists():
             homes[party] = read_party_home(beside / party, party)
-    if not given and Path("party.toml").exists():
-        own = read_party_home(Path())
-        homes |= {own.name: own} if own.name in plan.parties and own.name not in homes else {}
-    return homes
+    own = [read_party_home(Path())] if not given and Path("party.toml").exists() else []
+    return {one.name: one for one in (*own, *homes.values()) if one.name in plan.parties}
 
 
 def _document(found: Rehearsal, world: World, megabits: float | None, milliseconds: float) -> dict[str, Any]:

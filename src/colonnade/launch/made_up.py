@@ -88,7 +88,6 @@ class World:
     least: int
     """Rows in which a value comes up at least."""
     assumed: tuple[str, ...]
-    """What is taken for granted of tables that are elsewhere."""
 
     @classmethod
     def of(
@@ -163,11 +162,13 @@ class World:
 
 
 def _check_said(tables: Tables, unknown: Sequence[str], shared: int | None) -> None:
-    how = "--columns PARTY=N, or name its home with --home PARTY=FOLDER"
     if not tables and shared is None:
-        raise ConfigError(f"No home of a party of this run is here. Say --shared-rows N and, for each party, {how}.")
+        raise ConfigError(
+            "No home of a party of this run is here. Say --shared-rows N, and --columns PARTY=N for each."
+        )
     if unknown:
-        raise ConfigError(f"The table of {', '.join(unknown)} is not here. Say how many columns it has: {how}.")
+        how = f"--columns {unknown[0]}=20, or name its home: --home {unknown[0]}=FOLDER"
+        raise ConfigError(f"The table of {', '.join(unknown)} is not here. Say how many columns it has, as in {how}.")
     for party, table in tables.items():
         if (shared or 0) > table.rows:
             raise ConfigError(f"--shared-rows {shared} is more than the {table.rows} rows of '{party}'. Say fewer.")
@@ -201,9 +202,7 @@ def _groups_said(lead: str, rows: Mapping[str, int], shared: int, *, is_apart: b
 def _label_said(plan: RunPlan, party: str, classes: int | None) -> _Column:
     count = {"binary": 2, "regression": 0}.get(str(plan.config.get("task"))) if classes is None else classes
     if count is None:
-        raise ConfigError(
-            f"The label of '{party}' is not here. Say how many classes it has: --classes N, 0 for a number."
-        )
+        raise ConfigError(f"The label of '{party}' is not here. Say what classes it has: --classes N, 0 for a number.")
     # Whole numbers of more different values would not be taken for classes.
     values = [number if count <= _FEW else f"class {number}" for number in range(count)]
     return _Column("label", count <= _FEW, values=tuple(values))

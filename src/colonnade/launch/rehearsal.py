@@ -35,12 +35,10 @@ _ONCE = "all but passes"
 # More passes make time more certain; where something is encrypted, each takes long.
 _PASSES, _SEALED_PASSES = 4, 2
 _LEAST_ROWS = 60
-# Steps of a pass at least; and what the rows of a step divide where settings do not tell.
+# Steps of a pass at least, and what the rows of a step divide where settings do not tell.
 _STEPS, _BATCH = 3, 16
-# Of so many of the rows one may as well play all.
-_NEARLY = 0.6
-# All seconds that are spent, and those of a run that is short, or long.
-_BUDGET, _SHORT, _LONG = 24.0, 1.0, 4.0
+# All seconds that are spent, those of a run that is short, or long; and of so many rows one may as well play all.
+_BUDGET, _SHORT, _LONG, _NEARLY = 24.0, 1.0, 4.0, 0.6
 
 
 class Rehearsal(NamedTuple):
@@ -64,19 +62,19 @@ def stages_before(method: Method, stage: str) -> list[str]:
 
 
 def rehearse(
-    plan: RunPlan, stage: str, world: World, *, engine: Engine = INLINE, say: Callable[[str], None] = lambda _: None
+    plans: Sequence[RunPlan], world: World, *, engine: Engine = INLINE, say: Callable[[str], None] = lambda _: None
 ) -> Rehearsal:
-    """Play smaller runs for half a minute; ``plan`` is of the first stage that the one at hand stands on."""
-    player = _Player(plan, stage, world, engine, say)
+    """Play smaller runs for half a minute; the last plan is of the stage at hand, and others of what it stands on."""
+    player, plan = _Player(plans, world, engine, say), plans[-1]
     played, total, parts = player.grow(), Counter[tuple[str, ...]](), []
-    plan = player.method.in_stage(plan, stage)
     for name, part in player.whole(played).items():
-        times = player.wanted.get(name, 1)
+        # Where the settings leave open how many passes there are, the method has chosen.
+        times = player.wanted.get(name) or max(1, round(part["passes",]))
         total.update({key: times * value for key, value in part.items()})
         if any(part.values()):
             sent = {one: sum(value for key, value in part.items() if key[:2] == ("bytes", one)) for one in plan.parties}
-            about = {"name": name, "times": times, "seconds": part["seconds",]}
-            about |= {"turns": max(part["turns", party] for party in plan.parties)}
+            waits = max(part["turns", party] for party in plan.parties)
+            about = {"name": name, "times": times, "seconds": part["seconds",], "turns": round(waits)}
             parts.append(about | {"bytes_sent": {party: round(value) for party, value in sent.items()}})
     names = ("sender", "receiver", "message")
     messages = [
@@ -90,13 +88,13 @@ def rehearse(
 class _Player:
     """Plays one stage with more or fewer rows."""
 
-    def __init__(self, plan: RunPlan, stage: str, world: World, engine: Engine, say: Callable[[str], None]) -> None:
-        self._plan, self._stage, self._world, self._engine, self._say = plan, stage, world, engine, say
-        self.method = method_named(plan.method)
+    def __init__(self, plans: Sequence[RunPlan], world: World, engine: Engine, say: Callable[[str], None]) -> None:
+        self._plans, self._world, self._engine, self._say = plans, world, engine, say
+        plan, method = plans[-1], method_named(plans[-1].method)
         self._largest = max(world.groups, key=lambda group: (len(group) > 1, world.groups[group]))
         self.most = world.groups[self._largest]
         self._config, self.wanted, self._batches = dict(plan.config), dict[str, int](), dict[str, int]()
-        for one in dataclasses.fields(self.method.config):
+        for one in dataclasses.fields(method.config):
             value, (least, most) = plan.config[one.name], one.metadata.get("within") or (None, None)
             if least is not None:
                 self._config[one.name] = type(value)(min(max(value, least), most))
@@ -104,12 +102,10 @@ class _Player:
                 self.wanted[one.name] = value
             if one.metadata.get("batch") and value:
                 self._batches[one.name] = value
-        self._size = min(self._batches.values(), default=_BATCH)
-        self._steps = min(_STEPS, self._training(self.most) / self._size)
-        """Steps of a pass, where batches are smaller than in the run, as whole ones would take too long."""
-        self._has_smaller_batches = False
-        declared = self.method.declarations_in(self.method.in_stage(plan, stage))
-        self.is_sealed = any(one.protection == ENCRYPTED for one in declared)
+        self._size = max(self._batches.values(), default=_BATCH)
+        # Where whole batches would take too long: steps of a pass, with few rows each.
+        self._has_smaller_batches, self._steps = False, min(_STEPS, self._training(self.most) / self._size)
+        self.is_sealed = any(one.protection == ENCRYPTED for one in method.declarations_in(plan))
 
     def grow(self) -> dict[int, Parts]:
         """Play runs of more and more rows until one is whole, or there is no time for a larger one."""
@@ -118,15 +114,15 @@ class _Player:
         if rows == self.most and taken < _SHORT:
             # Once more, as some things are loaded the first time.
             parts, taken = self._play(rows)
-        played = {rows: parts}
+        played, more = {rows: parts}, self._seconds_by_rows(parts)
         while rows < self.most:
-            more, room = self._seconds_by_rows(parts), (deadline - time.monotonic()) / 2
+            room = (deadline - time.monotonic()) / 2
             times = next((one for one in (8, 4, 2) if taken + (one - 1) * more < room), 2 if len(played) == 1 else 0)
             if not times or (self._has_smaller_batches and len(played) > 1):
                 break
-            rows = self._near(2 * rows if self._has_smaller_batches else times * rows)
-            parts, taken = self._play(rows)
-            played[rows] = parts
+            before, rows = (rows, taken), self._near(2 * rows if self._has_smaller_batches else times * rows)
+            played[rows], taken = self._play(rows)
+            more = max(0.0, taken - before[1]) / (rows - before[0]) * rows
         return played
 
     def whole(self, played: Mapping[int, Parts]) -> Parts:
@@ -180,8 +176,7 @@ class _Player:
 
     def _seconds_by_rows(self, parts: Parts) -> float:
         """Return about how long what goes by rows took: passes, as far as they are known."""
-        passes = sum(_SEALED_PASSES * parts[name]["seconds",] for name in self.wanted)
-        return passes or parts[_ONCE]["seconds",]
+        return sum(part["passes",] * part["seconds",] for part in parts.values()) or parts[_ONCE]["seconds",]
 
     def _near(self, rows: int) -> int:
         """Return about so many rows, so that the last batch is full, or as full as in the whole run."""
@@ -200,8 +195,8 @@ class _Player:
         return self._training(rows) / self._training(self.most)
 
     def _training(self, rows: int) -> int:
-        held_out = (self._plan.evaluate.test_fraction, self._plan.evaluate.validation_fraction)
-        return rows - sum(round(rows * one) for one in held_out)
+        evaluate = self._plans[-1].evaluate
+        return rows - round(rows * evaluate.test_fraction) - round(rows * evaluate.validation_fraction)
 
     def _play(self, rows: int, **changes: Any) -> tuple[Parts, float]:
         """Play a run of some rows and few passes; return also how long that took."""
@@ -213,37 +208,38 @@ class _Player:
         groups = {group: max(1, round(count * share)) for group, count in self._world.groups.items()}
         world = replace(self._world, groups={**groups, self._largest: rows})
         self._say(f"Rehearsing with {rows} of {self.most} rows …")
-        plan = replace(self._plan, config={**self._config, **passes, **smaller, **changes})
-        return _play(plan, self._stage, world, self._engine, passes), time.monotonic() - began
+        config = {**self._config, **passes, **smaller, **changes}
+        plans = [replace(one, config=config) for one in self._plans]
+        return _play(plans, world, self._engine), time.monotonic() - began
 
 
-def _play(plan: RunPlan, stage: str, world: World, engine: Engine, passes: Mapping[str, int]) -> Parts:
+def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:
     """Play one run on made-up tables, and what it stands on; say what each part took."""
-    method, run = method_named(plan.method), None
+    method, run = method_named(plans[-1].method), None
     ends: dict[str, list[_End]] = defaultdict(list)
 
     def observe(progress: Progress) -> None:
-        if progress.passed is not None and progress.stage == stage:
+        if progress.passed is not None and progress.stage == plans[-1].stage:
             now = datetime.now(UTC).isoformat(timespec="microseconds")
             ends[progress.party].append((now, *progress.passed))
 
-    for name in (*stages_before(method, stage), stage):
-        told, tables = method.in_stage(plan, name), world.tables(labelled=name != "predict")
-        parties = {party: Party(tables[party]) for party in method.parties_with_rows(told)}
-        if name == "predict" and run is not None:
+    for plan in plans:
+        tables = world.tables(labelled=plan.stage != "predict")
+        parties = {party: Party(tables[party]) for party in method.parties_with_rows(plan)}
+        if plan.stage == "predict" and run is not None:
             with tempfile.TemporaryDirectory() as folder:
                 replace(run, folder=Path(folder)).predict(parties, engine=engine)
-                entries = {
-                    one.parent.name: list(Ledger.read(one).entries) for one in Path(folder).rglob("ledger.jsonl")
-                }
+                files = Path(folder).rglob("ledger.jsonl")
+                entries = {one.parent.name: list(Ledger.read(one).entries) for one in files}
         else:
-            run = simulate_plan(told, parties, engine=engine, after=run, observer=observe, transport="grpc")
+            run = simulate_plan(plan, parties, engine=engine, after=run, observer=observe, transport="grpc")
             entries = {party: list(ledger.entries) for party, ledger in run.ledgers.items()}
-    return _divided(entries, ends, passes)
+    return _divided(entries, ends)
 
 
-def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]], passes: Mapping[str, int]) -> Parts:
+def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> Parts:
     """Divide what ledgers tell by passes, of which the first does not count, as it may be unlike the others."""
+    passes = dict(sorted(((end[1], end[2]) for own in ends.values() for end in own), key=lambda pair: pair[1]))
     found: Parts = {name: defaultdict(float) for name in (_ONCE, *passes)}
     for party, entries in every.items():
         coming = iter([*ends.get(party, ()), ("~", _ONCE, 0)])
@@ -251,25 +247,25 @@ def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]
         for before, entry in pairwise(entries):
             while end < entry.content["time"]:
                 end, name, number = next(coming)
-            amounts: dict[tuple[str, ...], float] = {}
+            # A wait for the answer to a message, or one that was sent.
+            waits = (before.kind, entry.kind) == ("sent", "received")
+            amounts: dict[tuple[str, ...], float] = {("turns", party): waits}
             if entry.kind == "sent":
                 way = (party, entry.content["peer"], entry.content["message"])
                 amounts = {("count", *way): 1, ("bytes", *way): entry.content["bytes"]}
-            elif (before.kind, entry.kind) == ("sent", "received"):
-                # A wait for the answer to a message.
-                amounts = {("turns", party): 1}
             for key, value in amounts.items():
                 found[_ONCE][key] += value
-                if number > 1 < passes[name]:
+                if number > 1:
                     found[name][key] += value / (passes[name] - 1)
     times = [(entries[0].content["time"], entries[-1].content["time"]) for entries in every.values()]
     found[_ONCE]["seconds",] = _seconds(min(start for start, _ in times), max(end for _, end in times))
     for name, count in passes.items():
         for own in ends.values():
-            each = [_seconds(one[0], two[0]) for one, two in pairwise(own) if two[1] == name and two[2] > 1 < count]
+            each = [_seconds(one[0], two[0]) for one, two in pairwise(own) if two[1] == name and two[2] > 1]
             found[name]["seconds",] = max(found[name]["seconds",], sum(each) / max(1, count - 1))
         for key, value in found[name].items():
             found[_ONCE][key] -= count * value
+        found[name]["passes",] = count
     return found
 
 
