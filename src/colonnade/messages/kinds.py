@@ -120,7 +120,7 @@ class Kind(ABC):
         return {rule.name: part for rule, part in found if isinstance(rule, Binds)}
 
     def faults(self, value: Any, known: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Give values that break one rule each, and which, for tests of peers that lie: of a tuple in its first entry."""
+        """Give values that break one rule each, and which, to test peers that lie: of a tuple in its first entry."""
         known = {**known, **self.announced(value)}
         for name, kind, part, put in self.parts("", value):
             if any(word.isdigit() and word != "0" for word in name.split(".")):
