@@ -39,13 +39,20 @@ class Setting:
 
 
 def marked(
-    default: Any, *, passes: bool = False, batch: bool = False, within: tuple[float, float] | None = None
+    default: Any,
+    *,
+    passes: bool = False,
+    batch: bool = False,
+    floor: bool = False,
+    within: tuple[float, float] | None = None,
 ) -> Any:
     """Return a setting with marks for a rehearsal, which plays few passes, smaller batches, and does not stop early.
 
-    It keeps the setting within bounds, the lowest and the highest.
+    ``floor`` marks the fewest steps of all passes together. It keeps the setting ``within`` bounds, the lowest and the
+    highest.
     """
-    return dataclasses.field(default=default, metadata={"passes": passes, "batch": batch, "within": within})
+    marks = {"passes": passes, "batch": batch, "floor": floor, "within": within}
+    return dataclasses.field(default=default, metadata=marks)
 
 
 def described(kind: type[T]) -> type[T]:

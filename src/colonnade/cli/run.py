@@ -254,6 +254,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     words = {
         "alone": f"{lead_of(run.plan)} alone",
         "together": "together (federated)",
+        "average": "average of these two",
         # Rows that are not shared cannot be put together, so that such a method has more to learn from than this.
         "central": f"central ({'shared rows, ' if has_rest else ''}all columns in one place)",
     }
@@ -267,7 +268,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 *[name.replace("_", " ") for name in names],
             ],
             [
-                [words[which], *[_number(run.evaluations[which].metrics.get(name)) for name in names]]
+                [words[which] + (", serves" if which == run.served and "choice" in run.findings else ""), *[_number(run.evaluations[which].metrics.get(name)) for name in names]]
                 for which in words
                 if which in run.evaluations
             ],
@@ -349,6 +350,7 @@ def outcome(run: Run) -> dict[str, Any]:
             for party in run.tables
         },
         "metrics": {name: evaluation.metrics for name, evaluation in run.evaluations.items()},
+        "served": run.served if run.evaluations else None,
         "findings": {name: asdict(finding) for name, finding in run.findings.items()},
     }
 

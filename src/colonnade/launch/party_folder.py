@@ -68,6 +68,7 @@ class _Outcome:
     alignment: str
     rows: _Rows
     shared_rows: int
+    served: str = "together"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +192,7 @@ class PartyFolder:
                 "alignment": run.alignment,
                 "rows": run.rows,
                 "shared_rows": run.table["shared_rows"],
+                "served": run.served,
             },
         )
 
@@ -238,6 +240,7 @@ class PartyFolder:
             overlap=read_json(overlap) if overlap.exists() else None,
             findings=self._findings(),
             refusals=self._refusals(),
+            served=about.served,
         )
 
     def _findings(self) -> tuple[Finding, ...]:

@@ -72,8 +72,9 @@ def take_part(
             else:
                 holding = Holding(table, overlap.aligned, _split(session, 0))
             result = play(session, holding, config)
-            evaluations = {"together": None if result.scores is None else result.scores.evaluation()}
-            if compare:
+            scored = dict(result.candidates) or {result.served: result.scores}
+            evaluations = {name: None if one is None else one.evaluation() for name, one in scored.items()}
+            if compare and not result.candidates:
                 evaluations["alone"] = judge_alone(session, config, holding, observer)
             run = PartyRun(
                 party=party.name,
@@ -88,6 +89,7 @@ def take_part(
                 part=result.part,
                 overlap=None if overlap is None else overlap.to_json(),
                 findings=result.findings,
+                served=result.served,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
             if plan.stage == "predict" and result.scores is not None:

@@ -97,6 +97,7 @@ class Learner:
         self._apply = None if self._optimiser is None else inspect.unwrap(type(self._optimiser).step)
         # Plain gradient descent is one call, and its optimiser's own way there takes longer than that.
         self._plain_rate = learning_rate if optimiser == "SGD" and not options else None
+        self._first_rate, self._part = learning_rate, 1.0
         self._best: dict[str, torch.Tensor] | None = None
 
     def zero_gradients(self) -> None:
@@ -136,6 +137,12 @@ class Learner:
         if self._optimiser is not None:
             for group in self._optimiser.param_groups:
                 group["lr"] = rate
+
+    def scale_rate(self, part: float) -> None:
+        """Set the learning rate of the steps to come to a part of the first."""
+        if part != self._part:
+            self._part = part
+            self.set_rate(part * self._first_rate)
 
     def train(self, mode: bool = True) -> None:
         """Switch all modules to training or evaluation."""

@@ -38,6 +38,7 @@ INK = "#3a3f47"
 # Blue, orange and grey differ in lightness as well as hue, and the dashes differ too: for print and colour-blind eyes.
 _LINES: dict[str, dict[str, Any]] = {
     "together": {"color": "#1c5d99", "linewidth": 2.2, "zorder": 4},
+    "average": {"color": "#4b8f5c", "linewidth": 1.7, "linestyle": (0, (7, 1.5)), "zorder": 3},
     "alone": {"color": "#d0741c", "linewidth": 1.7, "linestyle": (0, (5, 2)), "zorder": 3},
     "central": {"color": "#71777f", "linewidth": 1.5, "linestyle": (0, (1.5, 1.5)), "zorder": 2},
 }

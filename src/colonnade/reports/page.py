@@ -41,7 +41,8 @@ _PROTECTIONS = {
 }
 _MODELS = {
     "together": "The federated model: every party's columns, each staying with its party.",
-    "alone": "The same model with the label holder's columns only: what can be had without a partner.",
+    "alone": "A model of the label holder's columns only: what can be had without a partner.",
+    "average": "The mean of what these two say.",
     "central": "All columns of the shared rows in one place, which only a simulation can do. Usually a ceiling; it may "
     "fall below, above all where parties also learn from rows they do not share.",
 }
@@ -125,13 +126,13 @@ def _header(record: RunRecord) -> Html:
 
 def _key_figures(record: RunRecord) -> Html:
     shown: list[tuple[str, str, str | None]] = []
-    together = record.evaluations.get("together")
-    name = headline_of(together) if together else None
-    if together and name:
-        shown.append((metric_title(name), number(name, together.metrics[name]), interval_text(together, name)))
+    served = record.evaluation
+    name = headline_of(served) if served else None
+    if served and name:
+        shown.append((metric_title(name), number(name, served.metrics[name]), interval_text(served, name)))
         alone = record.evaluations.get("alone")
-        if alone and name in alone.metrics:
-            gap = _signed(name, together.metrics[name], alone.metrics[name])
+        if alone and record.served != "alone" and name in alone.metrics:
+            gap = _signed(name, served.metrics[name], alone.metrics[name])
             shown.append((f"Against {alone_name(record)} alone", gap, f"in {metric_title(name)}"))
     shared = [about["shared_rows"] for about in record.brought.values() if about["shared_rows"] is not None]
     if shared:
@@ -223,22 +224,22 @@ def _quality(record: RunRecord) -> Iterable[Html]:
     note = uncertainty_note(record.evaluations.values())
     if note:
         yield tag("p", note, class_="soft")
-    together = record.evaluations.get("together")
-    if together and together.task == "binary" and "auc" not in together.metrics:
+    served = record.evaluation
+    if served and served.task == "binary" and "auc" not in served.metrics:
         yield tag("p", "The held-out rows hold one class only, so AUC and KS cannot be computed.", class_="soft")
 
     drawn: list[Html | None] = []
-    if together and together.task == "multiclass":
-        drawn += [figures.roc_by_class_figure(together), figures.calibration_figure(record.evaluations, legend)]
-    elif together and together.task == "binary":
-        drawn += [figures.roc_figure(record.evaluations, legend), figures.ks_figure(together)]
+    if served and served.task == "multiclass":
+        drawn += [figures.roc_by_class_figure(served), figures.calibration_figure(record.evaluations, legend)]
+    elif served and served.task == "binary":
+        drawn += [figures.roc_figure(record.evaluations, legend), figures.ks_figure(served)]
         drawn += [figures.calibration_figure(record.evaluations, legend)]
-    elif together:
+    elif served:
         drawn += [
             figures.observed_figure(record.evaluations, legend),
             figures.residual_figure(record.evaluations, legend),
         ]
-    confusion = together.curves.get("confusion") if together else None
+    confusion = served.curves.get("confusion") if served else None
     if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
         drawn.append(figures.confusion_figure(confusion["classes"], confusion["counts"]))
     if any(drawn):
@@ -249,7 +250,8 @@ def _quality(record: RunRecord) -> Iterable[Html]:
 
 def _legend(record: RunRecord) -> dict[str, str]:
     titles = {"together": "together", "alone": f"alone ({alone_name(record)})", "central": "in one place"}
-    return {key: titles.get(key, key) for key in record.evaluations}
+    chosen = {record.served} if len(record.evaluations) > 1 and "choice" in record.findings else set()
+    return {key: titles.get(key, key) + (", serves" if key in chosen else "") for key in record.evaluations}
 
 
 def _metric_table(evaluations: Mapping[str, Evaluation], legend: Mapping[str, str]) -> Html:
@@ -365,8 +367,7 @@ def _coefficients(record: RunRecord) -> Iterable[Html]:
 
 
 def _learning(record: RunRecord) -> Iterable[Html]:
-    together = record.evaluations.get("together")
-    name = headline_of(together) if together else None
+    name = headline_of(record.evaluation) if record.evaluation else None
     parts = list(dict.fromkeys(str(point.get("part") or "") for point in record.curves))
     drawn = [
         figures.loss_figure([point for point in record.curves if (point.get("part") or "") == part], None, part)

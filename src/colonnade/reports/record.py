@@ -65,6 +65,8 @@ class PartyRun:
     findings: tuple[Finding, ...] = ()
     refusals: dict[str, str] = field(default_factory=dict)
     """Why the model must not score rows, by the stage that found it; empty texts lift what that stage said before."""
+    served: str = "together"
+    """The name of the model that serves, among those that were judged."""
     predictions: pd.DataFrame | None = None
     """Ids and scores, where the run was a prediction and this party gets them."""
 
@@ -142,10 +144,21 @@ class RunRecord:
 
     @cached_property
     def evaluations(self) -> dict[str, Evaluation]:
-        """Return how good the model is ``together``, ``alone`` (the label holder's columns only) and ``central``."""
+        """Return how good the models are: ``together``, ``alone`` (the label holder's columns only), their ``average``
+        where it serves, and ``central``."""
         found = {name: one for run in self.parties.values() for name, one in run.evaluations.items()}
         found |= self.central
-        return {name: found[name] for name in ("together", "alone", "central") if name in found}
+        return {name: found[name] for name in ("together", "alone", "average", "central") if name in found}
+
+    @property
+    def served(self) -> str:
+        """Return the name of the model that serves, among the evaluations."""
+        return next((one.served for one in self.parties.values() if one.served in one.evaluations), "together")
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """Return how good the model is that serves, where that is known here."""
+        return self.evaluations.get(self.served)
 
     @cached_property
     def history(self) -> dict[str, list[dict[str, Any]]]:
@@ -188,12 +201,12 @@ class RunRecord:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Return the federated model's metrics on held-out rows."""
-        if "together" not in self.evaluations and self.plan.stage not in self.method.scored_after:
+        """Return the metrics on held-out rows of the model that serves."""
+        if self.evaluation is None and self.plan.stage not in self.method.scored_after:
             raise RunFolderError(f"The stage {self.plan.stage} has no metrics. See Run.findings.")
-        if "together" not in self.evaluations:
+        if self.evaluation is None:
             raise RunFolderError("This run held out no test rows, so it has no metrics. Set evaluate.test_fraction.")
-        return self.evaluations["together"].metrics
+        return self.evaluation.metrics
 
     @property
     def coefficients(self) -> dict[str, dict[str, list[float]]]:

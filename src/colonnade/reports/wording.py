@@ -158,28 +158,33 @@ def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
 
 def verdict(record: RunRecord) -> tuple[str, str]:
     """Say in two sentences how good the model is and whether federating helped, from the numbers alone."""
-    together = record.evaluations.get("together")
-    if together is None and not record.makes_model:
+    served = record.evaluation
+    if served is None and not record.makes_model:
         found = "; ".join(_found(record))
         rest = f"It found out: {found}." if found else f"What it finds out, {alone_name(record)} has."
         return (f"This run was the stage {record.plan.stage}, which makes no model.", rest)
-    if together is None and any(about["is_elsewhere"] for about in record.brought.values()):
+    if served is None and any(about["is_elsewhere"] for about in record.brought.values()):
         return (f"How good the federated model is, only {alone_name(record)} can tell, by held-out scores.", "")
-    if together is None:
+    if served is None:
         return ("This run kept no evaluation of the federated model.", "Nothing is said here about how good it is.")
-    name = headline_of(together)
+    name = headline_of(served)
     if name is None:
-        return (f"The federated model was evaluated on {plural(together.rows, 'held-out row')}.", "")
+        return (f"The model that serves was evaluated on {plural(served.rows, 'held-out row')}.", "")
 
-    parties = data_parties(record)
-    reach = f"Together, {listed(parties)} reach" if len(parties) > 1 else "The federated model reaches"
-    first = f"{reach} {metric_title(name)} {number(name, together.metrics[name])}"
-    first += f" on {plural(together.rows, 'held-out row')}"
-    for label, who in (("alone", f"{alone_name(record)} alone"), ("central", "all columns in one place")):
+    parties, alone = data_parties(record), f"{alone_name(record)} alone"
+    reach = {
+        "together": f"Together, {listed(parties)} reach" if len(parties) > 1 else "The federated model reaches",
+        "alone": f"The model of {alone} serves. It reaches",
+        "average": f"The average of the federated model and that of {alone} serves. It reaches",
+    }[record.served]
+    first = f"{reach} {metric_title(name)} {number(name, served.metrics[name])}"
+    first += f" on {plural(served.rows, 'held-out row')}"
+    others = {"together": "the federated model", "alone": alone, "central": "all columns in one place"}
+    for label, who in others.items():
         other = record.evaluations.get(label)
-        if other is not None and name in other.metrics:
+        if label != record.served and other is not None and name in other.metrics:
             first += f"; {who} {number(name, other.metrics[name])}"
-    return f"{first}.", _judgement(record, together, name)
+    return f"{first}.", _judgement(record, served, name)
 
 
 def _found(record: RunRecord) -> list[str]:
@@ -191,24 +196,26 @@ def _found(record: RunRecord) -> list[str]:
     )
 
 
-def _judgement(record: RunRecord, together: Evaluation, name: str) -> str:
+def _judgement(record: RunRecord, served: Evaluation, name: str) -> str:
     alone = record.evaluations.get("alone")
     who = alone_name(record)
+    if record.served == "alone":
+        return f"Federating did not help here: on validation rows {who} alone was clearly better."
     if alone is None and record.findings:
         return f"What else was found out stands below: {'; '.join(_found(record))}."
     if alone is None or name not in alone.metrics:
         return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
-    gap = difference(name, together.metrics[name], alone.metrics[name])
+    gap = difference(name, served.metrics[name], alone.metrics[name])
     gain = gap if higher_is_better(name) else -gap
     size = f"{abs(gap):.4g}" if name in _IN_LABEL_UNITS else f"{abs(gap):.3f}"
     if gain == 0:
         return f"Federating did not help here: {who} alone does as well."
     if gain < 0:
         return f"Federating did not help here: {who} alone is better by {size}."
-    ends = interval(together, name)
+    ends = interval(served, name)
     if ends is not None and ends[0] <= alone.metrics[name] <= ends[1]:
         return (
-            f"Federating is ahead of {who} alone by {size}, but with {plural(together.rows, 'held-out row')} "
+            f"Federating is ahead of {who} alone by {size}, but with {plural(served.rows, 'held-out row')} "
             "a difference this small may be chance."
         )
     return f"Federating is ahead of {who} alone by {size}."

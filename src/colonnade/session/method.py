@@ -110,11 +110,16 @@ class Result:
 
     part: ModelPart | None = None
     scores: Scores | None = None
+    """By the model that serves."""
     findings: tuple[Finding, ...] = ()
     """What else the method found out: comparisons, validations, warnings."""
     refusal: str | None = None
     """Why the model that this stage made, or went on from, must not score rows. An empty text lifts what the same stage
     said of it before; None says nothing about it."""
+    candidates: Mapping[str, Scores] = field(default_factory=dict)
+    """What every model that could have served says of the same rows, by its name."""
+    served: str = "together"
+    """The name of the one that serves."""
 
 
 RoleFunction = Callable[["Session", Holding, Any], Result]

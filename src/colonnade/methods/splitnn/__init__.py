@@ -15,19 +15,21 @@ bounds what one release of a row tells a feature holder; releases add up over th
 learn secret codes of the classes; with two classes that hides little by itself. Only codes hinder a feature holder that
 knows some labels and fits a head to its own outputs, and nothing hides activations from the label holder.
 
-Differs from the papers: activations may be summed as well as concatenated; the label holder's gradient is sent before
-its own encoder learns, so that both sides work at the same time; training stops on a validation loss; the defences
-are from other papers, named in `colonnade.privacy`. A run with a defence does not repeat from its seed alone: its noise
+Differs from the papers: the label holder's gradient is sent before its own encoder learns, so that both sides work at
+the same time; a feature holder may send batches ahead; training stops on a validation loss, and the model serves only
+as far as it is not clearly worse than one of the label holder's columns alone; the defences are from other papers,
+named in `colonnade.privacy`. A run with a defence does not repeat from its seed alone: its noise
 and codes are secret.
 """
 
-from colonnade.exchanges.epochs import EpochVerdict
+from colonnade.messages import between
 from colonnade.methods.splitnn import predict, train
-from colonnade.methods.splitnn.config import PartyEncoder, SplitNN, cautions
+from colonnade.methods.splitnn.config import SplitNN, cautions
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth, HeldOutActivations
 from colonnade.session import Method, Role, Stage
+from colonnade.training import ModelToScore, TrainedModel, Verdict
 
-__all__ = ["METHOD", "PartyEncoder", "SplitNN"]
+__all__ = ["METHOD", "SplitNN"]
 
 METHOD = Method(
     name="splitnn",
@@ -44,12 +46,18 @@ METHOD = Method(
     stages={
         "train": Stage(
             roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
-            messages=(CutWidth, CutActivations, CutGradient, HeldOutActivations, EpochVerdict),
+            messages=(
+                CutWidth,
+                CutActivations,
+                CutGradient,
+                HeldOutActivations,
+                *(between(one, "label_holder", "feature_holder") for one in (Verdict, TrainedModel)),
+            ),
             makes_model=True,
         ),
         "predict": Stage(
             roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
-            messages=(HeldOutActivations,),
+            messages=(HeldOutActivations, between(ModelToScore, "label_holder", "feature_holder")),
             scores=True,
         ),
     },

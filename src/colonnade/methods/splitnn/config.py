@@ -5,36 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
 from colonnade.settings import described, marked
 
-__all__ = ["WIDEST", "PartyEncoder", "SplitNN", "cautions", "check_weights"]
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["WIDEST", "SplitNN", "cautions", "check_weights"]
 
 WIDEST = 2**16
 """The most numbers a layer gives per row, and so the widest cut a partner accepts."""
+MOST_AHEAD = 16
+"""The most batches that a feature holder may be ahead."""
 
-# Training keeps about six copies (gradients, the optimiser's, the best so far): 5 GB in float64.
+# Training keeps about six copies (gradients, the optimizer's, the best so far): 5 GB in float64.
 _MOST_WEIGHTS = 100_000_000
-
-
-@described
-@dataclass(frozen=True, kw_only=True)
-class PartyEncoder:
-    """One party's encoder, where it differs from the others'."""
-
-    hidden: tuple[int, ...] = (64,)
-    """Widths of the hidden layers."""
-    cut_width: int = 32
-    """How many numbers the encoder gives per row."""
-
-    def __post_init__(self) -> None:
-        _check_widths("encoders.hidden", self.hidden)
-        _check_widths("encoders.cut_width", (self.cut_width,))
-        check_weights("An encoder of config.encoders", (1, *self.hidden, self.cut_width), "hidden or cut_width")
 
 
 @described
@@ -48,30 +37,31 @@ class SplitNN:
     """How many numbers an encoder gives per row; this is what crosses."""
     head_hidden: tuple[int, ...] = ()
     """Widths of the hidden layers of the label holder's head."""
-    activation: Literal["relu", "tanh", "sigmoid", "gelu"] = "relu"
-    """The function after every layer but the head's last."""
     dropout: float = 0.0
     """The share of values set to zero while training, from 0 up to, but not including, 1."""
-    merge: Literal["concatenate", "sum"] = "concatenate"
-    """How the head joins the activations. `sum` needs one cut width at all parties."""
-    encoders: Mapping[str, PartyEncoder] = field(default_factory=dict)
-    """A table per party, `[config.encoders.NAME]`, with its own `hidden` and `cut_width`."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from the training labels."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
     """Weights in the loss: none, by inverse frequency, or a list in the order of the classes."""
-    optimiser: str = "Adam"
+    optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 1e-3
-    """The optimiser's learning rate, above 0."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    """The optimizer's learning rate, above 0."""
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class, such as `weight_decay`."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it."""
     epochs: int = marked(50, passes=True)
     """Most passes over the training rows."""
+    minimum_steps: int = marked(600, floor=True)
+    """On a small table an epoch is several passes, so that all epochs together have at least so many steps."""
     batch_size: int = marked(256, batch=True)
     """Rows per step."""
     patience: int = marked(8, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
+    look_ahead: int = 0
+    """How many batches a feature holder sends before it waits for the first one's gradient. With long delays 1 or 2
+    save time; gradients are then for weights of a step or two before."""
     precision: Literal["float32", "float64"] = "float32"
     """The arithmetic of all networks, and the type of what crosses."""
     secret_start: bool = True
@@ -85,15 +75,21 @@ class SplitNN:
     """With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier."""
 
     def __post_init__(self) -> None:
-        _check_widths("hidden", self.hidden)
-        _check_widths("head_hidden", self.head_hidden)
-        _check_widths("cut_width", (self.cut_width,))
+        for name, widths in (("hidden", self.hidden), ("head_hidden", self.head_hidden), ("cut_width", (self.cut_width,))):
+            for width in widths:
+                if not 1 <= width <= WIDEST:
+                    raise ConfigError(
+                        f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
+                    )
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
         check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
-        for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0), ("checkpoint_every", 0)):
+        least = {"epochs": 1, "batch_size": 1, "minimum_steps": 0, "patience": 0, "look_ahead": 0, "checkpoint_every": 0}
+        for name, lowest in least.items():
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
+        if self.look_ahead > MOST_AHEAD:
+            raise ConfigError(f"config.look_ahead must be at most {MOST_AHEAD}. Got {self.look_ahead} instead.")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"config.dropout must be at least 0 and below 1. Got {self.dropout} instead.")
         if not self.learning_rate > 0.0:
@@ -103,9 +99,12 @@ class SplitNN:
         if isinstance(self.class_weights, tuple) and not all(weight > 0 for weight in self.class_weights):
             raise ConfigError("config.class_weights must all be above 0.")
 
-    def encoder_of(self, party: str) -> PartyEncoder:
-        """Return the shape of one party's encoder."""
-        return self.encoders.get(party, PartyEncoder(hidden=self.hidden, cut_width=self.cut_width))
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the type of all arithmetic."""
+        import torch
+
+        return torch.float64 if self.precision == "float64" else torch.float32
 
 
 def check_weights(network: str, widths: Sequence[int], settings: str) -> None:
@@ -115,14 +114,6 @@ def check_weights(network: str, widths: Sequence[int], settings: str) -> None:
         raise ConfigError(
             f"{network} needs {weights:,} weights, and at most {_MOST_WEIGHTS:,} are accepted. Lower {settings}."
         )
-
-
-def _check_widths(name: str, widths: tuple[int, ...]) -> None:
-    for width in widths:
-        if not 1 <= width <= WIDEST:
-            raise ConfigError(
-                f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
-            )
 
 
 def cautions(plan: RunPlan) -> Iterator[str]:

@@ -1,0 +1,44 @@
+"""The spine: what every method gets, so that a method is its paper and nothing else."""
+
+from colonnade.training.alone import Alone
+from colonnade.training.choice import Choice, choose
+from colonnade.training.inputs import Inputs
+from colonnade.training.kept import Kept, Leaf
+from colonnade.training.scoring import (
+    ModelToScore,
+    Served,
+    Serving,
+    TrainedModel,
+    agree_on_model,
+    asked_model,
+    in_parts,
+    parts_of,
+)
+from colonnade.training.steps import Budget, Patience, Plateau, Seen, Step, StopRule, Verdict, Waits, steps, wait
+
+__all__ = [
+    "Alone",
+    "Budget",
+    "Choice",
+    "Inputs",
+    "Kept",
+    "Leaf",
+    "ModelToScore",
+    "Patience",
+    "Plateau",
+    "Seen",
+    "Served",
+    "Serving",
+    "Step",
+    "StopRule",
+    "TrainedModel",
+    "Verdict",
+    "Waits",
+    "agree_on_model",
+    "asked_model",
+    "choose",
+    "in_parts",
+    "parts_of",
+    "steps",
+    "wait",
+]
