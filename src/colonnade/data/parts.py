@@ -71,6 +71,13 @@ class Categories:
         if self.marks_missing:
             block[codes < 0, -1] = 1
 
+    def describe(self) -> str:
+        """Say how the column is encoded, without a value of it."""
+        said = [f"{len(self.categories)} categories"]
+        said += ["one output for all others"] if self.has_other else []
+        said += ["a mark where it is missing"] if self.marks_missing else []
+        return ", ".join(said)
+
     def to_json(self) -> dict[str, Any]:
         """Return the part for JSON."""
         return {
