@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +19,17 @@ import pandas as pd
 
 from colonnade.errors import TableError
 
-__all__ = ["Column", "Kind", "cells_of", "days_since_1970", "is_number_text", "number_of", "read_column", "text_of"]
+__all__ = [
+    "Cells",
+    "Column",
+    "Kind",
+    "cells_of",
+    "days_since_1970",
+    "is_number_text",
+    "number_of",
+    "read_column",
+    "text_of",
+]
 
 Kind: TypeAlias = Literal["numeric", "categorical"]
 
@@ -32,17 +42,29 @@ _MICROSECONDS_PER_DAY = 86_400_000_000
 class Column:
     """Describe one feature column without showing any of its values.
 
-    `distinct` counts different values that are not missing.
+    `distinct` counts different values that are not missing. Dates are numeric too, in days since 1970, and so are
+    booleans, as 0 and 1.
     """
 
     name: str
     kind: Kind
     missing: int
     distinct: int
+    is_date: bool = field(default=False, repr=False)
+    is_boolean: bool = field(default=False, repr=False)
 
 
-def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = None) -> tuple[Kind, npt.NDArray[Any]]:
-    """Return a column's kind and its values: float64 with NaN, or objects that are str or None.
+class Cells(NamedTuple):
+    """A column's kind and values: float64 with NaN, or objects that are str or None."""
+
+    kind: Kind
+    values: npt.NDArray[Any]
+    is_date: bool = False
+    is_boolean: bool = False
+
+
+def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = None) -> Cells:
+    """Return a column's kind and its values, and whether they were dates or booleans.
 
     `where` names the column in errors. `override` is the user's word on the kind and beats what the cells look like.
     """
@@ -51,7 +73,12 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
     if override != "categorical":
         numbers = _numbers_by_dtype(series)
         if numbers is not None:
-            return "numeric", _refuse_infinite(numbers, where)
+            return Cells(
+                "numeric",
+                _refuse_infinite(numbers, where),
+                is_date=pd.api.types.is_datetime64_any_dtype(series.dtype),
+                is_boolean=pd.api.types.is_bool_dtype(series.dtype),
+            )
 
     cells, codes = _different_cells(series)
     occurrences = np.bincount(codes[codes >= 0], minlength=len(cells)).tolist()
@@ -67,10 +94,10 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
     is_text = override is None and set(counts) == {"text"} and 2 * words >= counts["text"]
     if override == "categorical" or is_text:
         texts = np.array([*(None if cell is None else text_of(cell) for cell in cells), None], dtype=object)
-        return "categorical", texts[codes]
+        return Cells("categorical", texts[codes])
     if set(counts) == {"date"}:
         days = np.array([*(np.nan if cell is None else days_since_1970(cell) for cell in cells), np.nan])
-        return "numeric", days[codes]
+        return Cells("numeric", days[codes], is_date=True)
 
     unusable = words + counts["date"]
     if override == "numeric" and unusable:
@@ -85,7 +112,8 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
             f'Clean it, or read all of it as text with types = {{{series.name} = "categorical"}}.'
         )
     numbers = np.array([*(np.nan if cell is None else number_of(cell) for cell in cells), np.nan])[codes]
-    return "numeric", _refuse_infinite(numbers, where)
+    is_boolean = bool(counts) and all(cell is None or isinstance(cell, (bool, np.bool_)) for cell in cells)
+    return Cells("numeric", _refuse_infinite(numbers, where), is_boolean=is_boolean)
 
 
 def _different_cells(series: pd.Series[Any]) -> tuple[list[Any], npt.NDArray[np.int64]]:

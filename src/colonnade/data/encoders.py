@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from colonnade.data.columns import Kind
+from colonnade.data.parts import Categories, check_fits, check_version, damaged, has_support, rows_of, typed
 from colonnade.data.table import PartyTable
 from colonnade.errors import ConfigError, TableError, did_you_mean
 
@@ -55,37 +56,6 @@ class _NumericPart:
 
 
 @dataclass(frozen=True, repr=False)
-class _CategoricalPart:
-    """One-hot one categorical column; without `has_other` a category unseen in training is all zeros."""
-
-    column: str
-    categories: tuple[str, ...]
-    has_other: bool
-    marks_missing: bool
-
-    kind = "categorical"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        shown = [f"{self.column}={category}" for category in self.categories]
-        shown += [f"{self.column} is other"] if self.has_other else []
-        shown += [f"{self.column} is missing"] if self.marks_missing else []
-        return tuple(shown)
-
-    def write(self, values: npt.NDArray[Any], block: npt.NDArray[Any]) -> None:
-        codes, present = pd.factorize(values)
-        # One place for each different text, and a last one, reached by the code -1, for missing cells.
-        places = np.append(pd.Index(self.categories, dtype=object).get_indexer(pd.Index(present, dtype=object)), -1)
-        if self.has_other:
-            places[:-1][places[:-1] < 0] = len(self.categories)
-        chosen = places[codes]
-        rows = np.flatnonzero(chosen >= 0)
-        block[rows, chosen[rows]] = 1
-        if self.marks_missing:
-            block[codes < 0, -1] = 1
-
-
-@dataclass(frozen=True, repr=False)
 class TableEncoder:
     """Turn a PartyTable's feature columns into one array, with means, scales and categories from training rows.
 
@@ -96,7 +66,7 @@ class TableEncoder:
     sent; keep its JSON as you keep the table.
     """
 
-    parts: tuple[_NumericPart | _CategoricalPart, ...]
+    parts: tuple[_NumericPart | Categories, ...]
     dropped: tuple[str, ...]
 
     @classmethod
@@ -121,17 +91,17 @@ class TableEncoder:
         count = table.rows if positions is None else len(positions)
         if not count:
             raise TableError(f"{table.name} has no training rows to fit an encoder on. Use a smaller held-out part.")
-        parts: list[_NumericPart | _CategoricalPart] = []
+        parts: list[_NumericPart | Categories] = []
         dropped = []
         for column in table.columns:
             if columns is not None and column.name not in columns:
                 continue
-            values = _rows_of(table, column.name, positions)
-            part: _NumericPart | _CategoricalPart | None
+            values = rows_of(table, column.name, positions)
+            part: _NumericPart | Categories | None
             if column.kind == "numeric":
                 part = _fit_numeric(column.name, values, minimum_support)
             else:
-                part = _fit_categorical(column.name, values, max_categories, minimum_support)
+                part = Categories.fit(column.name, values, max_categories, minimum_support)
             if part is None:
                 dropped.append(column.name)
             else:
@@ -160,14 +130,14 @@ class TableEncoder:
         dtype: npt.DTypeLike = np.float32,
     ) -> npt.NDArray[Any]:
         """Return the rows at `positions` (all by default) as an array of shape (rows, width)."""
-        self._check(table)
+        check_fits(table, self.types)
         count = table.rows if positions is None else len(positions)
         encoded = np.zeros((count, self.width), dtype=dtype)
         start = 0
         for part in self.parts:
             width = len(part.names)
-            values = _rows_of(table, part.column, positions)
-            if values.dtype != object and part.kind == "categorical":  # every cell missing, see _check
+            values = rows_of(table, part.column, positions)
+            if values.dtype != object and part.kind == "categorical":  # every cell missing, see check_fits
                 values = np.full(count, None, dtype=object)
             elif values.dtype == object and part.kind == "numeric":
                 values = np.full(count, np.nan)
@@ -186,32 +156,16 @@ class TableEncoder:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> TableEncoder:
         """Return the encoder that `to_json` wrote, refusing other versions and damaged content."""
-        _check_version(saved, "table encoder")
+        check_version(saved, _VERSION, "table encoder")
         try:
             parts = tuple(_part_from_json(part) for part in saved["columns"])
-            dropped = tuple(_typed(name, str) for name in saved["dropped"])
+            dropped = tuple(typed(name, str) for name in saved["dropped"])
         except (KeyError, TypeError, ValueError):
-            raise _damaged("table encoder") from None
+            raise damaged("table encoder") from None
         return cls(parts=parts, dropped=dropped)
 
     def __repr__(self) -> str:  # means and category names stay out of logs and tracebacks
         return f"TableEncoder(width={self.width}, columns={len(self.parts)}, dropped={len(self.dropped)})"
-
-    def _check(self, table: PartyTable) -> None:
-        columns = {column.name: column for column in table.columns}
-        for part in self.parts:
-            column = columns.get(part.column)
-            if column is None:
-                remedy = did_you_mean(part.column, columns) if columns else "Add the columns of the training table."
-                raise TableError(
-                    f"{table.name} lacks the column '{part.column}' that the encoder was fitted on. {remedy}"
-                )
-            # A column of missing cells only has no kind of its own, so it fits any.
-            if column.kind != part.kind and column.missing < table.rows:
-                raise TableError(
-                    f"Column '{part.column}' of {table.name} is {column.kind}, but was {part.kind} when the encoder "
-                    f'was fitted. Read the table with types = {{{part.column} = "{part.kind}"}}.'
-                )
 
 
 @dataclass(frozen=True, repr=False)
@@ -302,15 +256,15 @@ class LabelEncoder:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> LabelEncoder:
         """Return the encoder that `to_json` wrote, refusing other versions and damaged content."""
-        _check_version(saved, "label encoder")
+        check_version(saved, _VERSION, "label encoder")
         try:
             task = saved["task"]
-            classes = tuple(_typed(name, (str, int, float, bool)) for name in saved["classes"])
-            mean, scale = _typed(saved["mean"], float), _typed(saved["scale"], float)
+            classes = tuple(typed(name, (str, int, float, bool)) for name in saved["classes"])
+            mean, scale = typed(saved["mean"], float), typed(saved["scale"], float)
         except (KeyError, TypeError, ValueError):
-            raise _damaged("label encoder") from None
+            raise damaged("label encoder") from None
         if task not in ("binary", "multiclass", "regression") or (task != "regression" and len(classes) < 2):
-            raise _damaged("label encoder")
+            raise damaged("label encoder")
         return cls(task=task, classes=classes, mean=mean, scale=scale)
 
     def __repr__(self) -> str:  # class names, mean and scale stay out of logs and tracebacks
@@ -328,11 +282,6 @@ class LabelEncoder:
         return np.where(known[places] == wanted, places, -1).astype(np.int64)
 
 
-def _rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
-    values = table.values(column)
-    return values if positions is None else values[np.asarray(positions, dtype=np.int64)]
-
-
 def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> _NumericPart | None:
     absent = np.isnan(values)
     present = values[~absent]
@@ -346,15 +295,10 @@ def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> 
         bounds = float(in_order[first]), float(in_order[last])
         present = np.clip(present, *bounds)
     mean, scale = _mean_and_scale(present)
-    marks_missing = _has_support(int(absent.sum()), len(values), support)
+    marks_missing = has_support(int(absent.sum()), len(values), support)
     if scale == 0 and not marks_missing:
         return None
     return _NumericPart(column, mean, scale, marks_missing, bounds)
-
-
-def _has_support(count: int, rows: int, support: int) -> bool:
-    """Tell whether an output of so many ones among zeros exists, and tells enough rows apart."""
-    return count > 0 and min(count, rows - count) >= support
 
 
 def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -367,67 +311,25 @@ def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     return float(reduced.mean() * largest), float(reduced.std() * largest)
 
 
-def _fit_categorical(
-    column: str, values: npt.NDArray[np.object_], max_categories: int, support: int
-) -> _CategoricalPart | None:
-    codes, present = pd.factorize(values)
-    has_missing = bool((codes < 0).any())
-    if not len(present) or (len(present) == 1 and not has_missing):
-        return None
-    counts = np.bincount(codes[codes >= 0], minlength=len(present))
-    by_frequency = sorted(zip(counts.tolist(), present, strict=True), key=lambda pair: (-pair[0], pair[1]))
-    kept = {one: count for count, one in by_frequency[:max_categories] if _has_support(count, len(values), support)}
-    others, missing = int(counts.sum()) - sum(kept.values()), int((codes < 0).sum())
-    has_other, marks_missing = (_has_support(count, len(values), support) for count in (others, missing))
-    if not kept and not has_other and not marks_missing:
-        return None
-    return _CategoricalPart(
-        column=column, categories=tuple(sorted(kept)), has_other=has_other, marks_missing=marks_missing
-    )
-
-
-def _part_to_json(part: _NumericPart | _CategoricalPart) -> dict[str, Any]:
+def _part_to_json(part: _NumericPart | Categories) -> dict[str, Any]:
+    if isinstance(part, Categories):
+        return part.to_json()
+    bounds = part.bounds and list(part.bounds)
     shared = {"column": part.column, "kind": part.kind, "marks_missing": part.marks_missing}
-    if isinstance(part, _NumericPart):
-        return shared | {"mean": part.mean, "scale": part.scale, "bounds": part.bounds and list(part.bounds)}
-    return shared | {"categories": list(part.categories), "has_other": part.has_other}
+    return shared | {"mean": part.mean, "scale": part.scale, "bounds": bounds}
 
 
-def _part_from_json(saved: Mapping[str, Any]) -> _NumericPart | _CategoricalPart:
-    column, marks_missing = _typed(saved["column"], str), _typed(saved["marks_missing"], bool)
-    if saved["kind"] == "numeric":
-        mean, scale = _typed(saved["mean"], float), _typed(saved["scale"], float)
-        bounds = None if saved["bounds"] is None else tuple(_typed(one, float) for one in saved["bounds"])
-        if bounds is not None and len(bounds) != 2:
-            raise ValueError
-        return _NumericPart(column, mean, scale, marks_missing, bounds)
-    if saved["kind"] != "categorical":
+def _part_from_json(saved: Mapping[str, Any]) -> _NumericPart | Categories:
+    if saved["kind"] == "categorical":
+        return Categories.from_json(saved)
+    if saved["kind"] != "numeric":
         raise ValueError
-    categories = tuple(_typed(category, str) for category in saved["categories"])
-    has_other = _typed(saved["has_other"], bool)
-    return _CategoricalPart(column, categories, has_other=has_other, marks_missing=marks_missing)
-
-
-def _typed(value: Any, expected: type | tuple[type, ...]) -> Any:
-    """Return a value of the expected type, a float being finite as well."""
-    if expected is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)  # another JSON writer may shorten 1.0 to 1
-    if not isinstance(value, expected) or (isinstance(value, float) and not np.isfinite(value)):
-        raise TypeError
-    return value
-
-
-def _check_version(saved: Mapping[str, Any], what: str) -> None:
-    version = saved.get("version")
-    if version != _VERSION:
-        raise TableError(
-            f"The saved {what} has version {version!r} and this colonnade reads version {_VERSION}. "
-            f"Use the colonnade version that wrote it, or train again."
-        )
-
-
-def _damaged(what: str) -> TableError:
-    return TableError(f"The saved {what} is incomplete or changed. Restore the file or train again.")
+    column, marks_missing = typed(saved["column"], str), typed(saved["marks_missing"], bool)
+    mean, scale = typed(saved["mean"], float), typed(saved["scale"], float)
+    bounds = None if saved["bounds"] is None else tuple(typed(one, float) for one in saved["bounds"])
+    if bounds is not None and len(bounds) != 2:
+        raise ValueError
+    return _NumericPart(column, mean, scale, marks_missing, bounds)
 
 
 def _label_values(labels: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -120,12 +120,16 @@ class PartyTable:
         features = [column for column in series_by_name if column not in others | dropped]
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
+        self._dates: set[str] = set()
+        self._booleans: set[str] = set()
         for column in features:
-            kind, values = read_column(
+            cells = read_column(
                 series_by_name[column], where=f"Column '{column}' of {name}", override=types.get(column)
             )
-            self._kinds[column] = kind
-            self._values[column] = values
+            self._kinds[column] = cells.kind
+            self._values[column] = cells.values
+            self._dates |= {column} if cells.is_date else set()
+            self._booleans |= {column} if cells.is_boolean else set()
         self._freeze()
 
     @classmethod
@@ -272,6 +276,7 @@ class PartyTable:
         part.labels = None if self.labels is None else self.labels[chosen]
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
+        part._dates, part._booleans = self._dates, self._booleans
         part._freeze()
         return part
 
@@ -324,7 +329,14 @@ class PartyTable:
         values = self._values[name]
         absent = np.isnan(values) if self._kinds[name] == "numeric" else values == None  # noqa: E711 (elementwise)
         distinct = len(pd.unique(values[~absent]))
-        return Column(name=name, kind=self._kinds[name], missing=int(absent.sum()), distinct=distinct)
+        return Column(
+            name=name,
+            kind=self._kinds[name],
+            missing=int(absent.sum()),
+            distinct=distinct,
+            is_date=name in self._dates,
+            is_boolean=name in self._booleans,
+        )
 
     def _freeze(self) -> None:
         arrays = [self.ids, *self._partner_ids.values(), *self._values.values()]
@@ -401,7 +413,7 @@ def _read_labels(series: pd.Series[Any], where: str, override: Kind | None, unla
             f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows; for a method "
             "that learns from rows without a label too, such as prada, set unlabelled = true."
         )
-    kind, values = read_column(series, where=where, override=override)
+    kind, values, *_ = read_column(series, where=where, override=override)
     if override is None and not missing:
         kind, values = _narrow_labels(cells, kind, values)
     _refuse_constant(values[~pd.isna(values)], where)

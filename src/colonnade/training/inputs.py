@@ -1,0 +1,176 @@
+"""What a party's table is to a model: one encoder for all methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data import Kind, PartyTable
+from colonnade.data.parts import Categories, check_fits, check_version, damaged, rows_of, typed
+from colonnade.errors import TableError
+from colonnade.session import Holding
+from colonnade.training.numbers import Numbers
+
+__all__ = ["Inputs"]
+
+_VERSION = 1
+_WHAT = "encoder of inputs"
+_MOST_CATEGORIES = 50
+
+
+@dataclass(frozen=True, repr=False)
+class Inputs:
+    """Turn a party's feature columns into one array, by what its training rows look like.
+
+    Numbers are put on a scale without skew, bounded and standardised, dates also show where in the year, the week and
+    the day they are, categories are one-hot encoded, and missing cells are marked. `names` says what each output is,
+    `column_of` from which column it comes, and `dropped` which columns carried nothing in training (constant, empty, or
+    too rarely different).
+
+    It holds means, quantiles and category names of the party. It belongs to this party's part of the model and is never
+    sent; keep its JSON as you keep the table.
+    """
+
+    parts: tuple[Numbers | Categories, ...]
+    dropped: tuple[str, ...]
+
+    @classmethod
+    def fit(
+        cls,
+        table: PartyTable,
+        positions: npt.NDArray[np.int64] | None = None,
+        *,
+        splines: bool = False,
+        minimum_support: int = 0,
+    ) -> Inputs:
+        """Learn from the rows at `positions` (all by default); pass the training rows only.
+
+        With `splines` a number also gives ramps between its quantiles, by which a linear model can follow a curve. The
+        50 most frequent categories of a column get an output of their own, the others share one. No output tells fewer
+        than `minimum_support` rows apart from the others: rarer categories share an output, numbers are cut off where
+        so many rows lie beyond, and an output that would still do so is left out.
+        """
+        count = table.rows if positions is None else len(positions)
+        if not count:
+            raise TableError(f"{table.name} has no training rows to fit an encoder on. Use a smaller held-out part.")
+        parts: list[Numbers | Categories] = []
+        dropped = []
+        for column in table.columns:
+            values = rows_of(table, column.name, positions)
+            part: Numbers | Categories | None
+            if column.kind == "numeric":
+                part = Numbers.fit(
+                    column.name, values, is_date=column.is_date, splines=splines, minimum_support=minimum_support
+                )
+            else:
+                part = Categories.fit(column.name, values, _MOST_CATEGORIES, minimum_support)
+            if part is None:
+                dropped.append(column.name)
+            else:
+                parts.append(part)
+        return cls(tuple(parts), tuple(dropped))
+
+    @classmethod
+    def of(cls, holding: Holding, *, splines: bool = False, minimum_support: int = 0) -> Inputs | None:
+        """Return the inputs of a trained part, or fit them on the training rows; None without usable columns."""
+        if holding.part is not None and "inputs" in holding.part.document:
+            saved = holding.part.document["inputs"]
+            return None if saved is None else cls.from_json(saved)
+        training = holding.aligned.positions[holding.split.train]
+        if not holding.table.columns:
+            return None
+        inputs = cls.fit(holding.table, training, splines=splines, minimum_support=minimum_support)
+        return inputs if inputs.width else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name the outputs: `age`, `age is missing`, `job=clerk`, `job is other`, `job is missing`."""
+        return tuple(name for part in self.parts for name in part.names)
+
+    @property
+    def column_of(self) -> tuple[str, ...]:
+        """Return the column of the table that each output comes from."""
+        return tuple(part.column for part in self.parts for _ in part.names)
+
+    @property
+    def width(self) -> int:
+        """Count the outputs."""
+        return sum(len(part.names) for part in self.parts)
+
+    @property
+    def types(self) -> dict[str, Kind]:
+        """Return the kind of each column in use, to read later tables with the same `types`."""
+        return {part.column: part.kind for part in self.parts}
+
+    def transform(
+        self,
+        table: PartyTable,
+        positions: npt.NDArray[np.int64] | None = None,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> npt.NDArray[Any]:
+        """Return the rows at `positions` (all by default) as an array of shape (rows, width)."""
+        self._check(table)
+        count = table.rows if positions is None else len(positions)
+        encoded = np.zeros((count, self.width), dtype=dtype)
+        start = 0
+        for part in self.parts:
+            width = len(part.names)
+            values = rows_of(table, part.column, positions)
+            if (values.dtype == object) != (part.kind == "categorical"):  # every cell is missing, see check_fits
+                values = np.full(count, *((None, object) if part.kind == "categorical" else (np.nan, np.float64)))
+            part.write(values, encoded[:, start : start + width])
+            start += width
+        return encoded
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Say of each column in use how it is encoded and how many numbers it gives, without a value of it."""
+        return [
+            {"name": part.column, "kind": _kind_of(part), "encoded": part.describe(), "outputs": len(part.names)}
+            for part in self.parts
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoder for JSON; `from_json` gives back an equal one."""
+        columns = [part.to_json() for part in self.parts]
+        return {"version": _VERSION, "columns": columns, "dropped": list(self.dropped)}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Inputs:
+        """Return the encoder that `to_json` wrote, refusing other versions and damaged content."""
+        if not isinstance(saved, Mapping):
+            raise damaged(_WHAT)
+        check_version(saved, _VERSION, _WHAT)
+        try:
+            parts = tuple(_FORMS[one["kind"]].from_json(one) for one in saved["columns"])
+            dropped = tuple(typed(name, str) for name in saved["dropped"])
+            inputs = cls(parts, dropped)
+            if inputs.to_json() != saved:
+                raise ValueError
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise damaged(_WHAT) from None
+        return inputs
+
+    def __repr__(self) -> str:  # quantiles and category names stay out of logs and tracebacks
+        return f"Inputs(width={self.width}, columns={len(self.parts)}, dropped={len(self.dropped)})"
+
+    def _check(self, table: PartyTable) -> None:
+        check_fits(table, self.types)
+        dates = {column.name: column.is_date for column in table.columns if column.missing < table.rows}
+        for part in self.parts:
+            if isinstance(part, Numbers) and dates.get(part.column, part.is_date) != part.is_date:
+                was, is_now = ("dates", "numbers") if part.is_date else ("numbers", "dates")
+                raise TableError(
+                    f"Column '{part.column}' of {table.name} holds {is_now}, but held {was} when the encoder "
+                    "was fitted. Write it as in the training table."
+                )
+
+
+_FORMS: dict[str, type[Numbers] | type[Categories]] = {"numeric": Numbers, "categorical": Categories}
+
+
+def _kind_of(part: Numbers | Categories) -> str:
+    return "date" if isinstance(part, Numbers) and part.is_date else part.kind
