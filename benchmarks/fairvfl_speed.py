@@ -84,7 +84,7 @@ class Steps:
 
 
 class Central:
-    """All networks in one place, with torch's own optimisers."""
+    """All networks in one place, with torch's own optimizers."""
 
     def __init__(self, config: FairVFL) -> None:
         self.config = config
@@ -148,9 +148,9 @@ class Central:
         nn.utils.clip_grad_norm_(self.aggregator.parameters(), config.clip_gradient)
         self.main.step()
 
-    def _learn(self, optimiser: torch.optim.Optimizer, module: nn.Module) -> None:
+    def _learn(self, optimizer: torch.optim.Optimizer, module: nn.Module) -> None:
         nn.utils.clip_grad_norm_(module.parameters(), self.config.clip_gradient)
-        optimiser.step()
+        optimizer.step()
 
 
 def measure(arguments: argparse.Namespace) -> Findings:

@@ -149,7 +149,7 @@ def train_central(frames: tuple[pd.DataFrame, pd.DataFrame], world: World, confi
     labels = torch.from_numpy(frames[0]["label"].to_numpy(np.int64, copy=True))
     torch.manual_seed(1)
     network = Central(world.columns, config, world.classes)
-    optimiser = torch.optim.Adam(
+    optimizer = torch.optim.Adam(
         network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay, fused=True
     )
     random, total = np.random.default_rng(2), 0.0
@@ -163,7 +163,7 @@ def train_central(frames: tuple[pd.DataFrame, pd.DataFrame], world: World, confi
                 table[torch.from_numpy(np.concatenate([shared, rows]))]
                 for table, rows in zip(tables, own_rows, strict=True)
             ]
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = network.loss(
                 features,
                 len(shared),
@@ -173,7 +173,7 @@ def train_central(frames: tuple[pd.DataFrame, pd.DataFrame], world: World, confi
             )
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(network.parameters(), config.gradient_clip)
-            optimiser.step()
+            optimizer.step()
             total += loss.item()
         with torch.no_grad():
             places = torch.from_numpy(validation)

@@ -238,15 +238,15 @@ class Epoch:
 
     def _train(self, epochs: int, batches: Callable[[], Iterator[Any]]) -> float:
         network = nn.Sequential(nn.Linear(self.columns, self.hidden), nn.ReLU(), nn.Linear(self.hidden, 10))
-        optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
         began = time.perf_counter()
         for _ in range(epochs):
             for inputs, labels in batches():
                 loss = nn.functional.cross_entropy(network(inputs), labels)
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 loss.backward()
                 nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-                optimiser.step()
+                optimizer.step()
         return time.perf_counter() - began
 
 

@@ -2,7 +2,7 @@
 
 Two parties, 100,000 rows, 40 columns, batch 256, float32, ledger on (in memory and hash-chained). Both sides start
 from the same two data frames: the plain side joins them, standardises, and trains the two encoders and the head as
-one module with one optimiser. The plain side uses torch's defaults; colonnade asks for torch's fused optimisers and
+one module with one optimizer. The plain side uses torch's defaults; colonnade asks for torch's fused optimizers and
 slices its batches once per epoch, so against plain code tuned in the same way the ratio is higher.
 The two are interleaved and the median of the ratios is reported. Peak memory is measured in fresh processes.
 """
@@ -78,17 +78,17 @@ def train_plain(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> float
 
     torch.manual_seed(1)
     network = Network()
-    optimiser = torch.optim.Adam(network.parameters())
+    optimizer = torch.optim.Adam(network.parameters())
     for epoch in range(epochs):
         network.train()
         shuffled = np.random.default_rng(epoch).permutation(train)
         total = 0.0
         for start in range(0, len(shuffled), BATCH):
             rows = shuffled[start : start + BATCH]
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = binary_cross_entropy_with_logits(network(features[rows]), targets[rows])
             loss.backward()
-            optimiser.step()
+            optimizer.step()
             total += loss.item() * len(rows)
         network.eval()
         with torch.no_grad():

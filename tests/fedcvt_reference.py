@@ -239,17 +239,17 @@ def train(
     labels: Tensor,
     batches: Iterable[Batch],
     settings: Settings,
-    optimisers: Sequence[torch.optim.Optimizer],
+    optimizers: Sequence[torch.optim.Optimizer],
 ) -> list[Terms]:
-    """Take one step per batch with every optimiser, all from the same gradients, and return the terms of all steps."""
+    """Take one step per batch with every optimizer, all from the same gradients, and return the terms of all steps."""
     history = []
     for step, batch in enumerate(batches):
-        for optimiser in optimisers:
-            optimiser.zero_grad(set_to_none=True)
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=True)
         terms = objective(networks, tables, labels, batch, settings, step)
         terms.total.backward()
-        for optimiser in optimisers:
-            optimiser.step()
+        for optimizer in optimizers:
+            optimizer.step()
         history.append(terms)
     return history
 

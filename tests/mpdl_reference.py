@@ -95,7 +95,7 @@ class Dual:
     form: str = "kde_generated"  # or gaussian_conditional
     is_raw: bool = False  # or divided by all columns of both sides
     rate: float = 0.1
-    optimiser: str = "SGD"
+    optimizer: str = "SGD"
     clip: float = 5.0  # of the gradient's norm
 
     @property
@@ -139,7 +139,7 @@ def train_generators(
     released: Sequence[Tensor],
     steps: Sequence[Tensor],
     dual: Dual,
-    optimisers: Sequence[torch.optim.Optimizer],
+    optimizers: Sequence[torch.optim.Optimizer],
 ) -> None:
     """Train both generators; network k takes holder k's columns, and gives the other's."""
     variances = [math.nan, math.nan]
@@ -154,10 +154,10 @@ def train_generators(
             gradients = torch.autograd.grad(loss, list(networks[place].parameters()), retain_graph=True)
             for parameter, gradient in zip(networks[place].parameters(), gradients, strict=True):
                 parameter.grad = gradient
-        for network, optimiser in zip(networks, optimisers, strict=True):
+        for network, optimizer in zip(networks, optimizers, strict=True):
             if dual.clip:
                 nn.utils.clip_grad_norm_(network.parameters(), dual.clip)
-            optimiser.step()
+            optimizer.step()
 
 
 # The classifier
@@ -316,10 +316,10 @@ def train_classifier(
     *,
     rate: float,
     clip: float,
-    optimiser: str = "SGD",
+    optimizer: str = "SGD",
 ) -> None:
     """Train on all rows in these orders, one for each epoch; each party shortens the gradient of what it trains."""
-    steps = [getattr(torch.optim, optimiser)(part, lr=rate) for part in network.parties]
+    steps = [getattr(torch.optim, optimizer)(part, lr=rate) for part in network.parties]
     for order in orders:
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]

@@ -1,7 +1,7 @@
 """What FairVFL is compared with, in one place and in plain PyTorch: a model without removal, FairGo, FairSM, FairRec.
 
 All have the local models, the aggregator and the task's model of the product's paper settings, with the same width and
-optimiser. Adversaries learn as fast as those of robust removal. How they are told to hide attributes is
+optimizer. Adversaries learn as fast as those of robust removal. How they are told to hide attributes is
 each rival's own, as far as one page can follow it:
 
 - FairGo: one filter for each attribute on the code, their outputs averaged, one adversary for each attribute on that.

@@ -333,7 +333,7 @@ def alone(task: Task, kind: str) -> Array:
     labels = task.labels[task.labelled]
     folds = StratifiedKFold(max(2, min(5, int(np.bincount(labels).min()))), shuffle=True, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an optimiser that stops early is judged by its result
+        warnings.simplefilter("ignore")  # an optimizer that stops early is judged by its result
         search = GridSearchCV(model, grid, scoring="f1_weighted", cv=folds).fit(columns[task.labelled], labels)
         return _decision(search.decision_function(test))
 

@@ -94,13 +94,13 @@ def auto_encoder(settings: Settings, columns: int, side: int) -> tuple[nn.Sequen
 def pretrain(encoder: nn.Sequential, decoder: nn.Sequential, columns: Tensor, epochs: int, seed: int) -> None:
     """Train an encoder to keep what its columns say."""
     generator = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=1e-3)
     for _ in range(epochs):
         order = torch.randperm(len(columns), generator=generator)
         for start in range(0, len(order), 128):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             _rebuilding_error(encoder, decoder, columns[order[start : start + 128]]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            optimizer.step()
 
 
 def train(
@@ -125,7 +125,7 @@ def train(
     for part in zip(encoders, decoders, columns, strict=True):
         pretrain(*part, settings.pretraining_epochs, settings.seed)
     modules = (*encoders, *(decoders if settings.autoencoder_weight else ()))
-    optimiser = torch.optim.Adam([one for module in modules for one in module.parameters()], lr=settings.learning_rate)
+    optimizer = torch.optim.Adam([one for module in modules for one in module.parameters()], lr=settings.learning_rate)
     generator = torch.Generator().manual_seed(settings.seed)
 
     known, labels = torch.from_numpy(labelled.labelled), torch.from_numpy(labelled.labels)
@@ -138,7 +138,7 @@ def train(
         return codes, centred.T @ codes[known] / len(known), codes[known].mean(dim=0)
 
     def step(chosen: Tensor, rows: Tensor, wanted: Tensor) -> float:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         codes, translator, centre = translate()
         subtracted = {"gradient": centre, "detached": centre.detach()}.get(settings.offset, torch.zeros_like(centre))
         scores = (encoders[1](columns[1][rows]) - subtracted) @ translator.T
@@ -151,7 +151,7 @@ def train(
             errors = [_rebuilding_error(*part) for part in zip(encoders, decoders, columns, strict=True)]
             loss = loss + settings.autoencoder_weight * torch.stack(errors).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
+        optimizer.step()
         return float(loss.detach())
 
     def model() -> Model:

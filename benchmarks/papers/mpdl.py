@@ -33,7 +33,7 @@ NOISE: dict[str, Any] = {"mechanism": "cell_ldp", "bounds": {"*": (0.0, 1.0)}}
 NO_NOISE: dict[str, Any] = {"mechanism": "none"}
 MLP_GENERATOR: dict[str, Any] = {
     "generator": "mlp",
-    "generator_optimiser": "Adam",
+    "generator_optimizer": "Adam",
     "generator_rate": 0.003,
     "generator_epochs": 40,
 }

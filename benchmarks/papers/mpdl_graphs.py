@@ -188,7 +188,7 @@ def aligned_codes(world: World, *, width: int = 64, epochs: int = 60) -> Rows:
     for place, (party, columns) in enumerate(inputs.items()):
         parts[f"{party} in"] = mlp((columns.shape[1], 128, width), seed=world.seed * 10 + place)
         parts[f"{party} out"] = mlp((width, 128, columns.shape[1]), seed=world.seed * 10 + 3 + place)
-    optimiser = torch.optim.Adam(parts.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(parts.parameters(), lr=1e-3)
     draw = np.random.default_rng(world.seed)
     for _ in range(epochs * max(len(one) for one in own.values()) // 128):
         common = draw.choice(world.shared, min(128, len(world.shared)), replace=False)
@@ -196,9 +196,9 @@ def aligned_codes(world: World, *, width: int = 64, epochs: int = 60) -> Rows:
         for party in ("a", "b"):
             rows = inputs[party][draw.choice(own[party], 128)]
             loss = loss + nn.functional.mse_loss(parts[f"{party} out"](parts[f"{party} in"](rows)), rows)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         codes = {party: parts[f"{party} in"](inputs[party]).double().numpy() for party in inputs}
     found: Rows = (codes["a"] + codes["b"]) / 2.0
@@ -263,17 +263,17 @@ def classified(world: World, sums: Rows, share: float, config: MPDL, *, is_train
     inputs = torch.from_numpy(standardised_nodes(products[people], len(learned), config)).to(dtype)
     widths = (inputs.shape[1], hidden, world.outputs)
     network = mlp(widths, seed=derive_seed(seed, "graph/upper/c"), dtype=dtype)
-    optimiser = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
+    optimizer = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
     targets = torch.from_numpy(world.labels[people])
     targets = targets.to(dtype) if world.classes == 2 else targets
     for epoch in range(config.epochs):
         for batch in batches(len(learned), config.batch_size, derive_seed(seed, "graph/batches", epoch)):
             rows = torch.from_numpy(batch)
             loss = row_losses(world.task, network(inputs[rows]), targets[rows]).mean()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), config.clip_gradient)
-            optimiser.step()
+            optimizer.step()
     with torch.no_grad():
         return Scored(test, network(inputs[len(learned) :]).double().numpy())
 

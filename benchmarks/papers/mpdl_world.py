@@ -184,7 +184,7 @@ def ftl(world: World, seed: int, *, with_own_labels: bool = False, width: int = 
         networks[f"{name} in"] = mlp((inputs, 128, width), seed=seed * 10 + place)
         networks[f"{name} out"] = mlp((width, 128, inputs), seed=seed * 10 + 3 + place)
     networks["head"] = nn.Sequential(nn.ReLU(), *mlp((width, 64, data.classes), seed=seed * 10 + 7))
-    optimiser = torch.optim.Adam(networks.parameters(), lr=1e-3)
+    optimizer = torch.optim.Adam(networks.parameters(), lr=1e-3)
     draw = np.random.default_rng(seed)
     labelled = np.concatenate([world.shared, world.b_only])
     everyone_a = np.concatenate([world.shared, world.a_only])
@@ -203,25 +203,25 @@ def ftl(world: World, seed: int, *, with_own_labels: bool = False, width: int = 
             rebuilt = networks["a out"](networks["a in"](data.a[others]))
             loss = loss + 0.1 * nn.functional.mse_loss(rebuilt, data.a[others])
             loss = loss + 0.1 * nn.functional.mse_loss(networks["b out"](codes_b), data.b[own])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
     with torch.no_grad():
         return _accuracy(networks["head"](networks["a in"](data.a[world.test])), data.labels[world.test])
 
 
 def _fit(network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, seed: int, epochs: int) -> None:
-    optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
     draw = np.random.default_rng(seed)
     for _ in range(epochs):
         order = torch.from_numpy(draw.permutation(len(inputs)))
         for start in range(0, len(order), 64):
             batch = order[start : start + 64]
             loss = nn.functional.cross_entropy(network(inputs[batch]), labels[batch])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(network.parameters(), 5.0)
-            optimiser.step()
+            optimizer.step()
 
 
 def _accuracy(logits: torch.Tensor, labels: torch.Tensor) -> float:

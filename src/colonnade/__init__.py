@@ -23,7 +23,6 @@ _HOMES = {
     "Method": "colonnade.session",
     "ModelPart": "colonnade.session",
     "Party": "colonnade.session",
-    "PartyEncoder": "colonnade.methods.splitnn",
     "PartyTable": "colonnade.data",
     "Policy": "colonnade.session",
     "PrADA": "colonnade.methods.prada",
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from colonnade.methods.mpdl import MPDL
     from colonnade.methods.prada import PrADA, propose_groups
     from colonnade.methods.secure_lr import SecureLR
-    from colonnade.methods.splitnn import PartyEncoder, SplitNN
+    from colonnade.methods.splitnn import SplitNN
     from colonnade.session import (
         Alignment,
         Evaluate,
@@ -88,7 +87,6 @@ __all__ = [
     "Method",
     "ModelPart",
     "Party",
-    "PartyEncoder",
     "PartyTable",
     "Policy",
     "PrADA",

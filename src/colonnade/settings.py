@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import json
 import math
@@ -19,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from colonnade.errors import ConfigError, did_you_mean
 
-__all__ = ["Setting", "config_to_json", "described", "marked", "settings_of", "validated"]
+__all__ = ["Setting", "config_to_json", "described", "marked", "replaced", "settings_of", "validated"]
 
 T = TypeVar("T")
 
@@ -68,7 +69,28 @@ def described(kind: type[T]) -> type[T]:
         for name, text in found.items()
     ]
     kind.__doc__ = "\n".join([inspect.cleandoc(kind.__doc__ or ""), "", "Settings:", "", *lines])
+    if replaced(kind):
+        _refuse_replaced(kind)
     return kind
+
+
+def replaced(kind: type) -> Mapping[str, str]:
+    """Return what to write in place of settings that a dataclass no longer has, where it says so."""
+    found: Mapping[str, str] = getattr(kind, "REPLACED", {})
+    return found
+
+
+def _refuse_replaced(kind: type) -> None:
+    """Let a dataclass refuse in Python, too, what it no longer has, with what to write in its place."""
+    made = kind.__init__
+
+    @functools.wraps(made)
+    def init(self: Any, *arguments: Any, **settings: Any) -> None:
+        for name in settings.keys() & replaced(kind).keys():
+            raise ConfigError(f"{kind.__name__} has no setting '{name}' any more. {replaced(kind)[name]}")
+        made(self, *arguments, **settings)
+
+    kind.__init__ = init  # type: ignore[misc]
 
 
 def settings_of(kind: type) -> list[Setting]:
@@ -164,7 +186,8 @@ def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
     known = [field.name for field in dataclasses.fields(kind)]
     for key in document:
         if key not in known:
-            raise ConfigError(f"There is no setting '{key}' in [{where}]. {did_you_mean(key, known)}")
+            remedy = replaced(kind).get(key) or did_you_mean(key, known)
+            raise ConfigError(f"There is no setting '{key}' in [{where}]. {remedy}")
     _check_nested(kind, document, where)
     for key, value in document.items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -181,35 +181,35 @@ RUN_TOML = [
     toml("a date as a setting", "epochs = 2", "epochs = 2026-01-01", "config.epochs", "a whole number"),
     toml("test fraction above 1", "test_fraction = 0.2", "test_fraction = 1.2", "evaluate.test_fraction", "below 1"),
     toml("fractions leave nothing", "test_fraction = 0.2", "test_fraction = 0.95", "leave no rows for training"),
-    toml("unknown optimiser", "epochs = 2", 'epochs = 2\noptimiser = "Adamm"', "'Adamm'", "Did you mean 'Adam'?"),
-    toml("optimiser LBFGS", "epochs = 2", 'epochs = 2\noptimiser = "LBFGS"', "LBFGS", "Use Adam"),
+    toml("unknown optimizer", "epochs = 2", 'epochs = 2\noptimizer = "Adamm"', "'Adamm'", "Did you mean 'Adam'?"),
+    toml("optimizer LBFGS", "epochs = 2", 'epochs = 2\noptimizer = "LBFGS"', "LBFGS", "Use Adam"),
     toml(
-        "unknown optimiser option",
+        "unknown optimizer option",
         "epochs = 2",
-        "epochs = 2\noptimiser_options = { weight_deca = 0.1 }",
+        "epochs = 2\noptimizer_options = { weight_deca = 0.1 }",
         "no option 'weight_deca'",
         "Did you mean 'weight_decay'?",
     ),
     toml(
-        "optimiser option out of range",
+        "optimizer option out of range",
         "epochs = 2",
-        "epochs = 2\noptimiser_options = { weight_decay = -1.0 }",
+        "epochs = 2\noptimizer_options = { weight_decay = -1.0 }",
         "Adam refuses",
-        "optimiser_options",
+        "optimizer_options",
     ),
-    toml("optimiser Muon", "epochs = 2", 'epochs = 2\noptimiser = "Muon"', "Muon", "weight matrices only", "Use Adam"),
+    toml("optimizer Muon", "epochs = 2", 'epochs = 2\noptimizer = "Muon"', "Muon", "weight matrices only", "Use Adam"),
     toml(
-        "optimiser option of another kind",
+        "optimizer option of another kind",
         "epochs = 2",
-        'epochs = 2\noptimiser_options = { maximize = "a" }',
-        "optimiser_options.maximize",
+        'epochs = 2\noptimizer_options = { maximize = "a" }',
+        "optimizer_options.maximize",
         "true or false",
     ),
     toml(
-        "optimiser option that cannot work",
+        "optimizer option that cannot work",
         "epochs = 2",
-        "epochs = 2\noptimiser_options = { differentiable = true }",
-        "optimiser_options.differentiable",
+        "epochs = 2\noptimizer_options = { differentiable = true }",
+        "optimizer_options.differentiable",
         "Remove it",
     ),
     toml("hidden too wide", "hidden = [8]", "hidden = [100000000]", "config.hidden", "at most 65536"),
@@ -234,7 +234,7 @@ RUN_TOML = [
     toml(
         "the loss runs away",
         ', feature_holder = "shop" }\nseed = 7\n\n[alignment]\nprotocol = "ecdh"\n\n[config]\n',
-        ' }\n[config]\noptimiser = "SGD"\nlearning_rate = 1e30\n',
+        ' }\n[config]\noptimizer = "SGD"\nlearning_rate = 1e30\n',
         "Training diverged",
         "Lower learning_rate",
         code=TRAINING,
@@ -602,7 +602,7 @@ def test_cases_have_different_names() -> None:
 
 
 def test_a_loss_that_runs_away_between_parties_names_the_learning_rate(project: Any, colonnade: Any) -> None:
-    project.edit("run.toml", "epochs = 2", 'epochs = 2\noptimiser = "SGD"\nlearning_rate = 1e30')
+    project.edit("run.toml", "epochs = 2", 'epochs = 2\noptimizer = "SGD"\nlearning_rate = 1e30')
     outcome = colonnade(*RUN)
     # Which party notices first is not agreed: its own loss is 6, a peer's numbers that are none are 4.
     assert outcome.code in (4, TRAINING)

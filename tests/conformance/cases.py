@@ -227,7 +227,7 @@ CASES = (
             | {
                 "tune": "all",
                 "tune_rate": 0.05,
-                "optimiser": "SGD",
+                "optimizer": "SGD",
                 "learning_rate": 0.1,
                 "epochs": 1,
                 "fine_epochs": 1,

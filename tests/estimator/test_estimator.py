@@ -73,7 +73,7 @@ def test_missing_values_are_allowed_and_infinite_ones_are_not() -> None:
         ({"parties": {"a": [0], "b": [7]}}, "whole number from 0 to 3"),
         ({"parties": {"a": ["petal"]}}, "no column 'petal'"),
         ({"parties": {"a": [0], "b": [1]}, "label_holder": "c"}, "not one of the parties"),
-        ({"optimiser": "Adan"}, "Did you mean"),
+        ({"optimizer": "Adan"}, "Did you mean"),
         ({"epochs": 0}, "at least 1"),
         ({"merge": "sum", "activation": "rely"}, "activation"),
         ({"parties": {"a/b": [0], "b": [1]}}, "name of a party"),

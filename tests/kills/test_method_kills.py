@@ -223,7 +223,7 @@ bounds = { "*" = [-6.0, 6.0] }
 epsilon = 4.0
 generator = "mlp"
 generator_epochs = 3
-generator_optimiser = "Adam"
+generator_optimizer = "Adam"
 generator_rate = 0.02
 dual_weight = 0.1
 dual_consent = true
@@ -232,7 +232,7 @@ fold_gain = 1.0
 hidden = 6
 epochs = 2
 batch_size = 16
-optimiser_options = { momentum = 0.9 }
+optimizer_options = { momentum = 0.9 }
 """,
         two_tables,
         (

@@ -131,7 +131,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any]]] = {
     "three parties, numbers, anchored": ("regression", 3, {"agreement": 0.8, "attention": "anchored"}),
     "unique codes only": ("regression", 2, {"agreement": 0.4, "codes": "unique"}),
     "shared codes only, weight decay": ("multiclass", 2, {"threshold": 0.36, "codes": "shared", "weight_decay": 0.01}),
-    "hidden layer, SGD": ("binary", 2, {"threshold": 0.52, "hidden": (6,), "optimiser": "SGD", "learning_rate": 0.1}),
+    "hidden layer, SGD": ("binary", 2, {"threshold": 0.52, "hidden": (6,), "optimizer": "SGD", "learning_rate": 0.1}),
     "no pseudo-labels": ("multiclass", 2, {"pseudo_labels": False}),
 }
 
@@ -145,8 +145,8 @@ def open_reference(found: Watched, config: cn.FedCVT, task: str) -> tuple[centra
         [heads[f"party{place}"] for place in range(len(found.parties))],
         heads["joint"],
     )
-    optimisers = [
-        getattr(torch.optim, config.optimiser)(
+    optimizers = [
+        getattr(torch.optim, config.optimizer)(
             networks.party(place), lr=config.learning_rate, weight_decay=config.weight_decay
         )
         for place in range(len(found.parties))
@@ -154,7 +154,7 @@ def open_reference(found: Watched, config: cn.FedCVT, task: str) -> tuple[centra
     batches = batches_of(found)
     about = reference_settings(config, task, len(batches) // config.epochs)
     tables = [found.features[party] for party in found.parties]
-    return networks, central.train(networks, tables, found.targets, batches, about, optimisers)
+    return networks, central.train(networks, tables, found.targets, batches, about, optimizers)
 
 
 def check_open(name: str) -> None:
@@ -310,7 +310,7 @@ def sealed_reference(found: Watched, config: cn.FedCVT, task: str, outputs: int)
     networks = central.Networks(encoders_of(found, "shared"), encoders_of(found, "unique"), heads, joint)
     slow = [*joint.blocks[1:], *(head.blocks[0] for head in heads[1:])]
     others = [one for one in networks.everything() if not any(one is other for other in slow)]
-    optimisers = [
+    optimizers = [
         torch.optim.Adam(others, lr=config.learning_rate),
         torch.optim.SGD(slow, lr=config.head_rate, momentum=config.head_momentum),
     ]
@@ -319,7 +319,7 @@ def sealed_reference(found: Watched, config: cn.FedCVT, task: str, outputs: int)
     if len(found.parties) > 2 or config.sealed_fit == "off":
         about = central.Settings(**{**vars(about), "fit_label_party": 0.0, "fit_feature_party": 0.0})
     tables = [found.features[party] for party in found.parties]
-    return networks, central.train(networks, tables, found.targets, batches, about, optimisers)
+    return networks, central.train(networks, tables, found.targets, batches, about, optimizers)
 
 
 def check_sealed(
@@ -424,19 +424,19 @@ def test_noised_codes_are_clipped_and_carry_noise_of_the_agreed_size() -> None:
 
 def test_gradients_of_noised_codes_go_straight_through() -> None:
     """The feature party learns as if its codes had crossed as they are, from the gradient at what crossed."""
-    config = settings(level=1, epochs=1, partner_orthogonality=0.0, optimiser="SGD", learning_rate=0.1)
+    config = settings(level=1, epochs=1, partner_orthogonality=0.0, optimizer="SGD", learning_rate=0.1)
     with watched() as found:
         run = run_of(frames(), config, launch=cn.Launch(keep_views=True))
     encoders = copy.deepcopy(found.encoders["shop"])
-    optimiser = torch.optim.SGD(encoders.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(encoders.parameters(), lr=0.1)
     gradients = received(run, "shop", "CodeGradient")
     assert len(gradients) == len(found.steps["shop"])
     for (shared, own), one in zip(found.steps["shop"], gradients, strict=True):
         batch = found.features["shop"][torch.from_numpy(np.concatenate([shared, own]))]
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         codes = torch.cat([encoders["shared"](batch), encoders["unique"](batch)], dim=1)
         codes.backward(one.values)
-        optimiser.step()
+        optimizer.step()
     for name, value in encoders.state_dict().items():
         assert (run.parts["shop"].tensors[f"fedcvt/encoders.{name}"] - value).abs().max() < 1e-12
 

@@ -111,14 +111,14 @@ class Central:
             for layer in (*self._trained(encoder), *(() if decoder is None else [decoder]))
             for parameter in layer.parameters()
         ]
-        optimiser = getattr(torch.optim, config.optimiser)(trained, lr=config.learning_rate)
+        optimizer = getattr(torch.optim, config.optimizer)(trained, lr=config.learning_rate)
         self.losses = []
         for iteration in range(config.iterations):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss = self.objective(iteration)
             loss.backward()
             self.losses.append(float(loss.detach()))
-            optimiser.step()
+            optimizer.step()
         return {
             f"{party}: {partner + '/' if partner else ''}encoder.{name}": value.detach().numpy()
             for (party, partner), (encoder, _) in self.networks.items()
@@ -198,7 +198,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"alignment": "dot", "loss": "squared", "batch_size": 36, "hidden": (3,)},
     ),
     "nothing rebuilt": ({}, {"reconstruction": 0.0}),
-    "another optimiser": ({}, {"optimiser": "SGD", "learning_rate": 1.0}),
+    "another optimizer": ({}, {"optimizer": "SGD", "learning_rate": 1.0}),
     "three classes": ({"task": "multiclass"}, {"hidden": (3,)}),
     "regression": ({"task": "regression"}, {"task": "regression", "hidden": (3,)}),
     "two targets": ({"targets": 2}, {"batch_size": 30}),

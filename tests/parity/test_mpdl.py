@@ -123,7 +123,7 @@ def differences(
         config.batch_size,
         rate=config.learning_rate,
         clip=config.clip_gradient,
-        optimiser=config.optimiser,
+        optimizer=config.optimizer,
     )
     blocks = list(network.blocks) * (len(found) if world.is_tied else 1)
     expected = {party: [block] for party, block in zip(found, blocks, strict=True)}
@@ -162,7 +162,7 @@ CASES: dict[str, tuple[str, int, dict[str, Any], dict[str, Any]]] = {
     "further layers, Adam, no clipping": (
         "binary",
         2,
-        {"dense": (6, 4), "optimiser": "Adam", "learning_rate": 0.02, "clip_gradient": 0.0},
+        {"dense": (6, 4), "optimizer": "Adam", "learning_rate": 0.02, "clip_gradient": 0.0},
         {},
     ),
     "gradients shortened": ("regression", 2, {"clip_gradient": 0.05}, {}),
@@ -300,7 +300,7 @@ DUALS: dict[str, dict[str, Any]] = {
     "a penalty on one side": {"dual_weights": {"shop": 0.4}},
     "different penalties, Adam": {
         "dual_weights": {"shop": 0.4, "bank": 0.1},
-        "generator_optimiser": "Adam",
+        "generator_optimizer": "Adam",
         "generator_rate": 0.02,
     },
     "parts of shared rows": {"dual_weight": 0.3, "folds": 3, "fold_gain": 1.0},
@@ -324,12 +324,12 @@ def test_generators_are_those_of_one_process(case: str) -> None:
     dual = central.Dual(
         (weights[0], weights[1]), config.dual_form, config.dual_scale == "raw", clip=config.clip_gradient
     )
-    kind = getattr(torch.optim, config.generator_optimiser)
-    optimisers = [kind(one.parameters(), lr=config.generator_rate) for one in networks]
+    kind = getattr(torch.optim, config.generator_optimizer)
+    optimizers = [kind(one.parameters(), lr=config.generator_rate) for one in networks]
     for name, _ in facts.lessons["bank"]:
         steps = facts.steps["bank", name]
         assert all(torch.equal(*pair) for pair in zip(steps, facts.steps["shop", name], strict=True))
-        central.train_generators(networks, inputs, released, steps, dual, optimisers)
+        central.train_generators(networks, inputs, released, steps, dual, optimizers)
         for party, network in zip(found, networks, strict=True):
             for one, other in zip(network.parameters(), facts.learned[party, name].values(), strict=True):
                 assert (one - other).abs().max() < 1e-10, (party, name)

@@ -64,11 +64,11 @@ def trained_ones(state: Tensors) -> Tensors:
 
 
 class Rates:
-    """An optimiser of torch whose rate changes."""
+    """An optimizer of torch whose rate changes."""
 
     def __init__(self, config: cn.PrADA, state: Tensors) -> None:
         self.tensors = [value.requires_grad_() for value in trained_ones(state).values()]
-        self._torch = getattr(torch.optim, config.optimiser)(self.tensors, lr=1.0, **config.optimiser_options)
+        self._torch = getattr(torch.optim, config.optimizer)(self.tensors, lr=1.0, **config.optimizer_options)
 
     def step(self, rate: float, gradients: dict[int, torch.Tensor]) -> None:
         for tensor in self.tensors:
@@ -102,7 +102,7 @@ class Groups:
             later |= {f"aggregators.{place}.weight": weight, f"aggregators.{place}.bias": bias}
         self.state |= later
         self.average: Tensors = {}
-        self.optimiser: Rates | None = None
+        self.optimizer: Rates | None = None
 
     def features(self, rows: np.ndarray, codes: dict[str, np.ndarray]) -> list[torch.Tensor]:
         found, central = [], self.central
@@ -144,7 +144,7 @@ class Groups:
         """Return the averaged network, which is what is used."""
         other = copy.copy(self)
         other.state = {name: value.detach().clone() for name, value in (self.average or self.state).items()}
-        other.average, other.optimiser, other.is_training = {}, None, False
+        other.average, other.optimizer, other.is_training = {}, None, False
         return other
 
     def numbers(self, rows: np.ndarray, codes: dict[str, np.ndarray]) -> np.ndarray:
@@ -301,7 +301,7 @@ class Central:
             config,
             {f"{place}/{name}": value for place, judge in enumerate(judges) for name, value in judge.state.items()},
         )
-        groups.optimiser = Rates(config, groups.state)
+        groups.optimizer = Rates(config, groups.state)
         heads = {bank: Head(self, bank, "pretrain", self.width, self.width, config.start) for bank in self.sources}
         for epoch in range(config.epochs):
             for bank in self.sources:
@@ -352,9 +352,9 @@ class Central:
         fall, factor = self.fall(q), config.domain_weight * (2.0 / (1.0 + math.exp(-10.0 * q)) - 1.0)
         mine = [value for name, value in trained_ones(groups.state).items() if not name.startswith("aggregators")]
         found = torch.autograd.grad(loss, [*mine, *judged.tensors])
-        assert groups.optimiser is not None
+        assert groups.optimizer is not None
         backwards = {id(one): -factor * slope for one, slope in zip(mine, found, strict=False)}
-        groups.optimiser.step(config.learning_rate * fall, backwards)
+        groups.optimizer.step(config.learning_rate * fall, backwards)
         forwards = {id(one): slope for one, slope in zip(judged.tensors, found[len(mine) :], strict=True)}
         judged.step(config.learning_rate * config.domain_rate * fall, forwards)
 
@@ -408,8 +408,8 @@ class Central:
                 slope[rows] = gradients[id(table)][rows]
                 kept[id(table)] = slope
             gradients = kept
-        assert groups.optimiser is not None
-        groups.optimiser.step(rate * self.fall(q), gradients)
+        assert groups.optimizer is not None
+        groups.optimizer.step(rate * self.fall(q), gradients)
         if only is None:
             groups.take_in()
         head.learn(X, x, z.grad.numpy(), head_rate * self.fall(q), l2)
@@ -449,7 +449,7 @@ class Central:
 
     def learn(self, groups: Groups, bank: str, phase: str, head: Head, rate: float) -> Groups:
         config = self.config
-        groups.optimiser = Rates(config, groups.state)
+        groups.optimizer = Rates(config, groups.state)
         only = self.unseen if phase == "finetune" and config.tune == "unseen" else None
         head_rate = config.fine_rate if phase == "finetune" else config.head_rate
         for epoch in range(config.fine_epochs):
@@ -496,13 +496,13 @@ class Central:
         }
 
 
-SGD: dict[str, Any] = {"optimiser": "SGD", "learning_rate": 0.05}
+SGD: dict[str, Any] = {"optimizer": "SGD", "learning_rate": 0.05}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "Adam": ({}, {"epochs": 5}),
     "SGD": ({}, {**SGD, "epochs": 5, "l2": 0.01}),
     "SGD with momentum, the paper's rates": (
         {},
-        {**SGD, "optimiser_options": {"momentum": 0.9, "weight_decay": 1e-5}, "schedule": "paper", "momentum": 0.99},
+        {**SGD, "optimizer_options": {"momentum": 0.9, "weight_decay": 1e-5}, "schedule": "paper", "momentum": 0.99},
     ),
     "everything tuned": ({}, {"tune": "all", "tune_rate": 1e-3}),
     "everything tuned, SGD": ({}, {**SGD, "tune": "all", "tune_rate": 0.05, "schedule": "constant"}),

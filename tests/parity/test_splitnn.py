@@ -23,7 +23,7 @@ SEED = 11
 
 
 def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) -> dict[str, torch.Tensor]:
-    """Train all encoders and the head as one module with one optimiser; return the parameters by party and name."""
+    """Train all encoders and the head as one module with one optimizer; return the parameters by party and name."""
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
@@ -58,7 +58,7 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
     merged = config.cut_width * (1 if config.merge == "sum" else len(features))
     head = mlp((merged, *config.head_hidden, outputs), seed=derive_seed(SEED, "head/bank"), dtype=torch.float64)
     parameters = [*encoders.parameters(), *head.parameters()]
-    optimiser = getattr(torch.optim, config.optimiser)(parameters, lr=config.learning_rate, **config.optimiser_options)
+    optimizer = getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
 
     weights = None
     if config.class_weights == "balanced":
@@ -80,9 +80,9 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
                 loss = nn.functional.cross_entropy(result, wanted, weight=weights)
             else:
                 loss = ((result[:, 0] - wanted) ** 2).mean()
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
     found = {
         f"{name}/encoder.{key}": v for name, encoder in encoders.items() for key, v in encoder.state_dict().items()
     }
@@ -116,9 +116,9 @@ CASES = [
     *[(task, parties, {}) for task in ("binary", "multiclass", "regression") for parties in (2, 3)],
     ("binary", 3, {"merge": "sum", "head_hidden": (5,)}),
     ("binary", 2, {"class_weights": "balanced"}),
-    ("multiclass", 2, {"class_weights": "balanced", "optimiser": "AdamW", "optimiser_options": {"weight_decay": 0.1}}),
-    ("regression", 3, {"optimiser": "SGD", "optimiser_options": {"momentum": 0.9}}),
-    ("binary", 2, {"optimiser": "RMSprop"}),
+    ("multiclass", 2, {"class_weights": "balanced", "optimizer": "AdamW", "optimizer_options": {"weight_decay": 0.1}}),
+    ("regression", 3, {"optimizer": "SGD", "optimizer_options": {"momentum": 0.9}}),
+    ("binary", 2, {"optimizer": "RMSprop"}),
 ]
 
 

@@ -47,10 +47,8 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         hidden: tuple[int, ...] = (32,),
         cut_width: int = 16,
         head_hidden: tuple[int, ...] = (),
-        merge: str = "concatenate",
-        activation: str = "relu",
         dropout: float = 0.0,
-        optimiser: str = "Adam",
+        optimizer: str = "Adam",
         learning_rate: float = 0.01,
         epochs: int = 60,
         batch_size: int = 128,
@@ -63,10 +61,8 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         self.hidden = hidden
         self.cut_width = cut_width
         self.head_hidden = head_hidden
-        self.merge = merge
-        self.activation = activation
         self.dropout = dropout
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.epochs = epochs
         self.batch_size = batch_size

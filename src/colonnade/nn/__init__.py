@@ -12,7 +12,7 @@ from colonnade.nn.embedding_mlp import EmbeddingMLP
 from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.gru import GRU
-from colonnade.nn.learner import Learner, make_optimiser, tensors_under
+from colonnade.nn.learner import Learner, make_optimizer, tensors_under
 from colonnade.nn.losses import backpropagate, balanced_weights, loss_gradient, row_losses, supervised_loss
 from colonnade.nn.lstur import LSTUR
 from colonnade.nn.mlp import ACTIVATIONS, SeededDropout, find_dropouts, mlp, reseed_dropout, seeded_linear
@@ -62,7 +62,7 @@ __all__ = [
     "index_texts",
     "key_counts",
     "loss_gradient",
-    "make_optimiser",
+    "make_optimizer",
     "masked_softmax",
     "mlp",
     "pair_groups",

@@ -1,6 +1,6 @@
 """Keep torch's compiler out of processes that compile nothing.
 
-An optimiser's first step loads ``torch._dynamo``, only to tell it not to look. That takes nearly two seconds, which a
+An optimizer's first step loads ``torch._dynamo``, only to tell it not to look. That takes nearly two seconds, which a
 party that was killed and started again spends while all others wait. So a stand-in answers those two calls. Whoever
 asks it for anything else, such as a user's module with ``torch.compile``, gets the real one.
 """
@@ -21,7 +21,7 @@ _NAME = "torch._dynamo"
 
 
 class _StandIn(types.ModuleType):
-    """Knows the two functions that optimisers call; becomes the real module when more is wanted."""
+    """Knows the two functions that optimizers call; becomes the real module when more is wanted."""
 
     @staticmethod
     def graph_break(*_: Any, **__: Any) -> None:
@@ -42,6 +42,6 @@ class _StandIn(types.ModuleType):
 
 
 def spare_compiler() -> None:
-    """Put the stand-in where optimisers look, unless the real module is loaded already."""
+    """Put the stand-in where optimizers look, unless the real module is loaded already."""
     if _NAME not in sys.modules:
         sys.modules[_NAME] = _StandIn(_NAME)

@@ -1,4 +1,4 @@
-"""Modules under training: optimiser, best state so far, and how both become a checkpoint."""
+"""Modules under training: optimizer, best state so far, and how both become a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.nn.compiler import spare_compiler
 
-__all__ = ["Learner", "make_optimiser", "tensors_under"]
+__all__ = ["Learner", "make_optimizer", "tensors_under"]
 
 _UNFIT = {
     "LBFGS": "evaluates the loss several times per step, which would need as many exchanges with the peers",
@@ -24,10 +24,10 @@ _UNFIT = {
 _KINDS_OF_STEP = {"fused", "foreach", "differentiable"}
 
 
-def make_optimiser(
+def make_optimizer(
     name: str, parameters: list[nn.Parameter], learning_rate: float, options: Mapping[str, Any]
 ) -> torch.optim.Optimizer:
-    """Return a torch optimiser by its class name; raise ConfigError for unknown names and options."""
+    """Return a torch optimizer by its class name; raise ConfigError for unknown names and options."""
     spare_compiler()
     known = {
         candidate: cls
@@ -35,9 +35,9 @@ def make_optimiser(
         if isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer) and cls is not torch.optim.Optimizer
     }
     if name not in known:
-        raise ConfigError(f"There is no optimiser '{name}' in torch.optim. {did_you_mean(name, known)}")
+        raise ConfigError(f"There is no optimizer '{name}' in torch.optim. {did_you_mean(name, known)}")
     if name in _UNFIT:
-        raise ConfigError(f"The optimiser {name} does not fit here: it {_UNFIT[name]}. Use Adam, AdamW or SGD.")
+        raise ConfigError(f"The optimizer {name} does not fit here: it {_UNFIT[name]}. Use Adam, AdamW or SGD.")
     accepted = {
         option: parameter.default
         for option, parameter in inspect.signature(known[name]).parameters.items()
@@ -45,7 +45,7 @@ def make_optimiser(
     }
     for option, value in options.items():
         if option not in accepted:
-            raise ConfigError(f"The optimiser {name} has no option '{option}'. {did_you_mean(option, accepted)}")
+            raise ConfigError(f"The optimizer {name} has no option '{option}'. {did_you_mean(option, accepted)}")
         _check_option(option, value, accepted[option])
     # The fused SGD cannot take a parameter that gets its first gradient, and so its momentum, later than others.
     quick = "foreach" if name == "SGD" else "fused"
@@ -59,13 +59,13 @@ def make_optimiser(
         return known[name](parameters, **arguments)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         said = str(error).partition("\n")[0].rstrip(".")
-        raise ConfigError(f"The optimiser {name} refuses its options: {said}. Correct optimiser_options.") from None
+        raise ConfigError(f"The optimizer {name} refuses its options: {said}. Correct optimizer_options.") from None
 
 
 def _check_option(option: str, value: Any, default: Any) -> None:
     """Refuse a value of another kind than the default; torch would take any text for true."""
     if option == "differentiable" and value is True:
-        raise ConfigError("optimiser_options.differentiable serves no method here. Remove it.")
+        raise ConfigError("optimizer_options.differentiable serves no method here. Remove it.")
     if value is None and default is None:
         return
     if isinstance(default, bool) or option in _KINDS_OF_STEP:
@@ -76,7 +76,7 @@ def _check_option(option: str, value: Any, default: Any) -> None:
     else:
         wanted, fits = "a number", _fits_number(value, default)
     if not fits:
-        raise ConfigError(f"optimiser_options.{option} must be {wanted}. Got {repr(value)[:80]} instead.")
+        raise ConfigError(f"optimizer_options.{option} must be {wanted}. Got {repr(value)[:80]} instead.")
 
 
 def _fits_number(value: Any, default: Any) -> bool:
@@ -87,22 +87,22 @@ class Learner:
     """Named modules trained together by one party."""
 
     def __init__(
-        self, modules: Mapping[str, nn.Module], optimiser: str, learning_rate: float, options: Mapping[str, Any]
+        self, modules: Mapping[str, nn.Module], optimizer: str, learning_rate: float, options: Mapping[str, Any]
     ) -> None:
         self.modules = dict(modules)
         parameters = [parameter for module in self.modules.values() for parameter in module.parameters()]
         self._parameters = parameters
-        self._optimiser = make_optimiser(optimiser, parameters, learning_rate, options) if parameters else None
-        # What optimiser.step does, without its bookkeeping for profilers and compilers.
-        self._apply = None if self._optimiser is None else inspect.unwrap(type(self._optimiser).step)
-        # Plain gradient descent is one call, and its optimiser's own way there takes longer than that.
-        self._plain_rate = learning_rate if optimiser == "SGD" and not options else None
+        self._optimizer = make_optimizer(optimizer, parameters, learning_rate, options) if parameters else None
+        # What optimizer.step does, without its bookkeeping for profilers and compilers.
+        self._apply = None if self._optimizer is None else inspect.unwrap(type(self._optimizer).step)
+        # Plain gradient descent is one call, and its optimizer's own way there takes longer than that.
+        self._plain_rate = learning_rate if optimizer == "SGD" and not options else None
         self._first_rate, self._part = learning_rate, 1.0
         self._best: dict[str, torch.Tensor] | None = None
 
     def zero_gradients(self) -> None:
         """Forget the gradients of the last step."""
-        # What optimiser.zero_grad does, without its bookkeeping for profilers.
+        # What optimizer.zero_grad does, without its bookkeeping for profilers.
         for parameter in self._parameters:
             parameter.grad = None
 
@@ -129,13 +129,13 @@ class Learner:
                     torch._foreach_add_(parameters, gradients, alpha=-self._plain_rate)
         elif self._apply is not None:
             with torch.no_grad():
-                self._apply(self._optimiser)
+                self._apply(self._optimizer)
 
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the steps to come."""
         self._plain_rate = None if self._plain_rate is None else rate
-        if self._optimiser is not None:
-            for group in self._optimiser.param_groups:
+        if self._optimizer is not None:
+            for group in self._optimizer.param_groups:
                 group["lr"] = rate
 
     def scale_rate(self, part: float) -> None:
@@ -174,29 +174,29 @@ class Learner:
             self.load_weights(self._best)
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return everything a checkpoint needs: tensors, and a JSON document for the optimiser's plain values."""
+        """Return everything a checkpoint needs: tensors, and a JSON document for the optimizer's plain values."""
         tensors = {f"now.{key}": value for key, value in self.weights().items()}
         tensors |= {f"best.{key}": value for key, value in (self._best or {}).items()}
         plain: dict[str, Any] = {}
-        if self._optimiser is not None:
-            for index, slots in self._optimiser.state_dict()["state"].items():
+        if self._optimizer is not None:
+            for index, slots in self._optimizer.state_dict()["state"].items():
                 for slot, value in slots.items():
                     if isinstance(value, torch.Tensor):
-                        tensors[f"optimiser.{index}.{slot}"] = value
+                        tensors[f"optimizer.{index}.{slot}"] = value
                     else:
                         plain[f"{index}.{slot}"] = value
-        return tensors, {"optimiser": plain}
+        return tensors, {"optimizer": plain}
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
         self.load_weights(tensors_under("now.", tensors))
         self._best = tensors_under("best.", tensors) or None
-        if self._optimiser is None:
+        if self._optimizer is None:
             return
         # Not load_state_dict: it casts every slot to the parameter's type, and then NAdam does not go on exactly.
-        for key, value in {**tensors_under("optimiser.", tensors), **document["optimiser"]}.items():
+        for key, value in {**tensors_under("optimizer.", tensors), **document["optimizer"]}.items():
             index, _, slot = key.partition(".")
-            self._optimiser.state[self._parameters[int(index)]][slot] = value
+            self._optimizer.state[self._parameters[int(index)]][slot] = value
 
 
 def tensors_under(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -100,7 +100,7 @@ def test_a_comparison_that_cannot_be_made_does_not_cost_the_run(
     real = baselines.play
 
     def play(session: Session, holding: Any, config: Any) -> Any:
-        return real(session, holding, dataclasses.replace(config, learning_rate=learning_rate, optimiser="SGD"))
+        return real(session, holding, dataclasses.replace(config, learning_rate=learning_rate, optimizer="SGD"))
 
     monkeypatch.setattr(baselines, "play", play)
     run = cn.simulate(cn.SplitNN(epochs=3), tables, compare=True)

@@ -136,7 +136,7 @@ def test_class_weights_move_the_model_towards_the_rare_class() -> None:
 
 
 def test_divergence_is_named_not_trained_through() -> None:
-    config = settings(epochs=30, optimiser="SGD", learning_rate=1e12)
+    config = settings(epochs=30, optimizer="SGD", learning_rate=1e12)
     with pytest.raises((TrainingFailed, WrongContent), match="learning"):
         cn.simulate(config, tables(label="regression"))
 

@@ -105,16 +105,16 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
     run = cn.simulate(config, tables(), seed=SEED, launch=cn.Launch(keep_views=True))
     (truth,) = features
     encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"), None)
-    optimiser = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
+    optimizer = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
     order = list(batches(run.plan.split(ROWS).train, 64, derive_seed(SEED, "batches", 0)))
     exact: list[bool] = []
     seen = zip(order, received(run, "bank", "CutActivations"), received(run, "shop", "CutGradient"), strict=True)
     for rows, sent, answer in seen:
         guess = solved(encoder, sent.values, 2)
         exact += ((guess - truth[torch.from_numpy(rows)]).abs().max(dim=1).values < 0.02).tolist()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         encoder(guess.float()).backward(answer.values)
-        optimiser.step()
+        optimizer.step()
     share = float(np.mean(exact))
     assert len(order) == 4
     assert share > 0.9 if settings else share < 0.02

@@ -8,14 +8,14 @@ import sys
 _SCRIPT = """
 import sys
 import torch
-from colonnade.nn import backpropagate, make_optimiser, mlp
+from colonnade.nn import backpropagate, make_optimizer, mlp
 
 parameter = torch.nn.Parameter(torch.ones(2))
-optimiser = make_optimiser("Adam", [parameter], 0.1, {})
+optimizer = make_optimizer("Adam", [parameter], 0.1, {})
 parameter.grad = torch.ones(2)
-optimiser.step()
-optimiser.load_state_dict(optimiser.state_dict())
-optimiser.zero_grad()
+optimizer.step()
+optimizer.load_state_dict(optimizer.state_dict())
+optimizer.zero_grad()
 outputs = mlp((3, 2, 1), seed=1)(torch.ones(4, 3))
 backpropagate(outputs, torch.ones(4, 1))
 assert not any(name.startswith("torch._dynamo.") for name in sys.modules), "the compiler was loaded"
@@ -27,7 +27,7 @@ assert compiled(torch.ones(1)).item() == 2
 assert "torch._dynamo.eval_frame" in sys.modules
 assert sys.modules["torch._dynamo"] is torch._dynamo
 parameter.grad = torch.ones(2)
-optimiser.step()
+optimizer.step()
 """
 
 

@@ -10,7 +10,7 @@ from colonnade.nn import (
     SeededDropout,
     balanced_weights,
     find_dropouts,
-    make_optimiser,
+    make_optimizer,
     mlp,
     reseed_dropout,
     supervised_loss,
@@ -90,21 +90,21 @@ def test_a_learner_restored_from_its_state_goes_on_exactly(name: str) -> None:
 def test_a_learner_steps_as_torch_does(sizes: tuple[int, ...], norm: float, options: dict[str, float]) -> None:
     network, other = (mlp(sizes, seed=1, dtype=torch.float64) for _ in range(2))
     learner = Learner({"net": network}, "SGD", 0.1, options)
-    optimiser = torch.optim.SGD(other.parameters(), lr=0.1, **options)
+    optimizer = torch.optim.SGD(other.parameters(), lr=0.1, **options)
     for step in range(4):
         if step == 2:
             learner.set_rate(0.02)
-            optimiser.param_groups[0]["lr"] = 0.02
+            optimizer.param_groups[0]["lr"] = 0.02
         batch = torch.randn(16, 3, generator=torch.Generator().manual_seed(step), dtype=torch.float64)
         learner.zero_gradients()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         for one in (network, other):
             supervised_loss("regression", one(batch), batch.sum(1)).backward()
         if norm:
             learner.clip_gradients(norm)
             nn.utils.clip_grad_norm_(other.parameters(), norm)
         learner.step()
-        optimiser.step()
+        optimizer.step()
         for one, two in zip(network.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(one, two, rtol=1e-12, atol=0.0)
 
@@ -126,7 +126,7 @@ def test_a_learner_without_gradients_stays_as_it_is() -> None:
         ("SparseAdam", {}, "does not fit"),
         ("Adam", {"beta": 1}, "no option 'beta'"),
         ("SGD", {"momentum": -1}, "refuses"),
-        ("Optimizer", {}, "no optimiser"),
+        ("Optimizer", {}, "no optimizer"),
         ("Muon", {}, "weight matrices only.*Use Adam"),
         ("Adam", {"maximize": "a"}, "maximize must be true or false. Got 'a'"),
         ("Adam", {"amsgrad": 1}, "amsgrad must be true or false"),
@@ -138,9 +138,9 @@ def test_a_learner_without_gradients_stays_as_it_is() -> None:
         ("Adam", {"fused": True, "foreach": True}, "refuses its options.*together"),
     ],
 )
-def test_wrong_optimisers_are_named(name: str, options: dict, words: str) -> None:
+def test_wrong_optimizers_are_named(name: str, options: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        make_optimiser(name, [nn.Parameter(torch.ones(2))], 0.1, options)
+        make_optimizer(name, [nn.Parameter(torch.ones(2))], 0.1, options)
 
 
 @pytest.mark.parametrize(
@@ -152,17 +152,17 @@ def test_wrong_optimisers_are_named(name: str, options: dict, words: str) -> Non
     ],
 )
 def test_options_of_the_right_kind_are_passed_on(name: str, options: dict) -> None:
-    group = make_optimiser(name, [nn.Parameter(torch.ones(2))], 0.1, options).param_groups[0]
+    group = make_optimizer(name, [nn.Parameter(torch.ones(2))], 0.1, options).param_groups[0]
     assert {option: group[option] for option in options} == options
 
 
 def test_what_only_the_first_step_would_refuse_is_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(optimiser: torch.optim.Optimizer) -> None:
+    def step(optimizer: torch.optim.Optimizer) -> None:
         raise RuntimeError("no such step.\nA long story.")
 
     monkeypatch.setattr(torch.optim.Adamax, "step", step)
     with pytest.raises(ConfigError, match=r"refuses its options: no such step\. Correct"):
-        make_optimiser("Adamax", [nn.Parameter(torch.ones(2))], 0.1, {})
+        make_optimizer("Adamax", [nn.Parameter(torch.ones(2))], 0.1, {})
 
 
 def test_balanced_weights_give_every_class_the_same_total() -> None:

@@ -75,13 +75,13 @@ def test_own_weights_learn_as_torchs_gradient_descent_with_momentum_does() -> No
     own = OwnWeights(COLUMNS, 1, momentum=0.9)
     weights = torch.zeros(COLUMNS, 1, dtype=torch.float64, requires_grad=True)
     intercept = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         [{"params": [weights], "weight_decay": 0.01}, {"params": [intercept]}], lr=0.3, momentum=0.9
     )
     for _ in range(5):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         autograd_loss("binary", torch.from_numpy(x) @ weights + intercept, encoded).backward()
-        optimiser.step()
+        optimizer.step()
         own.learn(x, 0.3 * slopes_of("binary", own.logits(x), targets), 0.3 * 0.01)
     assert np.abs(own.coefficients - weights.detach().numpy()).max() < 1e-12
     assert np.abs(own.intercept - intercept.detach().numpy()).max() < 1e-12

@@ -78,10 +78,10 @@ class MapperSide:
         self._session, self._config, self.name, self._holder = session, config, name, holder
         self._seeds, self._noise = seeds, noise
         self.mapper = build_mapper(config, name, seeds(f"mapper/{name}"))
-        settings = (config.optimiser, config.learning_rate, config.optimiser_options)
+        settings = (config.optimizer, config.learning_rate, config.optimizer_options)
         # A mapper is the adversary's first layers: were it slower than the code, codes would outrun both.
         self.learner = Learner(
-            {"mapper": self.mapper}, config.optimiser, config.adversary_rate, config.optimiser_options
+            {"mapper": self.mapper}, config.optimizer, config.adversary_rate, config.optimizer_options
         )
         self.learners = {f"mapper/{name}": self.learner}
         self._has_contrast = config.contrastive_weight > 0.0
@@ -95,7 +95,7 @@ class MapperSide:
             # One Adam for both directions would forget which was which, and its own cancels a weight in the loss: so
             # the weight is in the rate.
             rate = config.contrastive_weight * config.learning_rate
-            self._ascent = Learner({"mapper": self.mapper}, config.optimiser, rate, config.optimiser_options)
+            self._ascent = Learner({"mapper": self.mapper}, config.optimizer, rate, config.optimizer_options)
             self.learners[f"ascent/{name}"] = self._ascent
         self._dropouts = find_dropouts([self.mapper])
         self._codes = torch.empty(0)
@@ -223,7 +223,7 @@ class AggregatorSide:
         self.task = None
         if config.task_cut == "server":
             self.task = modules["task"] = build_task(config, outputs, seeds("task"))
-        self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
+        self.learner = Learner(modules, config.optimizer, config.learning_rate, config.optimizer_options)
         self._dropouts = find_dropouts(modules.values())
         self.mappers = [MapperSide(session, config, name, holder, seeds, noise) for name, holder in holders]
         adversaries = {name: learner for one in self.mappers for name, learner in one.learners.items()}

@@ -126,12 +126,12 @@ class FairVFL:
 
     task: Literal["auto", "binary", "multiclass", "regression", "ranking"] = "auto"
     """What is learned. `auto` decides from the training labels, and never for `ranking`."""
-    optimiser: str = "Adam"
+    optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     learning_rate: float = 5e-4
-    """The optimiser's learning rate, above 0."""
+    """The optimizer's learning rate, above 0."""
     clip_gradient: float = 5.0
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
     dropout: float = 0.2

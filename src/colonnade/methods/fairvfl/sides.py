@@ -151,7 +151,7 @@ class CodeSide:
         self._session, self._config, self._inputs, self._seeds = session, config, inputs, seeds
         self.coder = coder
         self.module = build_local(config, session.party, coder, seeds("local"))
-        self.learner = Learner({"local": self.module}, config.optimiser, config.learning_rate, config.optimiser_options)
+        self.learner = Learner({"local": self.module}, config.optimizer, config.learning_rate, config.optimizer_options)
         self._dropouts = find_dropouts([self.module])
         self._channel = session.channel(AGGREGATOR)
         self._sent: torch.Tensor | None = None
@@ -248,7 +248,7 @@ class Adversary:
         self.attribute = attribute
         self.network = build_discriminator(config, attribute.name, attribute.outputs, seeds(f"bias/{attribute.name}"))
         self.learner = Learner(
-            {"discriminator": self.network}, config.optimiser, config.adversary_rate, config.optimiser_options
+            {"discriminator": self.network}, config.optimizer, config.adversary_rate, config.optimizer_options
         )
         self._dropouts = find_dropouts([self.network])
         self._known = torch.from_numpy(attribute.is_known)

@@ -84,7 +84,7 @@ def supervised_learners(network: nn.Module | None, config: FairVFL) -> list[Lear
     """Return the learner of the task's model, where it is here."""
     if network is None:
         return []
-    return [Learner({"task": network}, config.optimiser, config.learning_rate, config.optimiser_options)]
+    return [Learner({"task": network}, config.optimizer, config.learning_rate, config.optimizer_options)]
 
 
 class CandidateReader(nn.Module):

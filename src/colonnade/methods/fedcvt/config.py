@@ -106,13 +106,13 @@ class FedCVT:
     """How many earlier rows attention also looks at; 0 looks at the batch only."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from the training labels."""
-    optimiser: str = "Adam"
+    optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 0.005
-    """The optimiser's learning rate, above 0."""
+    """The optimizer's learning rate, above 0."""
     weight_decay: float = 1e-5
     """Its weight decay."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     gradient_clip: float = 5.0
     """The largest norm of a party's gradient in one step; 0 leaves gradients as they are."""
@@ -214,8 +214,8 @@ class FedCVT:
             raise ConfigError(f"config.label_budget must be above 0 and below 4. Got {self.label_budget} instead.")
         if not self.candidates or len(set(self.candidates)) < len(self.candidates):
             raise ConfigError(f"config.candidates must name models, each once. Known: {', '.join(_NAMES)}.")
-        if "weight_decay" in self.optimiser_options:
-            raise ConfigError("Set config.weight_decay itself, not within optimiser_options.")
+        if "weight_decay" in self.optimizer_options:
+            raise ConfigError("Set config.weight_decay itself, not within optimizer_options.")
         if self.level == 2:
             self._check_sealed()
 

@@ -62,11 +62,11 @@ _COARSE = 64.0
 
 
 def make_learner(config: FedCVT, modules: Mapping[str, nn.Module]) -> Learner:
-    """Return what learns, with the settings' optimiser."""
-    options = dict(config.optimiser_options)
+    """Return what learns, with the settings' optimizer."""
+    options = dict(config.optimizer_options)
     if config.weight_decay:
         options["weight_decay"] = config.weight_decay
-    learner = Learner(modules, config.optimiser, config.learning_rate, options)
+    learner = Learner(modules, config.optimizer, config.learning_rate, options)
     learner.train(True)
     return learner
 

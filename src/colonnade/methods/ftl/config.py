@@ -53,11 +53,11 @@ class FTL:
     """Shared rows per step; 0 takes all. The guard looks at one step."""
     iterations: int = marked(30, passes=True)
     """Most steps."""
-    optimiser: str = "Adam"
+    optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 0.03
-    """The optimiser's learning rate, above 0."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    """The optimizer's learning rate, above 0."""
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     tolerance: float = marked(1e-5, within=(0, 0))
     """Training stops when the loss moves by less than this fraction at three looks; only with `batch_size` at 0."""

@@ -199,10 +199,10 @@ class Apprentice:
         if self._weight or self._epochs:
             self._decoder = mlp((config.width, rows.shape[1]), seed=seed, dtype=torch.float64)
             modules["decoder"] = self._decoder
-        self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
+        self.learner = Learner(modules, config.optimizer, config.learning_rate, config.optimizer_options)
 
     def anew(self, config: FTL) -> Apprentice:
-        """Return the same encoder with a fresh optimiser and decoder."""
+        """Return the same encoder with a fresh optimizer and decoder."""
         return Apprentice(config, self.encoder, self._rows.numpy(), self._seed)
 
     def pretrain(self) -> None:

@@ -89,7 +89,7 @@ class _Side:
 
     def __init__(self, session: Session, config: MPDL, modules: dict[str, nn.Module]) -> None:
         self._session, self._config = session, config
-        self.learner = Learner(modules, config.optimiser, config.learning_rate, config.optimiser_options)
+        self.learner = Learner(modules, config.optimizer, config.learning_rate, config.optimizer_options)
         self.learner.train(True)
 
     def open(self) -> None:

@@ -77,8 +77,8 @@ class MPDL:
     """Its passes over the shared rows."""
     generator_rate: float = 0.1
     """Its learning rate, above 0."""
-    generator_optimiser: str = "SGD"
-    """Its optimiser: the name of a class in `torch.optim`."""
+    generator_optimizer: str = "SGD"
+    """Its optimizer: the name of a class in `torch.optim`."""
     generator_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     dual_weight: float = 0.0
@@ -135,9 +135,9 @@ class MPDL:
     """For images: each holder has kernels of its own, or all have the same, which all then know."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from the training labels."""
-    optimiser: str = "SGD"
-    """The classifier's optimiser: the name of a class in `torch.optim`."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = "SGD"
+    """The classifier's optimizer: the name of a class in `torch.optim`."""
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     learning_rate: float = 0.1
     """Its learning rate, above 0."""

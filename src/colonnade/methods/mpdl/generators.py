@@ -121,7 +121,7 @@ class Perceptron:
         hidden = config.generator_hidden or max(1, (inputs + outputs) // 2)
         self.network: nn.Module = mlp((inputs, hidden, outputs), seed=seed, dtype=torch.float64)
         self.learner = Learner(
-            {"network": self.network}, config.generator_optimiser, config.generator_rate, config.generator_options
+            {"network": self.network}, config.generator_optimizer, config.generator_rate, config.generator_options
         )
         self._clip = config.clip_gradient
         self._is_bounded = _is_bounded(config)

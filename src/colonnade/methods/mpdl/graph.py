@@ -131,7 +131,7 @@ def collaborator(session: Session, holding: Holding, config: MPDL) -> Result:
     inputs = torch.from_numpy(standardised_nodes(products, nodes.trained, config)).to(dtype_of(config))
     seed = first_seeds(session, config.secret_start)("graph/upper")
     network = mlp((nodes.hidden, *(config.dense or (nodes.hidden,)), nodes.outputs), seed=seed, dtype=dtype_of(config))
-    learner = Learner({"network": network}, config.optimiser, config.learning_rate, config.optimiser_options)
+    learner = Learner({"network": network}, config.optimizer, config.learning_rate, config.optimizer_options)
     learner.train(True)
     for batch in _steps(session, config, nodes):
         learner.zero_gradients()

@@ -67,9 +67,9 @@ class PrADA:
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from each bank's own training labels."""
-    optimiser: str = "Adam"
-    """The optimiser of the feature holder's networks: the name of a class in `torch.optim`."""
-    optimiser_options: Mapping[str, Any] = field(default_factory=dict)
+    optimizer: str = "Adam"
+    """The optimizer of the feature holder's networks: the name of a class in `torch.optim`."""
+    optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     """More arguments of that class."""
     learning_rate: float = 3e-3
     """Its learning rate, above 0."""
@@ -189,8 +189,8 @@ class PrADA:
             "domain_weight": 1.0,
             "domain_rate": 1.0,
             "domain_sampling": "uniform",
-            "optimiser": "SGD",
-            "optimiser_options": {"momentum": 0.99, "weight_decay": 1e-5},
+            "optimizer": "SGD",
+            "optimizer_options": {"momentum": 0.99, "weight_decay": 1e-5},
             "learning_rate": 6e-4,
             "head_rate": 6e-4,
             "schedule": "paper",

@@ -39,7 +39,7 @@ _FITTED = 20_000
 
 
 class Extractors:
-    """The groups' networks, their discriminators and optimisers.
+    """The groups' networks, their discriminators and optimizers.
 
     ``domains`` counts sources and one for the targets, whose number is 0. ``only`` names the rows of embedding tables
     that alone may change; None lets everything learn.
@@ -59,7 +59,7 @@ class Extractors:
     ) -> None:
         self._config, self.network, self._columns, self._seeds, self._purpose = config, network, columns, seeds, purpose
         self._rate, self._only = rate, only
-        self._learner = Learner({"groups": network}, config.optimiser, rate, config.optimiser_options)
+        self._learner = Learner({"groups": network}, config.optimizer, rate, config.optimizer_options)
         self._average = WeightAverage(network, config.weight_average if only is None else 0.0)
         self._dropouts = find_dropouts([network])
         self.clipped = 0
@@ -75,7 +75,7 @@ class Extractors:
                 for place, width in enumerate(network.feature_widths)
             }
             rate = rate * config.domain_rate
-            self._judges = Learner(judges, config.optimiser, rate, config.optimiser_options)
+            self._judges = Learner(judges, config.optimizer, rate, config.optimizer_options)
             self._judges.train(True)
         network.train(only is None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -73,6 +73,14 @@ class SplitNN:
     or both."""
     label_budget: float = 0.25
     """With `marvell`: what one release of a gradient may tell, above 0, below 4; less is noisier."""
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+        "activation": "Pass a module of your own where you need another function than the default.",
+        "merge": "Codes are always put side by side. Remove it.",
+        "encoders": "Set hidden and cut_width for all parties, or pass a module of your own.",
+    }
 
     def __post_init__(self) -> None:
         for name, widths in (("hidden", self.hidden), ("head_hidden", self.head_hidden), ("cut_width", (self.cut_width,))):

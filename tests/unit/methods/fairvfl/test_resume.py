@@ -21,7 +21,7 @@ CASES: dict[str, dict[str, Any]] = {
     "merged, scores": {"mapper_step": "merged", "task_cut": "server"},
     "paper": {"removal": "paper", "label_epsilon": None, "protected_noise": 0.0, "mapper_step": "sequential"},
     "noise on gradients": {"label_epsilon": None, "gradient_clip": 0.1, "gradient_noise": 1.0, "adversary_every": 2},
-    "momentum": {"optimiser": "SGD", "optimiser_options": {"momentum": 0.9}},
+    "momentum": {"optimizer": "SGD", "optimizer_options": {"momentum": 0.9}},
     "tabnet": {"local": "tabnet"},
     "ranking": {"task": "ranking", "local": "lstur"},
 }

@@ -238,7 +238,7 @@ def test_the_mappers_ascent_raises_the_contrastive_loss() -> None:
 
 def test_a_joint_step_of_an_adversary_that_is_silent_raises_the_contrastive_loss() -> None:
     # Adam would still go where the adversary sent it before.
-    pair = pair_of(learning_rate=0.05, optimiser="SGD")
+    pair = pair_of(learning_rate=0.05, optimizer="SGD")
     before = copy.deepcopy(pair.mapper.mapper)
     pair.mapper.begin(pair.codes)
     here = pair.mapper._holder
@@ -252,11 +252,11 @@ def test_confusion_aims_at_a_discriminator_of_pairs_that_cannot_decide(is_right:
     """A loss below log 2 rises, and one above it falls, which plain ascent would never do."""
     pair = pair_of(mapper_step="sequential", learning_rate=1e-3, contrastive_weight=1.0, confusion=True)
     codes, mapper = pair.codes.detach(), pair.mapper.mapper
-    optimiser = torch.optim.Adam(pair.mapper.contrastive.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(pair.mapper.contrastive.parameters(), lr=0.02)
     for number in range(1, 400):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         pair_loss(pair.mapper.contrastive, mapper(codes).detach(), codes, codes.roll(number % 23 + 1, 0)).backward()
-        optimiser.step()
+        optimizer.step()
     if not is_right:
         with torch.no_grad():
             pair.mapper.contrastive[-1].weight.neg_()
@@ -269,7 +269,7 @@ def test_confusion_aims_at_a_discriminator_of_pairs_that_cannot_decide(is_right:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_mapper_descends_the_adversarys_loss(order: str) -> None:
-    pair = pair_of(mapper_step=order, learning_rate=0.05, contrastive_weight=0.0, optimiser="SGD")
+    pair = pair_of(mapper_step=order, learning_rate=0.05, contrastive_weight=0.0, optimizer="SGD")
     before = copy.deepcopy(pair.mapper.mapper)
     pair.begin_and_learn()
     codes = pair.codes.detach()
@@ -394,11 +394,11 @@ def test_an_adam_of_its_own_cancels_a_weight_in_the_loss() -> None:
     found = []
     for weight in (1.0, 0.25, 0.01):
         mapper = copy.deepcopy(pair.mapper.mapper)
-        optimiser = torch.optim.Adam(mapper.parameters(), lr=1e-3, eps=1e-20)
+        optimizer = torch.optim.Adam(mapper.parameters(), lr=1e-3, eps=1e-20)
         for _ in range(3):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             (-weight * pair_loss(pair.mapper.contrastive, mapper(codes), codes, codes[pair.mapper._others])).backward()
-            optimiser.step()
+            optimizer.step()
         found.append(torch.cat([one.detach().flatten() for one in mapper.parameters()]))
     assert float((found[0] - found[1]).abs().max()) < 1e-9
     assert float((found[0] - found[2]).abs().max()) < 1e-9

@@ -40,7 +40,7 @@ from colonnade.session import Session
         {"shared_width": 0},
         {"hidden": (0,)},
         {"shared_width": 5},
-        {"optimiser_options": {"weight_decay": 0.1}},
+        {"optimizer_options": {"weight_decay": 0.1}},
         {"level": 2, "candidates": ("fedcvt", "mean_fill")},
         {"level": 2, "candidates": ("mftl",)},
         {"level": 2, "memory_bank": 10},

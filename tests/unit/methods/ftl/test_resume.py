@@ -117,7 +117,7 @@ def test_checkpoints_hold_no_key_no_mask_and_nothing_of_the_other_party(tmp_path
         with pytest.raises(RoleFailed):
             run_of(found, config, folder=tmp_path / "run")
     for party, own in (
-        ("bank0", ("now.", "best.", "optimiser.")),
+        ("bank0", ("now.", "best.", "optimizer.")),
         ("shop0", ("bank0/now.", "bank0/best.", "bank0/op")),
     ):
         kept = sorted((tmp_path / "run").rglob(f"{party}/checkpoints/train/*.safetensors"))

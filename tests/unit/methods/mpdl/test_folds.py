@@ -228,9 +228,9 @@ def test_strict_parts_get_generators_that_never_saw_them(drawn: dict[str, list[t
     inputs = [facts.tables[party].inputs(facts.tables[party].shared) for party in ("bank", "shop")]
     for place, name in enumerate(lessons):
         networks = [copy.deepcopy(drawn[party][place]) for party in ("bank", "shop")]
-        optimisers = [torch.optim.SGD(one.parameters(), lr=config.generator_rate) for one in networks]
+        optimizers = [torch.optim.SGD(one.parameters(), lr=config.generator_rate) for one in networks]
         steps = facts.steps["bank", name]
-        central.train_generators(networks, inputs, released, steps, central.Dual(), optimisers)
+        central.train_generators(networks, inputs, released, steps, central.Dual(), optimizers)
         for party, network in zip(("bank", "shop"), networks, strict=True):
             for one, other in zip(network.parameters(), facts.learned[party, name].values(), strict=True):
                 assert (one - other).abs().max() < 1e-10

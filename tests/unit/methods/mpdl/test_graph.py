@@ -69,16 +69,16 @@ def reference(world: GraphWorld, order: np.ndarray, config: cn.MPDL) -> tuple[to
     trained = len(learned) + len(world.b_only)
     inputs = torch.from_numpy(standardised_nodes(products[people], trained, config))
     network = mlp((width, width, 1), seed=derive_seed(SEED, "graph/upper/c"), dtype=torch.float64)
-    optimiser = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
+    optimizer = torch.optim.SGD(network.parameters(), lr=config.learning_rate)
     targets = torch.from_numpy(world.labels[people]).double()
     for epoch in range(config.epochs):
         for batch in batches(trained, config.batch_size, derive_seed(SEED, "graph/batches", epoch)):
             rows = torch.from_numpy(batch)
             loss = torch.nn.functional.binary_cross_entropy_with_logits(network(inputs[rows])[:, 0], targets[rows])
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), config.clip_gradient)
-            optimiser.step()
+            optimizer.step()
     with torch.no_grad():
         scored = network(inputs[trained:])
     return scored[: len(test)], scored[len(test) :], test

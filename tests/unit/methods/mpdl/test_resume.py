@@ -16,7 +16,7 @@ from colonnade.errors import CheckpointBroken, ColonnadeError
 
 PENALISED: dict[str, Any] = {
     "generator": "mlp",
-    "generator_optimiser": "Adam",
+    "generator_optimizer": "Adam",
     "generator_rate": 0.02,
     "dual_weight": 0.1,
     "dual_consent": True,
@@ -25,7 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
     "ridge": {},
     "mlp, Adam, penalty": PENALISED,
     "mlp, strict parts": {**PENALISED, "strict_folds": True, "dual_form": "gaussian_conditional"},
-    "momentum": {"optimiser": "SGD", "optimiser_options": {"momentum": 0.9}},
+    "momentum": {"optimizer": "SGD", "optimizer_options": {"momentum": 0.9}},
     "shipped": {"completion": "ship"},
     "noise on everything": {"dp_scope": "all", "generator": "mlp"},
     "interactive": {**PENALISED, "exchange": "interactive", "generator_epochs": 1, "fold_rounds": 1, "batch_size": 32},

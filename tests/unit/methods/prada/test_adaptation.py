@@ -85,7 +85,7 @@ def test_with_separate_norms_a_shift_of_means_cannot_be_seen_and_so_not_be_remov
 def test_the_discriminators_step_has_no_factor_and_the_extractors_has() -> None:
     """Check 1: with plain gradient descent, one step of D is the same for any lambda; that of F is proportional."""
     columns, steps = domains(), {}
-    fixed: dict[str, Any] = {"optimiser": "SGD", "batch_norm": "separate"}
+    fixed: dict[str, Any] = {"optimizer": "SGD", "batch_norm": "separate"}
     for weight in (0.0, 1.0, 3.0):
         groups = [GroupShape("a", (), (0, 1), (4, 3))]
         network = FeatureGroups(groups, {}, [], aggregate=1, dropout=0.0, seed=1, dtype=torch.float64)
