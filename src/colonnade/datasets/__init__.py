@@ -14,6 +14,7 @@ from colonnade.datasets.cifar10 import CIFAR10_CLASSES, cifar10, cifar10_halves,
 from colonnade.datasets.default_credit import default_credit
 from colonnade.datasets.digits import digits_halves
 from colonnade.datasets.fate_examples import FATE_EXAMPLES, fate_example
+from colonnade.datasets.give_me_some_credit import give_me_some_credit
 from colonnade.datasets.graphs import SocialGraph, ego_facebook, hamilton46
 from colonnade.datasets.image_views import CIFAR10_VIEWS, MNIST_VIEWS, ImageViews
 from colonnade.datasets.mfeat import MFEAT_VIEWS, mfeat
@@ -68,6 +69,7 @@ __all__ = [
     "digits_halves",
     "ego_facebook",
     "fate_example",
+    "give_me_some_credit",
     "hamilton46",
     "mfeat",
     "mind_platforms",

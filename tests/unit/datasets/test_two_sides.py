@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from colonnade.data import PartyTable, TableEncoder
-from colonnade.datasets import WIKIPEDIA_CATEGORIES, default_credit, wikipedia_crossmodal
+from colonnade.datasets import WIKIPEDIA_CATEGORIES, default_credit, give_me_some_credit, wikipedia_crossmodal
 from colonnade.errors import ConfigError, TableError
 
 
@@ -45,6 +45,29 @@ def test_credit_codes_are_words_where_the_data_explain_them() -> None:
     assert profile["EDUCATION"].value_counts()["university"] == 14030
 
 
+@pytest.mark.parametrize("label_at", ["application", "bureau"])
+def test_borrowers_have_four_and_six_columns_and_one_label(label_at: str) -> None:
+    tables = tables_of(give_me_some_credit, label_at=label_at)
+    assert {side: len(set(frame.columns) - {"id", "late"}) for side, frame in tables.items()} == {
+        "application": 4,
+        "bureau": 6,
+    }
+    assert [side for side, frame in tables.items() if "late" in frame.columns] == [label_at]
+    assert (len(tables[label_at]), int(tables[label_at]["late"].sum())) == (150000, 10026)
+    assert tables["application"]["id"].equals(tables["bureau"]["id"])
+    assert int(tables["application"]["MonthlyIncome"].isna().sum()) == 29731
+
+
+def test_borrowers_drawn_at_random_are_the_same_on_both_sides() -> None:
+    tables = tables_of(give_me_some_credit, rows=500)
+    assert tables["application"]["id"].equals(tables["bureau"]["id"])
+    assert tables["bureau"]["id"].is_unique
+    assert len(tables["bureau"]) == 500
+    assert tables_of(give_me_some_credit, rows=500)["bureau"].equals(tables["bureau"])
+    with pytest.raises(ConfigError, match="Give 1 to 150000"):
+        give_me_some_credit(rows=0)
+
+
 @pytest.mark.parametrize("label_at", ["image", "text"])
 def test_wikipedia_has_two_views_and_ten_categories(label_at: str) -> None:
     tables = tables_of(wikipedia_crossmodal, label_at=label_at)
@@ -59,14 +82,19 @@ def test_wikipedia_has_two_views_and_ten_categories(label_at: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("load", "wrong", "right"), [(default_credit, "pay", "pay"), (wikipedia_crossmodal, "txt", "text")]
+    ("load", "wrong", "right"),
+    [
+        (default_credit, "pay", "pay"),
+        (give_me_some_credit, "bureaux", "bureau"),
+        (wikipedia_crossmodal, "txt", "text"),
+    ],
 )
 def test_an_unknown_side_is_refused(load: Callable[..., Any], wrong: str, right: str) -> None:
     with pytest.raises(ConfigError, match=right):
         load(label_at=wrong)
 
 
-@pytest.mark.parametrize("load", [default_credit, wikipedia_crossmodal])
+@pytest.mark.parametrize("load", [default_credit, give_me_some_credit, wikipedia_crossmodal])
 def test_missing_data_says_where_to_get_it(
     load: Callable[..., Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
