@@ -103,13 +103,6 @@ def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
         assert '"c"' not in text, path
 
 
-def test_each_party_can_have_its_own_encoder() -> None:
-    config = settings(epochs=1, encoders={"shop": cn.PartyEncoder(hidden=(7, 5), cut_width=3)})
-    run = cn.simulate(config, tables())
-    assert [tuple(v.shape) for k, v in run.parts["shop"].tensors.items() if "weight" in k] == [(7, 2), (5, 7), (3, 5)]
-    assert run.parts["bank"].tensors["head.0.weight"].shape == (1, 32 + 3)
-
-
 @pytest.mark.parametrize("label", ["binary", "multiclass", "regression"])
 def test_predictions_come_back_in_the_labels_own_terms(label: str) -> None:
     run = cn.simulate(settings(epochs=60, learning_rate=0.02, batch_size=32), tables(label=label), seed=2)
@@ -248,16 +241,12 @@ def test_a_rare_number_may_be_held_out_in_a_regression() -> None:
 def test_networks_that_cannot_fit_are_refused_with_the_settings(settings: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         cn.SplitNN(**settings)
-    encoder = {name: value for name, value in settings.items() if name != "head_hidden"}
-    if encoder:
-        with pytest.raises(ConfigError, match=r"encoders|at most"):
-            cn.PartyEncoder(**encoder)
 
 
 def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() -> None:
     config = cn.SplitNN(hidden=(60_000,), head_hidden=(60_000,))
     with pytest.raises(ConfigError, match=r"The encoder of 'shop' needs 601,980,032 weights.*drop columns"):
-        build_encoder(config, "shop", 10_000, 0, None)
+        build_encoder(config, "shop", 10_000, 0)
     with pytest.raises(ConfigError, match=r"The head needs .* weights"):
         build_head(config, [10_000, 10_000], 2, 0)
 

@@ -19,7 +19,7 @@ from colonnade.nn import mlp, tensors_under
 from colonnade.session import Channel, Holding, Session
 from colonnade.training import Inputs, in_parts, parts_of
 
-__all__ = ["OwnEncoder", "build_head", "gather", "load_into"]
+__all__ = ["OwnEncoder", "build_encoder", "build_head", "gather", "load_into"]
 
 Places = npt.NDArray[np.int64]
 
@@ -39,23 +39,17 @@ class OwnEncoder:
     def of(cls, session: Session, holding: Holding, config: SplitNN, seed: int = 0) -> OwnEncoder | None:
         """Build the configured perceptron or copy the user's own module, with the weights of a trained part if there is
         one; None without usable columns."""
-        inputs = Inputs.of(holding)
+        inputs = Inputs.of(holding, splines=True)
         if inputs is None:
             return None
         party, module = session.party, holding.module
         values = inputs.transform(holding.table, holding.aligned.positions, dtype=np.dtype(config.precision).type)
         features = torch.from_numpy(values)
         if holding.part is not None and holding.part.document["is_custom"] != (module is not None):
-            remedy = "Pass it again to predict" if module is None else "Do not pass a module for it"
-            raise ConfigError(f"The encoder of '{party}' was {'' if module is None else 'not '}your own. {remedy}.")
-        if module is None:
-            widths = (inputs.width, *config.hidden, config.cut_width)
-            check_weights(f"The encoder of '{party}'", widths, "hidden or cut_width, or drop columns of many categories")
-            encoder: nn.Module = mlp(
-                widths, seed=seed, dropout=config.dropout, activate_output=True, dtype=config.dtype
-            )
-        else:
-            encoder = copy.deepcopy(module).to(config.dtype)
+            origin = "is a module of your own. Pass it again" if module is None else "is none of your own. Pass none"
+            raise ConfigError(f"The encoder of '{party}' {origin} to predict, as modules={{'{party}': …}}.")
+        encoder = build_encoder(config, party, inputs.width, seed) if module is None else copy.deepcopy(module)
+        encoder = encoder.to(config.dtype)
         if holding.part is not None:
             load_into({"encoder": encoder}, holding.part.tensors)
         return cls(inputs, features, encoder, _width_of(encoder, party, features))
@@ -69,6 +63,13 @@ class OwnEncoder:
     def about(self, holding: Holding) -> dict[str, Any]:
         """Return what a part of the model holds beside weights."""
         return {"inputs": self.inputs.to_json(), "is_custom": holding.module is not None}
+
+
+def build_encoder(config: SplitNN, party: str, inputs: int, seed: int) -> nn.Module:
+    """Return a party's encoder as the settings describe it."""
+    widths = (inputs, *config.hidden, config.cut_width)
+    check_weights(f"The encoder of '{party}'", widths, "hidden or cut_width, or drop columns of many categories")
+    return mlp(widths, seed=seed, dropout=config.dropout, activate_output=True, dtype=config.dtype)
 
 
 def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> nn.Sequential:

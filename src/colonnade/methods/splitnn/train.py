@@ -93,9 +93,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 
     held_out = np.concatenate([split.validation, split.test])
     together = defence.scores(gather(peers, own, head, held_out))
-    columns, about = (None, {"inputs": None, "is_custom": False})
-    if own is not None:
-        columns, about = own.features.numpy(), own.about(holding)
+    about = {"inputs": None, "is_custom": False} if own is None else own.about(holding)
+    # A model that shall see classes in other shares than they have is not to be compared with one that does not.
+    columns = own.features.numpy() if own is not None and config.class_weights == "none" else None
     weights = learner.weights()
     served = Serving.settle(session, holding, label_encoder, labels, together, columns, peers, weights)
     tensors, document = served.serving.kept()
