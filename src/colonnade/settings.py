@@ -82,7 +82,7 @@ def replaced(kind: type) -> Mapping[str, str]:
 
 def _refuse_replaced(kind: type) -> None:
     """Let a dataclass refuse in Python, too, what it no longer has, with what to write in its place."""
-    made = kind.__init__
+    made = vars(kind)["__init__"]
 
     @functools.wraps(made)
     def init(self: Any, *arguments: Any, **settings: Any) -> None:
@@ -90,7 +90,7 @@ def _refuse_replaced(kind: type) -> None:
             raise ConfigError(f"{kind.__name__} has no setting '{name}' any more. {replaced(kind)[name]}")
         made(self, *arguments, **settings)
 
-    kind.__init__ = init  # type: ignore[misc]
+    setattr(kind, "__init__", init)  # noqa: B010 - mypy takes an assignment for a slip
 
 
 def settings_of(kind: type) -> list[Setting]:

@@ -57,7 +57,11 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
             for name, values in features.items()
         }
     )
-    head = mlp((config.cut_width * len(features), *config.head_hidden, outputs), seed=derive_seed(SEED, "head/bank"), dtype=torch.float64)
+    head = mlp(
+        (config.cut_width * len(features), *config.head_hidden, outputs),
+        seed=derive_seed(SEED, "head/bank"),
+        dtype=torch.float64,
+    )
     parameters = [*encoders.parameters(), *head.parameters()]
     optimizer = getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
 

@@ -222,7 +222,6 @@ class _Player:
         plans = [replace(one, config=config) for one in self._plans]
         return _play(plans, world, self._engine), time.monotonic() - began
 
-
     def _fewest_steps(self, rows: int, passes: Mapping[str, int], batches: Mapping[str, int]) -> dict[str, int]:
         """Return the floor in steps by which a pass of these goes through its rows as often as one of the whole run."""
         if self._floor is None:

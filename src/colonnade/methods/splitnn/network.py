@@ -39,7 +39,8 @@ class OwnEncoder:
     def of(cls, session: Session, holding: Holding, config: SplitNN, seed: int = 0) -> OwnEncoder | None:
         """Build the configured perceptron or copy the user's own module, with the weights of a trained part if there is
         one; None without usable columns."""
-        inputs = Inputs.of(holding, splines=True)
+        # A module of the user's own gets as few numbers for a column as there can be.
+        inputs = Inputs.of(holding, splines=holding.module is None)
         if inputs is None:
             return None
         party, module = session.party, holding.module
