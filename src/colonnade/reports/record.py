@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format"]
 
-FORMAT = 2
+FORMAT = 3
 """The form of a run folder, which plan.json names: counted up with every change after which a model of before cannot be
 used, or a file means something else. The first had no number."""
 
