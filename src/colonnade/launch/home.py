@@ -17,7 +17,6 @@ from colonnade.data import (
     LINK_COLUMNS,
     Kind,
     PartyTable,
-    TableEncoder,
     linked_rows,
     matched_rows,
     read_frame,
@@ -233,10 +232,12 @@ class PartyHome:
 
 
 def _column_types(part: ModelPart) -> dict[str, Kind]:
+    from colonnade.training.legacy import encoder_of  # here, as it brings torch
+
     if "types" in part.document:
         return dict(part.document["types"])
-    encoder = part.document.get("table_encoder")
-    return TableEncoder.from_json(encoder).types if encoder else {}
+    encoder = encoder_of(part)
+    return {} if encoder is None else encoder.types
 
 
 _PARTY_FILE = """\
