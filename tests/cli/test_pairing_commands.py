@@ -481,7 +481,8 @@ def test_an_address_in_use_is_told(homes: Homes, colonnade: Any) -> None:
     assert "Address already in use" in shown.message
 
 
-def test_what_answers_is_not_an_invitation(homes: Homes, colonnade: Any) -> None:
+def test_what_answers_is_not_an_invitation(homes: Homes, colonnade: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "_SECONDS", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def hang_up() -> None:
