@@ -91,7 +91,7 @@ class SplitNN:
             for width in widths:
                 if not 1 <= width <= WIDEST:
                     raise ConfigError(
-                        f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
+                        f"config.{name} must hold whole numbers of at least 1, at most {WIDEST}. Got {width} instead."
                     )
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
