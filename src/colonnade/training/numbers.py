@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import NormalDist
@@ -19,7 +19,7 @@ __all__ = ["Numbers"]
 
 Array = npt.NDArray[np.float64]
 
-_RAMPS = 8
+_RAMPS = 6
 """Into how many ramps a column is spread."""
 _LARGEST = 1e150
 """Numbers beyond count as this one, so that differences and squares stay finite."""
@@ -35,6 +35,8 @@ _LOWER, _UPPER = 45, 145
 _NORMAL = np.array([NormalDist().inv_cdf(share) for share in _SHARES])
 _STRAIGHT = 0.97
 """A column whose quantiles correlate so much with those of a normal distribution is not skewed."""
+_WAVES = 3
+"""How many waves a cycle gives beside ramps: with three, any function of the weekday is a sum of them."""
 _CYCLES = {"year": 12, "week": 7, "day": 24}
 """Cycles of dates and moments, and how many parts each has: months, weekdays, hours."""
 
@@ -59,8 +61,8 @@ class Numbers:
     """Encode one numeric column.
 
     The first output is the number itself on its `curve`. A value that most rows have adds a mark, each two neighbours
-    among `knots` add a ramp that rises from the one to the other, a date adds waves for its cycles, and missing cells
-    add a mark. Numbers, first mark and ramps are standardised, so that a missing cell, 0, is in their middle.
+    among `knots` add a ramp that rises from the one to the other, and a date adds waves for its cycles. All these are
+    standardised, so that a missing cell, which is 0, lies in their middle. Missing cells add a mark of zeros and ones.
     """
 
     column: str
@@ -70,10 +72,10 @@ class Numbers:
     usual: float | None
     """The value most rows have, if there is one."""
     knots: tuple[float, ...]
-    means: tuple[float, ...]
-    scales: tuple[float, ...]
     cycles: tuple[str, ...]
     harmonics: int
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
     marks_missing: bool
 
     kind: ClassVar[Kind] = "numeric"
@@ -94,25 +96,25 @@ class Numbers:
         different, counts = np.unique(known, return_counts=True)
         usual = None
         if len(different) > 2 and counts.max() > _USUAL * len(known):
-            most = int(counts.argmax())
-            usual = float(different[most]) if has_support(int(counts[most]), len(known), minimum_support) else None
-        curve = _fit_curve(known if usual is None else known[known != usual], different)
-        knots = _fit_knots(curve, different, known[known != usual]) if splines and curve is not None else ()
-        raw = _raw(curve, usual, knots, known)
-        scales = np.maximum(raw.std(axis=0), np.ptp(raw, axis=0) / _FARTHEST)
+            usual = float(different[counts.argmax()])
+        rest = known if usual is None else known[known != usual]
+        curve = _fit_curve(rest, different)
+        if usual is not None:
+            others = 0 if curve is None else int((curve(known) != curve(np.array(usual))).sum())
+            usual = usual if has_support(others, len(known), minimum_support) else None
         part = cls(
             column=column,
             is_date=is_date,
             curve=curve,
             usual=usual,
-            knots=knots,
-            means=tuple(raw.mean(axis=0).tolist()),
-            scales=tuple(scales.tolist()),
+            knots=_fit_knots(curve, different, rest) if splines and curve is not None else (),
             cycles=cycles,
-            harmonics=3 if splines else 1,
+            harmonics=_WAVES if splines else 1,
+            means=(),
+            scales=(),
             marks_missing=has_support(int(absent.sum()), len(values), minimum_support),
         )
-        return part if part.names else None
+        return part._standardised(known) if part.names else None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -130,9 +132,8 @@ class Numbers:
         """Write the outputs of these cells into a block of zeros."""
         present = ~np.isnan(values)
         known = values[present]
-        standard = (_raw(self.curve, self.usual, self.knots, known) - np.array(self.means)) / np.array(self.scales)
-        outputs = [standard, *(_waves(known, cycle, self.harmonics) for cycle in self.cycles)]
-        block[present, : block.shape[1] - self.marks_missing] = np.concatenate(outputs, axis=1)
+        standard = (self._raw(known) - np.array(self.means)) / np.array(self.scales)
+        block[present, : len(self.means)] = standard
         if self.marks_missing:
             block[:, -1] = ~present
 
@@ -173,22 +174,53 @@ class Numbers:
             ),
             usual=None if usual is None else typed(usual, float),
             knots=tuple(typed(one, float) for one in saved["knots"]),
-            means=tuple(typed(one, float) for one in saved["means"]),
-            scales=tuple(typed(one, float) for one in saved["scales"]),
             cycles=tuple(typed(one, str) for one in saved["cycles"]),
             harmonics=typed(saved["harmonics"], int),
+            means=tuple(typed(one, float) for one in saved["means"]),
+            scales=tuple(typed(one, float) for one in saved["scales"]),
             marks_missing=typed(saved["marks_missing"], bool),
         )
-        count = (part.curve is not None) + (part.usual is not None) + max(len(part.knots) - 1, 0)
-        if not len(part.means) == len(part.scales) == count or not set(part.cycles) <= set(_CYCLES):
+        if not len(part.means) == len(part.scales) == len(part.names) - part.marks_missing:
             raise ValueError
-        if any(scale <= 0 for scale in part.scales) or (part.curve is None and part.knots):
+        if (
+            not set(part.cycles) <= set(_CYCLES)
+            or part.harmonics not in (1, _WAVES)
+            or min(part.scales, default=1) <= 0
+        ):
             raise ValueError
-        if part.curve is not None and not (part.curve.unit > 0 and part.curve.least < part.curve.largest):
-            raise ValueError
-        if part.curve is not None and (np.diff(part.curve(np.array(part.knots))) <= 0).any():
+        if part.curve is None:
+            is_sound = part.usual is None and not part.knots
+        else:
+            places = part.curve(np.array(part.knots))
+            is_sound = part.curve.unit > 0 and part.curve.least < part.curve.largest
+            is_sound &= bool((np.diff(places) > 0).all())
+        if not is_sound:
             raise ValueError
         return part
+
+    def _standardised(self, known: Array) -> Numbers:
+        """Return the part with means and scales by which outputs of these cells have about unit variance."""
+        raw = self._raw(known)
+        spread = np.ptp(raw, axis=0)
+        scales = np.where(spread > 0, np.maximum(raw.std(axis=0), spread / _FARTHEST), 1.0)
+        return replace(self, means=tuple(raw.mean(axis=0).tolist()), scales=tuple(scales.tolist()))
+
+    def _raw(self, known: Array) -> Array:
+        """Return the outputs of cells that are not missing, before they are standardised."""
+        outputs: list[npt.NDArray[Any]] = []
+        if self.curve is not None:
+            number = self.curve(known)
+            outputs.append(number)
+            if self.usual is not None:
+                # Compared on the curve, where few rows beyond its bounds count as what lies at them.
+                outputs.append(number != self.curve(np.array(self.usual)))
+            places = self.curve(np.array(self.knots))
+            outputs += [np.clip((number - low) / (high - low), 0.0, 1.0) for low, high in pairwise(places)]
+        for cycle in self.cycles:
+            angle = _part_of_cycle(known, cycle) * (2 * np.pi / _CYCLES[cycle])
+            for times in range(1, self.harmonics + 1):
+                outputs += [np.sin(times * angle).round(9), np.cos(times * angle).round(9)]
+        return np.stack(outputs, axis=1).astype(np.float64) if outputs else np.empty((len(known), 0))
 
     def _shown(self, value: float) -> str:
         if not self.is_date or abs(value) > 700_000:
@@ -245,19 +277,6 @@ def _fit_knots(curve: _Curve, different: Array, rest: Array) -> tuple[float, ...
     return tuple(places[first].tolist()) if len(first) > 2 else ()
 
 
-def _raw(curve: _Curve | None, usual: float | None, knots: tuple[float, ...], values: Array) -> Array:
-    """Return what is standardised: the number, the mark of the usual value, and the ramps."""
-    outputs: list[npt.NDArray[Any]] = []
-    if curve is not None:
-        outputs.append(curve(values))
-    if usual is not None:
-        outputs.append(values != usual)
-    if curve is not None and knots:
-        places = curve(np.array(knots))
-        outputs += [np.clip((outputs[0] - low) / (high - low), 0.0, 1.0) for low, high in pairwise(places)]
-    return np.stack(outputs, axis=1).astype(np.float64) if outputs else np.empty((len(values), 0))
-
-
 def _part_of_cycle(days: Array, cycle: str) -> npt.NDArray[np.int64]:
     """Return the month, weekday or hour of days since 1970, from 0."""
     # Years 1 to 9999; whatever lies beyond is no date that a calendar knows.
@@ -273,11 +292,3 @@ def _has_cycle(days: Array, cycle: str, support: int) -> bool:
     counts = np.bincount(_part_of_cycle(days, cycle))
     there = counts[counts > 0]
     return len(there) > 1 and int(there.min()) >= support
-
-
-def _waves(days: Array, cycle: str, harmonics: int) -> Array:
-    angle = _part_of_cycle(days, cycle) * (2 * np.pi / _CYCLES[cycle])
-    turns = angle[:, None] * np.arange(1, harmonics + 1)
-    # Times the root of two, as the mean square of a wave is a half.
-    waves: Array = np.sqrt(2) * np.stack([np.sin(turns), np.cos(turns)], axis=2)
-    return waves.reshape(len(days), 2 * harmonics)
