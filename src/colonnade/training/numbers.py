@@ -99,14 +99,11 @@ class Numbers:
             usual = float(different[counts.argmax()])
         rest = known if usual is None else known[known != usual]
         curve = _fit_curve(rest, different)
-        if usual is not None:
-            others = 0 if curve is None else int((curve(known) != curve(np.array(usual))).sum())
-            usual = usual if has_support(others, len(known), minimum_support) else None
         part = cls(
             column=column,
             is_date=is_date,
             curve=curve,
-            usual=usual,
+            usual=None if curve is None else usual,
             knots=_fit_knots(curve, different, rest) if splines and curve is not None else (),
             cycles=cycles,
             harmonics=_WAVES if splines else 1,

@@ -172,6 +172,11 @@ def test_a_date_shows_its_place_in_the_year_and_in_the_week() -> None:
     assert (by_day.iloc[:, 2:] == 1).all(axis=None)
 
 
+def test_a_wave_that_is_flat_on_the_training_rows_says_nothing() -> None:
+    days = pd.to_datetime([f"202{year}-{month}-0{day}" for year in (0, 1) for month in ("01", "07") for day in (1, 2)])
+    assert not encoded(table(since=days))["since sine of the year (1)"].any()
+
+
 def test_moments_show_their_hour_and_dates_do_not() -> None:
     moments = encoded(table(at=pd.date_range("2021-01-01", periods=ROWS, freq="7h")))
     assert "at sine of the day (1)" in moments
