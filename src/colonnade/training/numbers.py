@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -30,9 +30,9 @@ _FENCE = 3.0
 _FARTHEST = 10.0
 """How far apart the least and the largest output may lie."""
 _SHARES = np.linspace(0.025, 0.975, 191)
-_LOWER, _UPPER = 45, 145
-"""The places of the quartiles among them."""
 _NORMAL = np.array([NormalDist().inv_cdf(share) for share in _SHARES])
+_UNITS = np.array([0.05, 0.25, 0.5, 0.75])
+"""At which quantiles of the distance from its centre a curve may begin to bend."""
 _STRAIGHT = 0.97
 """A column whose quantiles correlate so much with those of a normal distribution is not skewed."""
 _WAVES = 3
@@ -84,15 +84,14 @@ class Numbers:
     def fit(cls, column: str, values: Array, *, is_date: bool, splines: bool, minimum_support: int) -> Numbers | None:
         """Learn from a column's training rows; None where they have nothing that may be told apart."""
         absent = np.isnan(values)
-        known = np.clip(values[~absent], -_LARGEST, _LARGEST)
+        known = np.sort(np.clip(values[~absent], -_LARGEST, _LARGEST))
         if not len(known):
             return None
         cycles = tuple(name for name in _CYCLES if is_date and _has_cycle(known, name, minimum_support))
         if minimum_support:
-            in_order = np.sort(known)
             # Fewer than twice as many rows are not told apart at all.
             first, last = (minimum_support - 1, -minimum_support) if len(known) >= 2 * minimum_support else (0, 0)
-            known = np.clip(known, in_order[first], in_order[last])
+            known = np.clip(known, known[first], known[last])
         different, counts = np.unique(known, return_counts=True)
         usual = None
         if len(different) > 2 and counts.max() > _USUAL * len(known):
@@ -128,9 +127,9 @@ class Numbers:
     def write(self, values: Array, block: npt.NDArray[Any]) -> None:
         """Write the outputs of these cells into a block of zeros."""
         present = ~np.isnan(values)
-        known = values[present]
-        standard = (self._raw(known) - np.array(self.means)) / np.array(self.scales)
-        block[present, : len(self.means)] = standard
+        rows = slice(None) if present.all() else present
+        for place, output in enumerate(self._outputs(values[rows])):
+            block[rows, place] = (output - self.means[place]) / self.scales[place]
         if self.marks_missing:
             block[:, -1] = ~present
 
@@ -197,27 +196,28 @@ class Numbers:
 
     def _standardised(self, known: Array) -> Numbers:
         """Return the part with means and scales by which outputs of these cells have about unit variance."""
-        raw = self._raw(known)
-        spread = np.ptp(raw, axis=0)
-        scales = np.where(spread > 0, np.maximum(raw.std(axis=0), spread / _FARTHEST), 1.0)
-        return replace(self, means=tuple(raw.mean(axis=0).tolist()), scales=tuple(scales.tolist()))
+        means, scales = [], []
+        for output in self._outputs(known):
+            means.append(float(output.mean()))
+            spread = float(np.ptp(output))
+            scales.append(max(float(output.std()), spread / _FARTHEST) if spread else 1.0)
+        return replace(self, means=tuple(means), scales=tuple(scales))
 
-    def _raw(self, known: Array) -> Array:
-        """Return the outputs of cells that are not missing, before they are standardised."""
-        outputs: list[npt.NDArray[Any]] = []
+    def _outputs(self, known: Array) -> Iterator[Array]:
+        """Return the outputs of cells that are not missing, one by one, before they are standardised."""
         if self.curve is not None:
             number = self.curve(known)
-            outputs.append(number)
+            yield number
             if self.usual is not None:
                 # Compared on the curve, where few rows beyond its bounds count as what lies at them.
-                outputs.append(number != self.curve(np.array(self.usual)))
-            places = self.curve(np.array(self.knots))
-            outputs += [np.clip((number - low) / (high - low), 0.0, 1.0) for low, high in pairwise(places)]
+                yield (number != self.curve(np.array(self.usual))).astype(np.float64)
+            for low, high in pairwise(self.curve(np.array(self.knots))):
+                yield np.clip((number - low) / (high - low), 0.0, 1.0)
         for cycle in self.cycles:
             angle = _part_of_cycle(known, cycle) * (2 * np.pi / _CYCLES[cycle])
             for times in range(1, self.harmonics + 1):
-                outputs += [np.sin(times * angle).round(9), np.cos(times * angle).round(9)]
-        return np.stack(outputs, axis=1).astype(np.float64) if outputs else np.empty((len(known), 0))
+                yield np.sin(times * angle).round(9)
+                yield np.cos(times * angle).round(9)
 
     def _shown(self, value: float) -> str:
         if not self.is_date or abs(value) > 700_000:
@@ -235,24 +235,25 @@ def _fit_curve(rest: Array, different: Array) -> _Curve | None:
     """Choose the form in which quantiles come nearest to those of a normal distribution, and bound it."""
     if len(different) == 1:
         return None
-    quantiles = np.quantile(rest, _SHARES)
-    middle = float(np.median(rest))
-    span = float(quantiles[_UPPER] - quantiles[_LOWER]) or float(different[-1] - different[0])
-    centre, unit, bends = middle, span, False
+    quantiles = _quantiles(rest, _SHARES)
+    outer = _quantiles(rest, np.array([0.01, 0.25, 0.5, 0.75, 0.99]))
+    centre, unit, bends = float(outer[2]), float(outer[3] - outer[1]) or float(different[-1] - different[0]), False
     straight = best = _normality(_bent(quantiles, centre, unit, bends))
-    for place in (float(quantiles[0]), middle, float(quantiles[-1])):
+    for place in (quantiles[0], outer[2], quantiles[-1]) if straight < _STRAIGHT else ():
         distances = np.abs(quantiles - place)
-        units = np.quantile(distances[distances > 0], (0.05, 0.25, 0.5, 0.75)) if distances.any() else ()
-        for one in units:
-            reached = _normality(_bent(quantiles, place, float(one), True))
-            if straight < _STRAIGHT and reached > best and 1 - reached < (1 - straight) / 2:
-                best, centre, unit, bends = reached, place, float(one), True
-    outer = np.quantile(rest, (0.01, _SHARES[_LOWER], _SHARES[_UPPER], 0.99))
-    ends, (low, lower, upper, high) = (_bent(one, centre, unit, bends) for one in (different[[0, -1]], outer))
+        for distance in _quantiles(np.sort(distances[distances > 0]), _UNITS) if distances.any() else ():
+            reached = _normality(_bent(quantiles, place, distance, bends=True))
+            if reached > best and 1 - reached < (1 - straight) / 2:
+                best, centre, unit, bends = reached, float(place), float(distance), True
+    ends, (low, lower, _, upper, high) = (_bent(one, centre, unit, bends) for one in (different[[0, -1]], outer))
     fence = _FENCE * (upper - lower)
     least = max(float(ends[0]), float(min(lower - fence, low)))
     largest = min(float(ends[1]), float(max(upper + fence, high)))
     return _Curve(centre, unit, bends, least, largest) if least < largest else None
+
+
+def _quantiles(in_order: Array, shares: Array) -> Array:
+    return np.interp(shares * (len(in_order) - 1), np.arange(len(in_order)), in_order)
 
 
 def _normality(numbers: Array) -> float:
@@ -268,7 +269,7 @@ def _fit_knots(curve: _Curve, different: Array, rest: Array) -> tuple[float, ...
         return ()
     places = different
     if len(different) > _RAMPS + 1:
-        inner = np.quantile(rest, np.arange(1, _RAMPS) / _RAMPS)
+        inner = _quantiles(rest, np.arange(1, _RAMPS) / _RAMPS)
         places = np.unique([different[0], *inner, different[-1]])
     _, first = np.unique(curve(places), return_index=True)
     return tuple(places[first].tolist()) if len(first) > 2 else ()
