@@ -104,7 +104,7 @@ def choose(
             average: Numbers = np.mean(list(scores.values()), axis=0)
             qualities["average"] = float(row_losses(task, truth, average).mean())
     # What scores as the first does adds nothing to it.
-    others = [name for name in names[1:] if not np.array_equal(scores[name], scores[first])]
+    others = [name for name in names[1:] if not count or not np.array_equal(scores[name], scores[first])]
     if not others:
         return _choice(names, [first], f"{_serves([first])}.", qualities)
     if count < FEWEST_ROWS:
