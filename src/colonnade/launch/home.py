@@ -17,7 +17,6 @@ from colonnade.data import (
     LINK_COLUMNS,
     Kind,
     PartyTable,
-    TableEncoder,
     linked_rows,
     matched_rows,
     read_frame,
@@ -235,8 +234,11 @@ class PartyHome:
 def _column_types(part: ModelPart) -> dict[str, Kind]:
     if "types" in part.document:
         return dict(part.document["types"])
-    encoder = part.document.get("table_encoder")
-    return TableEncoder.from_json(encoder).types if encoder else {}
+    # Imported here: who only reads a home must not wait for torch.
+    from colonnade.training import encoder_of
+
+    encoder = encoder_of(part)
+    return {} if encoder is None else encoder.types
 
 
 _PARTY_FILE = """\

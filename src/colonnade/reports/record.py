@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.data import TableEncoder
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger, MessageTotal, compare
 from colonnade.messages import ANYONE, Declaration, warnings_of
@@ -284,8 +283,11 @@ class RunRecord:
         }
         if about["has_table"] and not about["is_elsewhere"]:
             about |= {name: self.tables[party][name] for name in ("rows", "shared_rows", "columns", "label")}
-            encoder = self.parts[party].document.get("table_encoder") if party in self.parts else None
-            about["encoded_width"] = None if encoder is None else TableEncoder.from_json(encoder).width
+            # Imported here: who only reads a report's numbers must not wait for torch.
+            from colonnade.training import encoder_of
+
+            encoder = encoder_of(self.parts.get(party))
+            about["encoded_width"] = None if encoder is None else encoder.width
         return about
 
     # Not kept: a later audit may refuse the model.
