@@ -170,7 +170,7 @@ RUN_TOML = [
     toml("epochs zero", "epochs = 2", "epochs = 0", "config.epochs", "at least 1"),
     toml("epochs a text", "epochs = 2", 'epochs = "two"', "config.epochs", "a whole number"),
     toml("epochs a fraction", "epochs = 2", "epochs = 2.5", "config.epochs", "a whole number"),
-    toml("batches of none", "batch_size = 32", "batch_size = 0", "config.batch_size", "at least 1"),
+    toml("batches below none", "batch_size = 32", "batch_size = -1", "config.batch_size", "at least 0"),
     toml("hidden a number", "hidden = [8]", "hidden = 8", "config.hidden"),
     toml("hidden of width zero", "hidden = [8]", "hidden = [8, 0]", "config.hidden", "at least 1"),
     toml("dropout of all", "epochs = 2", "epochs = 2\ndropout = 1.0", "config.dropout", "below 1"),

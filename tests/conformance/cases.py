@@ -27,6 +27,7 @@ _SPLITNN: dict[str, Any] = {
     "cut_width": 4,
     "learning_rate": 0.02,
     "secret_start": False,
+    "minimum_steps": 0,
 }
 
 _FTL: dict[str, Any] = {

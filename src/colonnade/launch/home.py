@@ -232,11 +232,10 @@ class PartyHome:
 
 
 def _column_types(part: ModelPart) -> dict[str, Kind]:
+    from colonnade.training.legacy import encoder_of  # here, as it brings torch
+
     if "types" in part.document:
         return dict(part.document["types"])
-    # Imported here: who only reads a home must not wait for torch.
-    from colonnade.training import encoder_of
-
     encoder = encoder_of(part)
     return {} if encoder is None else encoder.types
 

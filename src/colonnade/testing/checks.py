@@ -36,7 +36,7 @@ from colonnade.testing.cases import (
 )
 from colonnade.testing.expect import raising, require
 from colonnade.testing.hostile import Heard, faults_of, is_refused, lying
-from colonnade.training import encoder_of
+from colonnade.training.legacy import encoder_of
 
 __all__ = [
     "check_config_round_trips",
@@ -126,9 +126,9 @@ def check_raw_columns_never_cross(case: Case, transport: str) -> None:
         for other, table in tables.items():
             if other == party:
                 continue
+            encoder = encoder_of(run.parts[other])
             complete = [name for name in table.feature_names if _is_complete(table.values(name))]
             raw = np.concatenate([np.empty(0), *(table.values(name) for name in complete)])
-            encoder = encoder_of(run.parts[other])
             coded = [] if encoder is None else [encoder.transform(table, dtype=np.float64)[:, 0]]
             for values in (raw, *coded):
                 for kind in (np.float32, np.float64):

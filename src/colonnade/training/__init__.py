@@ -2,7 +2,7 @@
 
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose
-from colonnade.training.inputs import Inputs, encoder_of
+from colonnade.training.inputs import Inputs
 from colonnade.training.kept import Kept, Leaf
 from colonnade.training.scoring import (
     ModelToScore,
@@ -37,7 +37,6 @@ __all__ = [
     "agree_on_model",
     "asked_model",
     "choose",
-    "encoder_of",
     "in_parts",
     "parts_of",
     "steps",

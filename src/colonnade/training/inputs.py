@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import Kind, PartyTable, TableEncoder
+from colonnade.data import Kind, PartyTable
 from colonnade.data.parts import Categories, check_fits, check_version, damaged, rows_of, typed
 from colonnade.errors import TableError
-from colonnade.session import Holding, ModelPart
+from colonnade.session import Holding
 from colonnade.training.numbers import Numbers
 
-__all__ = ["Inputs", "encoder_of"]
+__all__ = ["Inputs"]
 
 _VERSION = 1
 _WHAT = "encoder of inputs"
@@ -167,15 +167,6 @@ class Inputs:
                     f"Column '{part.column}' of {table.name} holds {is_now}, but held {was} when the encoder "
                     "was fitted. Write it as in the training table."
                 )
-
-
-def encoder_of(part: ModelPart | None) -> Inputs | TableEncoder | None:
-    """Return what turned a party's columns into numbers, where its part says so: in either form, as not all methods
-    have moved."""
-    document = {} if part is None else part.document
-    if document.get("inputs"):
-        return Inputs.from_json(document["inputs"])
-    return TableEncoder.from_json(document["table_encoder"]) if document.get("table_encoder") else None
 
 
 _FORMS: dict[str, type[Numbers] | type[Categories]] = {"numeric": Numbers, "categorical": Categories}

@@ -83,27 +83,17 @@ class SplitNN:
     }
 
     def __post_init__(self) -> None:
-        for name, widths in (
-            ("hidden", self.hidden),
-            ("head_hidden", self.head_hidden),
-            ("cut_width", (self.cut_width,)),
-        ):
-            for width in widths:
-                if not 1 <= width <= WIDEST:
-                    raise ConfigError(
-                        f"config.{name} must hold whole numbers of at least 1, at most {WIDEST}. Got {width} instead."
-                    )
+        widths = {"hidden": self.hidden, "head_hidden": self.head_hidden, "cut_width": (self.cut_width,)}
+        for name, each in widths.items():
+            if wrong := [width for width in each if not 1 <= width <= WIDEST]:
+                raise ConfigError(
+                    f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {wrong[0]} instead."
+                )
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
         check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
-        least = {
-            "epochs": 1,
-            "batch_size": 0,
-            "minimum_steps": 0,
-            "patience": 0,
-            "look_ahead": 0,
-            "checkpoint_every": 0,
-        }
+        whole = ("batch_size", "minimum_steps", "patience", "look_ahead", "checkpoint_every")
+        least = {"epochs": 1, **dict.fromkeys(whole, 0)}
         for name, lowest in least.items():
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
