@@ -106,7 +106,7 @@ class Numbers:
             is_date=is_date,
             curve=curve,
             usual=None if curve is None else usual,
-            knots=_fit_knots(curve, different, rest) if splines and curve is not None else (),
+            knots=_fit_knots(curve, different, known, rest, minimum_support) if splines and curve is not None else (),
             cycles=cycles,
             harmonics=_WAVES if splines else 1,
             means=(),
@@ -275,16 +275,21 @@ def _normality(numbers: Array) -> float:
     return float(np.corrcoef(numbers, _NORMAL)[0, 1])
 
 
-def _fit_knots(curve: _Curve, different: Array, rest: Array) -> tuple[float, ...]:
-    """Choose where ramps begin and end: at each of few values, or at quantiles."""
-    if len(different) <= 2:
-        return ()
+def _fit_knots(curve: _Curve, different: Array, known: Array, rest: Array, support: int) -> tuple[float, ...]:
+    """Choose where ramps begin and end: at each of few values, or at quantiles, with enough rows between two."""
     places = different
     if len(different) > _FEW:
-        inner = _quantiles(rest, np.arange(1, _RAMPS) / _RAMPS)
-        places = np.unique([different[0], *inner, different[-1]])
+        places = np.unique([different[0], *_quantiles(rest, np.arange(1, _RAMPS) / _RAMPS), different[-1]])
     _, first = np.unique(curve(places), return_index=True)
-    return tuple(places[first].tolist()) if len(first) > 2 else ()
+    places = places[first]
+    # The difference of two neighbouring ramps must not tell few rows apart either.
+    below = np.searchsorted(known, places, side="right")
+    kept = [0]
+    for place in range(1, len(places)):
+        if below[place] - below[kept[-1]] >= max(support, 1):
+            kept.append(place)
+    kept = [*kept[:-1], len(places) - 1] if kept[-1] else kept
+    return tuple(places[kept].tolist()) if len(kept) > 2 else ()
 
 
 def _part_of_cycle(days: Array, cycle: str) -> npt.NDArray[np.int64]:
