@@ -19,8 +19,10 @@ __all__ = ["Numbers"]
 
 Array = npt.NDArray[np.float64]
 
-_RAMPS = 6
+_RAMPS = 5
 """Into how many ramps a column is spread."""
+_FEW = 12
+"""Of a column with so few different values each begins a ramp."""
 _LARGEST = 1e150
 """Numbers beyond count as this one, so that differences and squares stay finite."""
 _USUAL = 0.5
@@ -62,7 +64,8 @@ class Numbers:
 
     The first output is the number itself on its `curve`. A value that most rows have adds a mark, each two neighbours
     among `knots` add a ramp that rises from the one to the other, and a date adds waves for its cycles. All these are
-    standardised, so that a missing cell, which is 0, lies in their middle. Missing cells add a mark of zeros and ones.
+    standardised, ramps to half the size, as they say what the number says too; a missing cell, which is 0, lies in
+    their middle. Missing cells add a mark of zeros and ones.
     """
 
     column: str
@@ -103,7 +106,7 @@ class Numbers:
             is_date=is_date,
             curve=curve,
             usual=None if curve is None else usual,
-            knots=_fit_knots(curve, different, rest) if splines and curve is not None else (),
+            knots=_fit_knots(curve, different, known, rest, minimum_support) if splines and curve is not None else (),
             cycles=cycles,
             harmonics=_WAVES if splines else 1,
             means=(),
@@ -116,8 +119,14 @@ class Numbers:
     def names(self) -> tuple[str, ...]:
         """Name the outputs."""
         shown = [] if self.curve is None else [self.column]
-        shown += [] if self.usual is None else [f"{self.column} is not {self._shown(self.usual)}"]
-        shown += [f"{self.column} from {self._shown(low)} to {self._shown(high)}" for low, high in pairwise(self.knots)]
+        shown += [] if self.usual is None else [f"{self.column} is not {self._shown(self.usual, 6)}"]
+        # With as many digits as tell them apart.
+        texts = next(
+            texts
+            for digits in range(3, 18)
+            if len(set(texts := [self._shown(knot, digits) for knot in self.knots])) == len(texts) or digits == 17
+        )
+        shown += [f"{self.column} from {low} to {high}" for low, high in pairwise(texts)]
         for cycle in self.cycles:
             for times in range(1, self.harmonics + 1):
                 shown += [f"{self.column} {wave} of the {cycle} ({times})" for wave in ("sine", "cosine")]
@@ -201,6 +210,9 @@ class Numbers:
             means.append(float(output.mean()))
             spread = float(np.ptp(output))
             scales.append(max(float(output.std()), spread / _FARTHEST) if spread else 1.0)
+        first = (self.curve is not None) + (self.usual is not None)
+        for place in range(first, first + len(self.knots) - 1):
+            scales[place] *= 2
         return replace(self, means=tuple(means), scales=tuple(scales))
 
     def _outputs(self, known: Array) -> Iterator[Array]:
@@ -219,9 +231,9 @@ class Numbers:
                 yield np.sin(times * angle).round(9)
                 yield np.cos(times * angle).round(9)
 
-    def _shown(self, value: float) -> str:
+    def _shown(self, value: float, digits: int) -> str:
         if not self.is_date or abs(value) > 700_000:
-            return f"{value:g}"
+            return f"{value:.{digits}g}"
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date().isoformat()
 
 
@@ -263,16 +275,21 @@ def _normality(numbers: Array) -> float:
     return float(np.corrcoef(numbers, _NORMAL)[0, 1])
 
 
-def _fit_knots(curve: _Curve, different: Array, rest: Array) -> tuple[float, ...]:
-    """Choose where ramps begin and end: at each of few values, or at quantiles."""
-    if len(different) <= 2:
-        return ()
+def _fit_knots(curve: _Curve, different: Array, known: Array, rest: Array, support: int) -> tuple[float, ...]:
+    """Choose where ramps begin and end: at each of few values, or at quantiles, with enough rows between two."""
     places = different
-    if len(different) > _RAMPS + 1:
-        inner = _quantiles(rest, np.arange(1, _RAMPS) / _RAMPS)
-        places = np.unique([different[0], *inner, different[-1]])
+    if len(different) > _FEW:
+        places = np.unique([different[0], *_quantiles(rest, np.arange(1, _RAMPS) / _RAMPS), different[-1]])
     _, first = np.unique(curve(places), return_index=True)
-    return tuple(places[first].tolist()) if len(first) > 2 else ()
+    places = places[first]
+    # The difference of two neighbouring ramps must not tell few rows apart either.
+    below = np.searchsorted(known, places, side="right")
+    kept = [0]
+    for place in range(1, len(places)):
+        if below[place] - below[kept[-1]] >= max(support, 1):
+            kept.append(place)
+    kept = [*kept[:-1], len(places) - 1] if kept[-1] else kept
+    return tuple(places[kept].tolist()) if len(kept) > 2 else ()
 
 
 def _part_of_cycle(days: Array, cycle: str) -> npt.NDArray[np.int64]:

@@ -327,6 +327,17 @@ def test_a_value_that_only_bounds_make_usual_tells_no_few_rows_apart() -> None:
     assert least_told_apart(np.stack([*outputs.values()], axis=1)) >= 10
 
 
+@pytest.mark.parametrize("support", [0, 20])
+def test_ramps_together_do_not_tell_few_rows_apart_either(support: int) -> None:
+    code = np.repeat([0.0, 1.0, 2.0, 5.0, 6.0, 7.0], [100, 3, 100, 50, 19, 20])
+    outputs = np.stack([*encoded(table(code=code), splines=True, minimum_support=support).values(), code**0], axis=1)
+    assert outputs.shape[1] > 3
+    for value in (1.0, 6.0):
+        rows = (code == value).astype(float)
+        nearest = outputs @ np.linalg.lstsq(outputs, rows)[0]
+        assert (np.abs(rows - nearest).max() > 0.3) == bool(support)
+
+
 def test_few_missing_dates_are_not_told_apart_by_the_season() -> None:
     days = [*pd.date_range("2021-03-01", "2021-05-31", freq="D"), *[pd.NaT] * 3]
     inputs = Inputs.fit(table(since=days), minimum_support=10)
