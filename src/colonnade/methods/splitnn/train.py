@@ -11,9 +11,8 @@ from torch import nn
 
 from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.methods.splitnn.config import SplitNN
-from colonnade.methods.splitnn.defence import LabelDefence
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth
-from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather
+from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_head, gather
 from colonnade.nn import backpropagate
 from colonnade.session import Holding, Result, Session
 from colonnade.training import Budget, Kept, Patience, Serving, TrainedModel, steps
