@@ -67,9 +67,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     targets, places = defence.targets, torch.arange(len(labels))
 
     def validate() -> float | None:
-        found, rows = gather(peers, own, head, split.validation), torch.from_numpy(split.validation)
+        found = gather(peers, own, head, split.validation)
         defence.end_epoch()
-        return defence.loss(found, targets[rows], rows).item() if len(rows) else None
+        return defence.judge(found, split.validation)
 
     rule = Patience(config.patience)
     for step in steps(session, kept, split.train, Budget.of(config), validate=validate, rule=rule, tells=peers):
