@@ -15,7 +15,7 @@ from tests.references import shared_rows, toy
 from torch import nn
 
 import colonnade as cn
-from colonnade.nn import mlp
+from colonnade.nn import Heads, mlp
 from colonnade.session import derive_seed
 from colonnade.training import Inputs
 
@@ -51,17 +51,13 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
             name: mlp(
                 (values.shape[1], *config.hidden, config.cut_width),
                 seed=derive_seed(SEED, f"encoder/{name}"),
-                activate_output=True,
                 dtype=torch.float64,
             )
             for name, values in features.items()
         }
     )
-    head = mlp(
-        (config.cut_width * len(features), *config.head_hidden, outputs),
-        seed=derive_seed(SEED, "head/bank"),
-        dtype=torch.float64,
-    )
+    cuts, seed = [config.cut_width] * len(features), derive_seed(SEED, "head/bank")
+    head = Heads(cuts, config.head_hidden, outputs, members=config.members, seed=seed, dtype=torch.float64)
     parameters = [*encoders.parameters(), *head.parameters()]
     optimizer = getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
 
@@ -75,16 +71,9 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
         for step in range(steps_per_epoch):
             rows = shuffled[step * BATCH : (step + 1) * BATCH]
             cuts = [encoders[name](values[rows]) for name, values in features.items()]
-            result = head(torch.cat(cuts, 1))
-            wanted = targets[rows]
-            if task == "binary":
-                row_weights = torch.ones(len(rows)) if weights is None else weights[wanted]
-                losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
-                loss = (losses * row_weights).sum() / row_weights.sum()
-            elif task == "multiclass":
-                loss = nn.functional.cross_entropy(result, wanted, weight=weights)
-            else:
-                loss = ((result[:, 0] - wanted) ** 2).mean()
+            # Every member of the head learns by itself; the loss is the mean of theirs.
+            members = head(torch.cat(cuts, 1)).unbind(1)
+            loss = sum(row_loss(task, one, targets[rows], weights) for one in members) / len(members)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -92,6 +81,16 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
         f"{name}/encoder.{key}": v for name, encoder in encoders.items() for key, v in encoder.state_dict().items()
     }
     return found | {f"bank/head.{key}": value for key, value in head.state_dict().items()}
+
+
+def row_loss(task: str, result: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    if task == "multiclass":
+        return nn.functional.cross_entropy(result, wanted, weight=weights)
+    if task == "regression":
+        return ((result[:, 0] - wanted) ** 2).mean()
+    row_weights = torch.ones(len(wanted)) if weights is None else weights[wanted]
+    losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
+    return (losses * row_weights).sum() / row_weights.sum()
 
 
 def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict[str, torch.Tensor], cn.Run]:
@@ -108,6 +107,9 @@ def settings(**changes: object) -> cn.SplitNN:
     base: dict[str, object] = {
         "hidden": (6,),
         "cut_width": 4,
+        "members": 2,
+        "head_hidden": (),
+        "dropout": 0.0,
         "epochs": STEPS // 5,
         "batch_size": BATCH,
         "patience": 0,
@@ -158,7 +160,7 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(changes: dict) -
     assert all(torch.equal(first[name], again[name]) for name in first)
     tables = {n: cn.PartyTable(f, id="id", label="y" if "y" in f else None) for n, f in frames.items()}
     other = cn.simulate(settings(**changes), tables, seed=SEED + 1)
-    assert not torch.equal(other.parts["bank"].tensors["head.0.weight"], first["bank/head.0.weight"])
+    assert not torch.equal(other.parts["bank"].tensors["head.weights.0"], first["bank/head.weights.0"])
 
 
 def test_early_stopping_keeps_the_best_epochs_weights_at_every_party() -> None:

@@ -26,7 +26,7 @@ from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
-from colonnade.settings import config_to_json, described, settings_of, validated
+from colonnade.settings import config_to_json, configured, described, settings_of, validated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -348,7 +348,7 @@ def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
 
     about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
     method = method_named(about.method)
-    config = validated(method.config, document.get("config", {}), "config")
+    config = configured(method.config, document.get("config", {}), "config")
     plan = RunPlan(
         name=about.name,
         method=method.name,

@@ -18,7 +18,7 @@ from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleF
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
-from colonnade.methods.splitnn.defence import LabelDefence
+from colonnade.methods.splitnn.network import LabelDefence
 from colonnade.privacy import LabelDisguise, auc_bound
 from colonnade.session import Session, parties_of
 

@@ -25,8 +25,7 @@ from colonnade.data import batches
 from colonnade.methods.ftl import train as ftl_train
 from colonnade.methods.ftl.encoder import build_encoder as build_ftl_encoder
 from colonnade.methods.prada.school import School
-from colonnade.methods.splitnn.defence import LabelDefence
-from colonnade.methods.splitnn.network import OwnEncoder, build_encoder, build_head
+from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_encoder, build_head
 from colonnade.session import Session, derive_seed
 from colonnade.training import Inputs
 
