@@ -168,6 +168,17 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
     }
 
 
+class _Record(SimpleNamespace):
+    """A run as pages read it."""
+
+    served = "together"
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        found: Evaluation | None = self.evaluations.get(self.served)
+        return found
+
+
 def record_of(content: dict[str, Any]) -> Any:
     """Return a run with these values."""
     made, about = dict(content), content["method"]
@@ -183,12 +194,12 @@ def record_of(content: dict[str, Any]) -> Any:
     made["method"] = SimpleNamespace(**{**about, "roles": roles, "version": "0.1.0"})
     made["crossed"] = tuple(Crossed(**one) for one in made["crossed"])
     made["checked_ledgers"] = tuple(CheckedLedger(**one) for one in made.pop("ledgers"))
-    return SimpleNamespace(**made)
+    return _Record(**made)
 
 
 def changed(record: Any, **values: Any) -> Any:
     """Return a run in which some values differ."""
-    return SimpleNamespace(**{**vars(record), **values})
+    return _Record(**{**vars(record), **values})
 
 
 @pytest.fixture(scope="session")
