@@ -225,7 +225,7 @@ VARIANTS = (
     _splitnn("numbers", "regression", optimizer="SGD", patience=1),
     _splitnn("secret start", secret_start=True),
     _splitnn("the average serves", rows=180),
-    _splitnn("own columns serve", rows=180, learning_rate=1e-6),
+    _splitnn("own columns serve", "regression", rows=180, learning_rate=1e-6),
     _splitnn("marvell", defence="marvell"),
     _splitnn("coae", "multiclass", defence="coae"),
     _splitnn("marvell and coae", defence="marvell+coae"),

@@ -136,7 +136,8 @@ def test_divergence_is_named_not_trained_through() -> None:
 
 def test_the_central_reference_and_the_model_alone_use_the_same_held_out_rows() -> None:
     run = cn.simulate(settings(epochs=30, learning_rate=0.02), tables(), compare=True)
-    assert {name: found.rows for name, found in run.evaluations.items()} == {"together": 40, "alone": 40, "central": 40}
+    rows = {name: found.rows for name, found in run.evaluations.items() if name != "average"}
+    assert rows == {"together": 40, "alone": 40, "central": 40}
     assert run.evaluations["central"].metrics["auc"] > run.evaluations["alone"].metrics["auc"] + 0.1
 
 

@@ -154,7 +154,7 @@ def test_class_weights_stay_with_the_class_whatever_its_code(label: str, monkeyp
     (defence,) = kept
     rows = torch.arange(40)
     outputs = torch.linspace(-1, 1, 40 * (1 if label == "binary" else 4), dtype=torch.float64)
-    outputs = outputs.reshape(40, -1)
+    outputs = outputs.reshape(40, 1, -1)  # of one head
     wanted = defence.targets[rows]
     by_row = torch.stack([defence.loss(outputs[r : r + 1], wanted[r : r + 1], rows[r : r + 1]) for r in range(40)])
     each = torch.tensor(weights, dtype=torch.float64)[defence._labels[rows].long()]

@@ -61,12 +61,11 @@ def solved(encoder: torch.nn.Module, activations: torch.Tensor, columns: int) ->
 
     def forward(inputs: torch.Tensor) -> torch.Tensor:
         hidden = torch.relu(inputs @ kept[0].T + kept[1])
-        return torch.relu(hidden @ kept[2].T + kept[3])
+        return hidden @ kept[2].T + kept[3]
 
     def derivative(inputs: torch.Tensor) -> torch.Tensor:
         hidden = inputs @ kept[0].T + kept[1]
-        active = torch.relu(hidden) @ kept[2].T + kept[3] > 0
-        return active[:, :, None] * torch.einsum("ch,bh,hi->bci", kept[2], (hidden > 0).double(), kept[0])
+        return torch.einsum("ch,bh,hi->bci", kept[2], (hidden > 0).double(), kept[0])
 
     wanted, count = activations.double(), len(activations)
     best, found = torch.full((count,), torch.inf, dtype=torch.float64), torch.zeros(count, columns).double()
@@ -103,7 +102,7 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
         give(own, *arguments)
 
     monkeypatch.setattr(OwnEncoder, "give", kept)
-    config = cn.SplitNN(epochs=1, batch_size=64, minimum_steps=0, **settings)
+    config = cn.SplitNN(epochs=1, batch_size=64, minimum_steps=0, dropout=0.0, **settings)
     run = cn.simulate(config, tables(), seed=SEED, launch=cn.Launch(keep_views=True))
     truth = features[0]
     encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"))
@@ -135,12 +134,12 @@ def test_a_feature_holder_reads_numbers_to_predict_off_the_first_gradient_of_a_k
         return findings(defence)
 
     monkeypatch.setattr(LabelDefence, "findings", kept)
-    config = cn.SplitNN(epochs=1, batch_size=256, minimum_steps=0, **settings)
+    config = cn.SplitNN(epochs=1, batch_size=256, minimum_steps=0, members=1, head_hidden=(), **settings)
     run = cn.simulate(config, tables("regression"), seed=SEED, launch=cn.Launch(keep_views=True))
     (rows,) = batches(run.plan.split(ROWS).train, 256, derive_seed(SEED, "batches", 0))
     truth = targets[0][torch.from_numpy(rows)].double().numpy()
     head = build_head(config, [32, 32], 1, derive_seed(SEED, "head/bank"))
-    weights = head[0].weight.detach().double().numpy()[0, 32:]
+    weights = head.weights[0].detach().double().numpy()[0, 32:, 0]
     gradient = received(run, "shop", "CutGradient")[0].values.double().numpy()
     guess = -(gradient @ weights) / (weights @ weights) * len(rows) / 2
     explained = 1 - ((truth - guess) ** 2).sum() / ((truth - truth.mean()) ** 2).sum()
