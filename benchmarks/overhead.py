@@ -6,9 +6,11 @@ one fused optimizer, on rows that are put in order once in a pass and sliced.
 
 Counted is training: from the moment at which both parties' inputs are ready to that at which the held-out rows' codes
 have arrived, with the validation after each pass. Of the federated run the label holder's own ledger tells both. Not
-counted is what plain code would not do or does alike: reading tables, the handshake, making inputs, and the model of own
-columns alone with which the federated one is compared; `federated_whole_seconds` has all of it.
+counted is what plain code would not do, or does alike: reading tables, the handshake, making inputs, and the model of
+own columns alone with which the federated one is compared; `federated_whole_seconds` has all of it.
 The two are interleaved and the median of the ratios is reported. Peak memory is measured in fresh processes.
+
+At the end comes what a long way between the parties costs, and what batches sent ahead save of it: `benchmarks.delay`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from benchmarks import delay
 from benchmarks.form import Findings, main, say
 
 if TYPE_CHECKING:
@@ -200,6 +203,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
     findings.bar("time_ratio", statistics.median(ratios), at_most=1.5)
     findings.bar("peak_memory_ratio", memory["federated"] / memory["plain"], at_most=1.3)
     findings.bar("auc_apart", abs(auc["federated"] - auc["plain"]), at_most=0.01)
+    delay.add_to(findings, quick=arguments.quick)
     return findings
 
 
