@@ -160,7 +160,7 @@ class Alone:
         ``classes`` is how many there are, also where some have no training row; a regression has none.
         """
         columns, targets = np.asarray(columns, np.float64), np.asarray(targets, np.float64)
-        if columns.ndim != 2 or targets.shape != columns.shape[:1] or not columns.size:
+        if columns.ndim != 2 or targets.shape != columns.shape[:1] or len(columns) < 2 or not columns.size:
             raise UsageError(
                 f"Columns of shape {columns.shape} and {targets.size} targets leave nothing to learn from."
             )
