@@ -1,9 +1,9 @@
 """The spine: what every method gets, so that a method is its paper and nothing else."""
 
-from colonnade.training.alone import Alone
+from colonnade.training.alone import Alone, Linear, best_penalty
 from colonnade.training.choice import Choice, choose
 from colonnade.training.inputs import Inputs
-from colonnade.training.kept import Kept, Leaf
+from colonnade.training.kept import Kept, Leaf, Tensors
 from colonnade.training.scoring import (
     ModelToScore,
     Served,
@@ -23,6 +23,7 @@ __all__ = [
     "Inputs",
     "Kept",
     "Leaf",
+    "Linear",
     "ModelToScore",
     "Patience",
     "Plateau",
@@ -31,11 +32,13 @@ __all__ = [
     "Serving",
     "Step",
     "StopRule",
+    "Tensors",
     "TrainedModel",
     "Verdict",
     "Waits",
     "agree_on_model",
     "asked_model",
+    "best_penalty",
     "choose",
     "in_parts",
     "parts_of",
