@@ -111,7 +111,9 @@ class Serving:
         if own is not None and peers:
             alone = Alone.fit(task, own[split.train], targets[split.train], len(labels.classes), session.seed("alone"))
         held_out = np.concatenate([split.validation, split.test])
-        every = {"together": together} | ({} if alone is None or own is None else {"alone": alone.scores(own[held_out])})
+        every = {"together": together} | (
+            {} if alone is None or own is None else {"alone": alone.scores(own[held_out])}
+        )
         count = len(split.validation)
         choice = choose(task, targets[split.validation], {name: one[:count] for name, one in every.items()})
         served = choice.served(every)

@@ -2,298 +2,261 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from colonnade.crypto import Format, PublicKey, key_bits
-from colonnade.data import TableEncoder, batches
-from colonnade.errors import ConfigError
-from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
-from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
+from colonnade.crypto import Format, key_bits
+from colonnade.data import LabelEncoder
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.contributions import Contributions
+from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
-from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
-from colonnade.methods.secure_lr.guard import (
-    Contributions,
-    check_repeating,
-    check_training,
-    most_epochs,
-    opened_by,
-    rank_of,
-)
-from colonnade.methods.secure_lr.messages import MOST, ColumnCount, PartnerShare, TrainingExtent
-from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
-from colonnade.nn import tensors_under
-from colonnade.nn.regression import (
-    Numbers,
-    OwnWeights,
-    loss_of,
-    outputs_for,
-    scores_of,
-    slopes_of,
-    targets_of,
-)
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
+from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.guard import EPOCHS, check_repeating, check_training, chosen_extent
+from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, PartnerShare, TrainingExtent
+from colonnade.methods.secure_lr.predict import gather_scores, own_columns, send_scores
+from colonnade.nn.regression import Numbers, Whitening, loss_of, outputs_for, scores_of, targets_of
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Holding, ModelPart, Result, Session
+from colonnade.session import Channel, Holding, Result, Session
+from colonnade.training import (
+    Budget,
+    Inputs,
+    Kept,
+    Linear,
+    Patience,
+    Serving,
+    Tensors,
+    TrainedModel,
+    best_penalty,
+    steps,
+)
 
-__all__ = ["feature_holder", "label_holder", "linear_format"]
+__all__ = ["feature_holder", "label_holder"]
 
-Rows = np.ndarray[Any, Any]
-
-
-def linear_format(config: SecureLR, inputs: int, outputs: int) -> LinearFormat:
-    """Return the ranges and scales of one feature holder's layer.
-
-    The logits take the weights with all their fraction bits, so that without momentum and l2 the model does not depend
-    on the secret shares in any bit.
-    """
-    return LinearFormat(
-        inputs=inputs,
-        outputs=outputs,
-        most_rows=config.batch_size,
-        key_bits=key_bits(config.key),
-        input_format=Format(fraction_bits=20, magnitude_bits=6),
-        step_format=Format(fraction_bits=28, magnitude_bits=0),
-        forward_bits=None,
-    )
+# Rows that are encrypted together, so that messages stay of bearable size.
+_PART = 1024
+# The penalty on what partners' columns add, in standard deviations; rows that choose the penalty of own columns; how
+# much longer or shorter than the first a step may be.
+_LIGHT, _MOST_COMPARED, _LONGEST = 1e-3, 4000, 3.0
 
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns."""
-    peer = session.channel("label_holder")
-    split = holding.split
-    table_encoder, columns = encoded_columns(holding, np.float64, config.minimum_support)
-    if table_encoder is None or columns is None:
+    peer, split, kept = session.channel("label_holder"), holding.split, Kept(session)
+    inputs = Inputs.of(holding, minimum_support=config.minimum_support)
+    columns = own_columns(holding, inputs)
+    whitening = Whitening.fit(columns[split.train], config.minimum_support)
+    if inputs is None or not whitening.width:
         raise without_columns(session)
-    columns = cut_off(columns)
-    rank, mark = rank_of(columns[split.train]), session.secret("contributions").hex()[:16]
-    contributions = Contributions(session, peer.peer, holding, mark)
-    key = make_key(session, config.key)
+    whitened, rank = whitening.transform(columns), whitening.width
+    mark = session.secret("contributions").hex()[:16]
+    contributions, key = Contributions(session, peer.peer, holding, mark), make_key(session, config.key)
     send_key(peer, key)
-    peer.send(ColumnCount(table_encoder.width, rank, contributions.earlier()))
-    limit = most_scores(config.task, MOST)
-    extent = peer.receive(TrainingExtent, most_scores=limit, epochs=_agreed_epochs(session, config))
-    scores, config = extent.scores, config.for_epochs(extent.epochs)
-    # Before anything about the columns leaves, but how many there are and their rank.
-    again = (config.epochs - session.step // math.ceil(len(split.train) / config.batch_size)) * scores
+    peer.send(ColumnCount(rank, contributions.earlier()))
+    agreed = (config.epochs,) if config.epochs else EPOCHS
+    told = peer.receive(TrainingExtent, most_scores=most_scores(config.task, MOST), epochs=agreed)
+    extent = (told.scores, told.epochs)
+    if tuple(kept.once("extent", lambda: list(extent))) != extent:
+        raise WrongContent(f"'{peer.peer}' goes on with another number of scores or epochs than it began with.")
+    # Before anything about the columns leaves, but how many there are. A step that is done opens nothing again.
+    done = session.step
+    again = (told.epochs - done + (0 < done < told.epochs)) * told.scores
     contributions.train(
-        opened_by(config.epochs, scores),
+        told.epochs * told.scores,
         again,
-        lambda opened: check_training(session, peer, config, rank, scores, opened),
+        lambda opened: check_training(session, peer, config, rank, extent, opened),
         lambda opened: check_repeating(session, peer, config, rank, again, opened),
     )
-    format = linear_format(config, table_encoder.width, scores)
-    layer = LinearOwner(peer, format, key, momentum=config.momentum)
-    model = _Model([layer], config.epochs)
-    epochs = Epochs.begin(session, model, len(split.train), config)
+    layer = kept.leaf("layer", LinearOwner(peer, _format(config, rank, told.scores, len(split.train)), key))
     if session.resumed is None:
         layer.open()
 
-    training = [layer.encode(columns[rows]) for rows in _cut(session, split.train, config)]
-    validation = [layer.encode(columns[rows]) for rows in chunks(split.validation)]
-    sent: set[int] = set()
-    while not epochs.is_over:
-        for number in _order_left(session, epochs):
-            session.next_step()
-            if number not in sent:
-                layer.send_inputs(training[number])
-                sent.add(number)
-            layer.answer(training[number])
-            layer.learn(config.l2 * _rate(session, epochs, config))
-            epochs.keep_between_epochs(session, model)
+    parts = [layer.encode(whitened[rows]) for rows in _parts(split.train)]
+    for step in steps(session, kept, split.train, Budget(told.epochs)):
+        if step.number == done + 1:
+            for part in parts:
+                layer.send_inputs(part)
+        for number, part in enumerate(parts if step.epoch else []):
+            with peer.openings.at(f"part {number}"):
+                layer.answer(part)
+        layer.learn()
 
-        for number, inputs in enumerate(validation):
-            if ~number not in sent:
-                layer.send_inputs(inputs, trains=False)
-                sent.add(~number)
-            with peer.openings.at(f"validation, part {number}"):
-                layer.answer(inputs)
-        epochs.end_epoch(session, model, peer.receive(EpochVerdict))
-
-    model.restore_best()
-    coefficients = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
-    send_logits(peer, columns[split.test], coefficients)
-    tensors = {"coefficients": torch.from_numpy(coefficients)}
-    document = _document(session, config, table_encoder, coefficients) | {"contributions": {"run": mark, "rank": rank}}
-    return Result(ModelPart(tensors, document))
+    weights = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
+    send_scores(peer, whitened, weights)
+    factors = peer.receive(Factors, scores=told.scores, outputs=told.outputs).values
+    model, coefficients = peer.receive(TrainedModel), whitening.directions @ weights @ factors
+    tensors = {"mean": whitening.mean, "directions": whitening.directions, "weights": weights}
+    part = kept.part(
+        config,
+        _as_tensors(tensors),
+        model=model.model,
+        is_needed=model.is_needed,
+        contributions={"run": mark, "rank": rank},
+        **_about(inputs, coefficients),
+    )
+    return Result(part)
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that brings the labels."""
-    peers = session.channels("feature_holder")
-    split = holding.split
+    peers, split, kept = session.channels("feature_holder"), holding.split, Kept(session)
     labels, label_encoder = encoded_labels(session, holding, config.task)
-    task, outputs = label_encoder.task, outputs_for(label_encoder.task, len(label_encoder.classes))
-    targets = targets_of(task, label_encoder.encode(labels), len(label_encoder.classes))
-    table_encoder, columns = encoded_columns(holding, np.float64)
-    # Without columns of its own this party still learns the intercept.
-    columns = np.empty((len(labels), 0)) if columns is None else cut_off(columns)
-    if not peers and table_encoder is None:
+    inputs = Inputs.of(holding)
+    if not peers and inputs is None:
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
+    own = own_columns(holding, inputs)
     # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
     noise, began_at = SecretNoise(session.secret("coefficients")), session.step
-    brought = [_Brought.receive(session, peer, config) for peer in peers]
-    config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
-    layers = [_layer(session, one, config, outputs) for one in brought]
-    own = OwnWeights(columns.shape[1], outputs, config.momentum)
-    model = _Model(layers, config.epochs, own)
-    epochs = Epochs.begin(session, model, len(split.train), config)
-    if session.resumed is None:
-        for layer in layers:
+    regression = _Regression(label_encoder, own[split.train], labels[split.train])
+    keys = [receive_key(session, peer, config.key) for peer in peers]
+    brought = [peer.receive(ColumnCount) for peer in peers]
+    counted = [(one.rank, one.opened) for one in brought]
+    extent = kept.once("extent", lambda: list(chosen_extent(config, regression.scores, counted)))
+    scores, epochs = extent
+    layers = []
+    for peer, key, (rank, opened) in zip(peers, keys, counted, strict=True):
+        if config.allow_leak:
+            # It may be the feature holder's guard that is overridden, but both ledgers say so.
+            check_training(session, peer, config, rank, (scores, epochs), opened)
+        peer.send(TrainingExtent(scores, regression.outputs, epochs))
+        layer = LinearPartner(peer, _format(config, rank, scores, len(split.train)), key)
+        layers.append(kept.leaf(f"layer of {peer.peer}", layer))
+        if session.resumed is None:
             layer.open()
 
-    training = _cut(session, split.train, config)
-    validation = chunks(split.validation)
-    received: dict[int, list[SealedBatch]] = {}
-    while not epochs.is_over:
-        for number in _order_left(session, epochs):
-            session.next_step()
-            rows = training[number]
-            if number not in received:
-                received[number] = [layer.receive_inputs(len(rows)) for layer in layers]
-            sealed = received[number]
-            logits = own.logits(columns[rows]) + _shared_logits(layers, sealed)
-            loss = loss_of(task, logits, targets[rows])
-            check_finite(loss, session)
-            rate = _rate(session, epochs, config)
-            steps = rate * slopes_of(task, logits, targets[rows])
-            for layer, batch in zip(layers, sealed, strict=True):
-                layer.teach(batch, steps)
-            own.learn(columns[rows], steps, config.l2 * rate)
-            for layer in layers:
-                layer.receive_update(config.l2 * rate)
-            epochs.loss_so_far += loss * len(rows)
-            epochs.keep_between_epochs(session, model)
+    parts = _parts(np.arange(len(split.train)))
+    basis, slope = regression.basis(scores), regression.step
+    # By partner: the slopes of all steps together, and how far one row's label has moved them.
+    start = {"slopes": torch.zeros(len(peers), len(split.train), scores, dtype=torch.float64)}
+    sums = kept.leaf("sums", Tensors(start | {"moved": torch.zeros(len(peers), dtype=torch.float64)}))
+    for step in steps(session, kept, split.train, Budget(epochs), rule=Patience(0)):
+        if step.number == began_at + 1:
+            sealed = [[layer.receive_inputs(len(rows)) for rows in parts] for layer in layers]
+        # The weights are zero in the first epoch, so that nothing need be opened.
+        added = [_opened(layers, batches) for batches in zip(*sealed, strict=True)] if step.epoch else []
+        fitted, factors = regression.fit([np.concatenate(one) for one in zip(*added, strict=True)])
+        step.loss = regression.loss(fitted)
+        residuals = regression.residuals(fitted) @ basis
+        for place, (layer, batches) in enumerate(zip(layers, sealed, strict=True)):
+            before, moved, length = sums["slopes"][place].numpy(), float(sums["moved"][place]), 1.0
+            after = slope * residuals
+            if step.epoch:
+                # What was learned so far is carried on as the regression has weighted it.
+                carried = factors[place] @ basis
+                length = float(np.clip(np.trace(carried) / scores, 1 / _LONGEST, _LONGEST))
+                moved *= float(np.abs(carried).sum(axis=0).max())
+                after = before @ carried + length * after
+            layer.teach_together(batches, [(before - after)[rows] for rows in parts])
+            sums["slopes"][place], sums["moved"][place] = torch.from_numpy(after), moved + length * slope
+        for layer in layers:
+            layer.receive_update()
 
-        validation_loss = 0.0
-        for number, rows in enumerate(validation):
-            if ~number not in received:
-                received[~number] = [layer.receive_inputs(len(rows), trains=False) for layer in layers]
-            logits = own.logits(columns[rows]) + _shared_logits(layers, received[~number])
-            validation_loss += loss_of(task, logits, targets[rows]) * len(rows) / len(split.validation)
-        training_loss = epochs.loss_so_far / len(split.train)
-        verdict = epochs.judge(session, training_loss, validation_loss if len(split.validation) else None)
-        for peer in peers:
-            peer.send(verdict)
-        epochs.end_epoch(session, model, verdict)
-
-    model.restore_best()
-    for peer, layer in zip(peers, layers, strict=True):
+    for peer, layer, moved in zip(peers, layers, sums["moved"].tolist(), strict=True):
         release = _releases(session, peer) - (session.step == began_at)
-        peer.send(_given_up(peer, config, layer, len(split.train), noise, max(release, 0)))
-    logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
-    document = _document(session, config, table_encoder, own.coefficients)
-    document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
-    scores = scores_in_terms_of(label_encoder, scores_of(task, logits), split.test, labels[split.test])
-    return Result(ModelPart(own.tensors(), document), scores)
+        deviation = config.coefficient_noise * moved
+        peer.send(_given_up(layer, deviation, noise, peer.peer, max(release, 0)))
+    added = gather_scores(peers, len(own), scores)
+    fitted, factors = regression.fit([one[split.train] for one in added])
+    for peer, factor in zip(peers, factors, strict=True):
+        peer.send(Factors(factor))
+    own_coefficients = fitted.coefficients[: own.shape[1]]
+    logits = own @ own_coefficients + fitted.intercepts
+    logits = logits + sum(one @ factor for one, factor in zip(added, factors, strict=True))
+    together = scores_of(regression.task, logits[np.concatenate([split.validation, split.test])])
+    tensors = _as_tensors(
+        {
+            "coefficients": own_coefficients,
+            "intercept": fitted.intercepts,
+            "factors": np.stack(factors) if factors else np.empty((0, scores, regression.outputs)),
+        }
+    )
+    usable = None if inputs is None else own
+    served = Serving.settle(session, holding, label_encoder, labels, together, usable, peers, tensors)
+    further, document = served.serving.kept()
+    about = {"intercept": fitted.intercepts.tolist(), **document, **_about(inputs, own_coefficients)}
+    return served.result(kept.part(config, tensors | further, **about))
 
 
-class _Model(Trainee):
-    """What one party trains: its halves of shared layers and, at the label holder, weights of its own."""
+class _Regression:
+    """The label holder's regression on its own columns and on what partners' columns add, fitted exactly."""
 
-    def __init__(
-        self, halves: Sequence[LinearOwner | LinearPartner], epochs: int, own: OwnWeights | None = None
-    ) -> None:
-        self._halves, self._epochs, self._own = halves, epochs, own
-        self._best: tuple[list[Any], dict[str, torch.Tensor]] = ([], {})
+    def __init__(self, labels: LabelEncoder, own: Numbers, values: Any) -> None:
+        self.task, self._classes, self._own = labels.task, len(labels.classes), own
+        self._labels = labels.encode(values).astype(np.float64)
+        self._targets = targets_of(self.task, self._labels, self._classes)
+        self.outputs = outputs_for(self.task, self._classes)
+        self.scores = max(1, self.outputs - 1)
+        """How many numbers of a row tell all classes apart."""
+        curvature = {"binary": self._labels.mean() * (1 - self._labels.mean()), "multiclass": 1 / self.outputs}
+        self.step = 1.0 / (len(own) * curvature.get(self.task, 1.0))
+        """With whitened columns, the step along slopes that reaches the least squares at once."""
 
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return shares and weights as they are, and the best ones."""
-        shares, tensors = self._now()
-        best_shares, best_tensors = self._best
-        every = tensors | {f"best.{name}": value for name, value in best_tensors.items()}
-        return every, {"shares": shares, "best_shares": best_shares, "epochs": self._epochs}
+    @cached_property
+    def _penalty(self) -> float:
+        if not self._own.shape[1]:
+            return _LIGHT
+        few = slice(_MOST_COMPARED)
+        return best_penalty(self.task, self._own[few], self._labels[few], self._classes)[0]
 
-    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        best = tensors_under("best.", tensors)
-        self._best = (document["best_shares"], best)
-        self._set(document["shares"], tensors)
+    def fit(self, added: Sequence[Numbers]) -> tuple[Linear, list[Numbers]]:
+        """Fit own coefficients and, by partner, the factors with which what it adds goes into the outputs."""
+        every = np.hstack([np.empty((len(self._own), 0)), *added])
+        # Larger numbers are penalised less.
+        scale = np.sqrt(self._penalty / _LIGHT) / np.maximum(every.std(axis=0), 1e-12)
+        self._columns = np.hstack([self._own, every * scale])
+        found = Linear.fit(self.task, self._columns, self._labels, self._classes, self._penalty)
+        factors = found.coefficients[self._own.shape[1] :] * scale[:, None]
+        return found, np.split(factors, len(added)) if added else []
 
-    def keep_best(self) -> None:
-        """Remember shares and weights as they are now."""
-        self._best = self._now()
+    def residuals(self, fitted: Linear) -> Numbers:
+        """Return how far the targets lie above the scores."""
+        return self._targets - scores_of(self.task, self._logits(fitted)).reshape(self._targets.shape)
 
-    def restore_best(self) -> None:
-        """Go back to what was remembered."""
-        self._set(*self._best)
+    def loss(self, fitted: Linear) -> float:
+        """Return the mean loss."""
+        return loss_of(self.task, self._logits(fitted), self._targets)
 
-    def _now(self) -> tuple[list[Any], dict[str, torch.Tensor]]:
-        return [half.state() for half in self._halves], {} if self._own is None else self._own.tensors()
+    def basis(self, scores: int) -> Numbers:
+        """Return so many combinations of the outputs: those in which own columns leave most to be explained."""
+        return np.linalg.svd(self.residuals(self.fit([])[0]), full_matrices=False)[2][:scores].T
 
-    def _set(self, shares: list[Any], tensors: dict[str, torch.Tensor]) -> None:
-        for half, share in zip(self._halves, shares, strict=True):
-            half.load_state(share)
-        if self._own is not None:
-            self._own.load(tensors)
-
-
-def _cut(session: Session, rows: Rows, config: SecureLR) -> list[Rows]:
-    """Cut the training rows into batches, once: the encrypted columns are packed by batch."""
-    return list(batches(rows, config.batch_size, session.seed("batches")))
-
-
-def _order_left(session: Session, epochs: Epochs) -> Iterator[int]:
-    """Iterate over what is left of this epoch's batches, in an order all parties derive from the seed."""
-    order = np.random.default_rng(session.seed("order", epochs.epoch)).permutation(epochs.steps_per_epoch)
-    yield from (int(number) for number in order[epochs.steps_done(session) :])
+    def _logits(self, fitted: Linear) -> Numbers:
+        return self._columns @ fitted.coefficients + fitted.intercepts
 
 
-def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
-    # Steps are counted from 1.
-    return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
+def _format(config: SecureLR, inputs: int, outputs: int, rows: int) -> LinearFormat:
+    """Return the ranges and scales of one feature holder's layer.
+
+    The logits take the weights with all their fraction bits, so that the model does not depend on the secret shares.
+    """
+    return LinearFormat(
+        inputs=inputs,
+        outputs=outputs,
+        most_rows=rows,
+        key_bits=key_bits(config.key),
+        input_format=Format(fraction_bits=20, magnitude_bits=3),
+        step_format=Format(fraction_bits=28, magnitude_bits=4),
+        weight_magnitude_bits=6,
+        forward_bits=None,
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Brought:
-    """What a feature holder says of its columns."""
-
-    peer: Channel
-    key: PublicKey
-    width: int
-    rank: int
-    opened: int
-
-    @classmethod
-    def receive(cls, session: Session, peer: Channel, config: SecureLR) -> _Brought:
-        """Receive the key and the numbers."""
-        key, columns = receive_key(session, peer, config.key), peer.receive(ColumnCount)
-        return cls(peer, key, columns.width, columns.rank, columns.opened)
+def _parts(rows: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    return [rows[start : start + _PART] for start in range(0, len(rows), _PART)]
 
 
-def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Sequence[_Brought]) -> int:
-    """Return the epochs that the settings or all feature holders' guards say; each of these checks it itself."""
-    if config.epochs:
-        return config.epochs
-    if session.resumed is not None:
-        return int(session.resumed.document["epochs"])
-    if config.allow_leak:
-        return MOST_EPOCHS
-    return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
-
-
-def _agreed_epochs(session: Session, config: SecureLR) -> range:
-    """Return the numbers of epochs that the settings, or the checkpoint to go on from, let the label holder choose."""
-    agreed = config.epochs if session.resumed is None else int(session.resumed.document["epochs"])
-    return range(agreed, agreed + 1) if agreed else range(1, MOST_EPOCHS + 1)
-
-
-def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
-    peer = brought.peer
-    if config.allow_leak:
-        # It may be the feature holder's guard that is overridden, but both ledgers say so.
-        check_training(session, peer, config, brought.rank, outputs, brought.opened)
-    peer.send(TrainingExtent(outputs, config.epochs))
-    format = linear_format(config, brought.width, outputs)
-    return LinearPartner(peer, format, brought.key, momentum=config.momentum)
+def _opened(layers: Sequence[LinearPartner], batches: Sequence[Any]) -> Iterator[Numbers]:
+    # All are asked before the first answer is awaited, so that the feature holders work at the same time.
+    masks = [layer.ask(batch) for layer, batch in zip(layers, batches, strict=True)]
+    return (layer.logits(mask) for layer, mask in zip(layers, masks, strict=True))
 
 
 def _releases(session: Session, peer: Channel) -> int:
@@ -302,38 +265,24 @@ def _releases(session: Session, peer: Channel) -> int:
     return sum((one["peer"], one["message"]) == (peer.peer, PartnerShare.__name__) for one in sent)
 
 
-def _given_up(
-    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise, release: int
-) -> PartnerShare:
-    """Return this party's share of a partner's coefficients, with noise as large as one row's influence.
+def _given_up(layer: LinearPartner, deviation: float, noise: SecretNoise, peer: str, release: int) -> PartnerShare:
+    """Return this party's share of a partner's coefficients, with noise.
 
     A training that begins anew after coefficients were given up is another release, with noise of its own: the same
     noise on other coefficients could be taken off.
     """
     share = layer.give_up_share()
-    if not config.coefficient_noise:
-        return PartnerShare(share)
-    deviation = config.coefficient_noise * config.influence(rows)
-    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, release, (len(share),)), layer.format.weight_bits))
-    return PartnerShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
+    drawn = deviation * noise.gaussian(peer, release, (len(share),)) if deviation else np.zeros(len(share))
+    steps_of_noise = np.rint(np.ldexp(drawn, layer.format.weight_bits))
+    return PartnerShare(tuple(one + int(other) for one, other in zip(share, steps_of_noise, strict=True)))
 
 
-def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
-    # All are asked before the first answer is awaited, so that the feature holders work at the same time.
-    masks = [layer.ask(batch) for layer, batch in zip(layers, sealed, strict=True)]
-    return sum((layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)), 0.0)
+def _as_tensors(arrays: dict[str, Numbers]) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in arrays.items()}
 
 
-def _document(
-    session: Session, config: SecureLR, table_encoder: TableEncoder | None, coefficients: Numbers
-) -> dict[str, Any]:
-    names = () if table_encoder is None else table_encoder.names
-    return {
-        "method": "secure_lr",
-        "role": session.role,
-        "party": session.party,
-        "config": dataclasses.asdict(config),
-        "table_encoder": None if table_encoder is None else table_encoder.to_json(),
-        # One list per column, with one number per class where there are several; in units of standard deviations.
-        "coefficients": {name: row.tolist() for name, row in zip(names, coefficients, strict=True)},
-    }
+def _about(inputs: Inputs | None, coefficients: Numbers) -> dict[str, Any]:
+    """Say what a part is about: one list per column, with one number per class where there are several."""
+    names = () if inputs is None else inputs.names
+    by_name = {name: row.tolist() for name, row in zip(names, coefficients, strict=True)}
+    return {"inputs": None if inputs is None else inputs.to_json(), "coefficients": by_name}
