@@ -1,4 +1,14 @@
-"""Numbers about rows that runs opened to a partner, counted row by row over all runs of a home."""
+"""The guard of a party's columns: how many numbers about a row may be opened, over all runs with a partner.
+
+Where linear combinations of a row's encoded columns are opened to a partner, as many as the columns have rank span
+them, and then two-valued columns can be found exactly by a partner that knows no row at all: independent components,
+rounded and projected on the span. With at most half the rank that finds nothing (benchmarks/secure_lr_leaks.py).
+
+So a training is refused if the numbers it opens about a row, with those of earlier runs, are more than half the rank. A
+first one of at most two epochs is let pass as long as it opens fewer numbers than the rank. A run that is taken up
+again opens numbers once more. With an honest partner they are the same, but nothing shows that: one that trains on
+other labels each time gets others. So they count, and all together stay below the rank.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +16,97 @@ import base64
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.data import canonical_id_bytes
-from colonnade.session import EventLog, Holding, Session
+from colonnade.errors import LeakRefused
+from colonnade.session import Channel, EventLog, Holding, Session
 
-__all__ = ["Contributions"]
+__all__ = ["Contributions", "Guard", "is_allowed"]
 
 Digests = npt.NDArray[np.uint64]
 
 _DIGEST_BYTES = 8
+_FEW_EPOCHS = 2
+
+
+def is_allowed(rank: int, scores: int, opened: int, epochs: int) -> bool:
+    """Tell whether a run keeps to the rule, after earlier ones that opened so many numbers about a row."""
+    needed = epochs * scores
+    return 2 * (opened + needed) <= rank or (needed < rank and epochs <= _FEW_EPOCHS and not opened)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Refuses what would let the label holder work out columns, unless all parties agreed to it."""
+
+    session: Session
+    peer: Channel
+    rank: int
+    allow_leak: bool
+    """Whether all parties agreed to go on: then the ledger says so."""
+
+    def train(self, contributions: Contributions, scores: int, epochs: int) -> None:
+        """Count what a training opens, or what it opens once more from the step that is done."""
+        done = self.session.step
+        again = (epochs - done + (0 < done < epochs)) * scores
+        contributions.train(
+            epochs * scores,
+            again,
+            lambda opened: self.check_training(scores, epochs, opened),
+            lambda opened: self._check_repeating(again, opened),
+        )
+
+    def check_training(self, scores: int, epochs: int, opened: int) -> None:
+        """Look at a training after others that opened so many numbers."""
+        if is_allowed(self.rank, scores, opened, epochs):
+            return
+        most = max((one for one in range(1, epochs) if is_allowed(self.rank, scores, opened, one)), default=0)
+        remedy = "Use other rows, or the model of an earlier run." if opened else "Bring more independent columns."
+        self._refuse(
+            f"Training and scoring open {epochs * scores} numbers about each row of '{self.session.party}' to "
+            f"'{self.peer.peer}'{f' after {opened} in earlier runs' if opened else ''}.",
+            f"more than half as many numbers columns can be worked out. "
+            f"{f'Lower config.epochs to {most}.' if most else remedy}",
+            scores=scores,
+            opened=opened,
+            epochs=epochs,
+        )
+
+    def check_scoring(self, scores: int, opened: int) -> None:
+        """Look at scoring rows about which other runs have opened so many numbers."""
+        if opened and 2 * (opened + scores) > self.rank:
+            self._refuse(
+                f"Other runs have opened {opened} numbers about some of these rows of '{self.session.party}' to "
+                f"'{self.peer.peer}', and scoring them would open {scores} more.",
+                "more than half as many numbers columns can be worked out. Score the rows with a model that scored "
+                "them before, or other rows.",
+                scores=scores,
+                opened=opened,
+            )
+
+    def _check_repeating(self, needed: int, opened: int) -> None:
+        if opened + needed >= self.rank:
+            self._refuse(
+                f"To go on with this run opens {needed} numbers once more about each row of '{self.session.party}' to "
+                f"'{self.peer.peer}', after {opened}.",
+                "as many numbers columns can be worked out, if these were others than before. Use other rows, or the "
+                "model of an earlier run.",
+                needed=needed,
+                opened=opened,
+            )
+
+    def _refuse(self, what: str, why: str, **facts: Any) -> None:
+        said = f"{what} Its encoded columns have rank {self.rank}: from {why}"
+        if not self.allow_leak:
+            raise LeakRefused(f"{said} With allow_leak = true all parties accept it, and every ledger says so.")
+        what = "the label holder can work out a feature holder's columns from what they add to scores"
+        partner, guard = self.peer.peer, "contributions"
+        self.session.ledger.mark("override", partner=partner, guard=guard, what=what, rank=self.rank, **facts)
 
 
 class Contributions:

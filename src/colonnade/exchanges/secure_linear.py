@@ -498,9 +498,10 @@ class LinearPartner(_Half):
         """Receive what completes this party's share of the next weights."""
         self._take(self._peer.receive(ShareUpdate, **self._due()).values, decay)
 
-    def give_up_share(self) -> tuple[int, ...]:
-        """Return this party's share, with which the owner knows the weights."""
-        return tuple(int(one) for one in self.share.reshape(-1))
+    def give_up_share(self, noise: Numbers | None = None) -> tuple[int, ...]:
+        """Return this party's share, with which the owner knows the weights, give or take noise of their shape."""
+        whole = self.share + _as_integers(noise, self.share.shape, self.format.weight_bits)
+        return tuple(int(one) for one in whole.reshape(-1))
 
     def _gradient(self, batches: Sequence[SealedBatch], steps: Sequence[Numbers]) -> tuple[CipherArray, Mask]:
         total: CipherArray | None = None

@@ -121,7 +121,7 @@ class Whitening:
     @property
     def width(self) -> int:
         """Count the directions: the rank of the columns, as far as it is kept."""
-        return self.directions.shape[1]
+        return len(self.directions.T)
 
     def transform(self, columns: Numbers) -> Numbers:
         """Return rows in terms of the directions."""

@@ -1,8 +1,9 @@
 """The spine: what every method gets, so that a method is its paper and nothing else."""
 
-from colonnade.training.alone import Alone, Linear, best_penalty
+from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose
 from colonnade.training.inputs import Inputs
+from colonnade.training.joined import JoinedRegression
 from colonnade.training.kept import Kept, Leaf, Tensors
 from colonnade.training.scoring import (
     ModelToScore,
@@ -21,9 +22,9 @@ __all__ = [
     "Budget",
     "Choice",
     "Inputs",
+    "JoinedRegression",
     "Kept",
     "Leaf",
-    "Linear",
     "ModelToScore",
     "Patience",
     "Plateau",
@@ -38,7 +39,6 @@ __all__ = [
     "Waits",
     "agree_on_model",
     "asked_model",
-    "best_penalty",
     "choose",
     "in_parts",
     "parts_of",

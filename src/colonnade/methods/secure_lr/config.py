@@ -12,7 +12,6 @@ from colonnade.settings import described, marked
 __all__ = ["SecureLR"]
 
 _STEPS = "Steps follow from the columns, which are whitened. Remove it."
-_ROWS = "Every step takes all training rows. Remove it."
 
 
 @described
@@ -36,11 +35,8 @@ class SecureLR:
     """Bits of the feature holders' keys. `insecure_test` has 1024 and marks the run and its report."""
 
     REPLACED: ClassVar[Mapping[str, str]] = {
-        "learning_rate": _STEPS,
-        "momentum": _STEPS,
-        "schedule": _STEPS,
-        "batch_size": _ROWS,
-        "checkpoint_every": "Every step makes a checkpoint. Remove it.",
+        **dict.fromkeys(("learning_rate", "momentum", "schedule"), _STEPS),
+        **dict.fromkeys(("batch_size", "checkpoint_every"), "Every step takes all training rows. Remove it."),
         "patience": "There are too few epochs to stop early. Remove it.",
         "l2": "The label holder's penalty is chosen on its own rows, and whitening sets the partners'. Remove it.",
     }

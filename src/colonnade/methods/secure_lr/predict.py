@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colonnade.exchanges.contributions import Contributions
+from colonnade.exchanges.contributions import Contributions, Guard
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.guard import check_scoring
 from colonnade.methods.secure_lr.messages import RowScores
 from colonnade.nn.regression import Numbers, Whitening, scores_of
 from colonnade.session import Channel, Holding, Result, Session
@@ -22,30 +21,26 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     """Play a party that brings columns of new rows."""
     part, peer = own_part(session, holding), session.channel("label_holder")
     if asked_model(session, peer, part):
-        weights, counted = {name: one.numpy() for name, one in part.tensors.items()}, part.document["contributions"]
-        scores, rank = weights["weights"].shape[1], int(counted["rank"])
-        Contributions(session, peer.peer, holding, counted["run"]).score(
-            scores, lambda opened: check_scoring(session, peer, config, rank, scores, opened)
-        )
+        mean, directions, weights = (part.tensors[name].numpy() for name in ("mean", "directions", "weights"))
+        contributions = Contributions(session, peer.peer, holding, part.document["contributions"]["run"])
+        guard, scores = Guard(session, peer, len(weights), config.allow_leak), weights.shape[1]
+        contributions.score(scores, lambda opened: guard.check_scoring(scores, opened))
         columns = own_columns(holding, Inputs.of(holding))
-        send_scores(peer, Whitening(weights["mean"], weights["directions"]).transform(columns), weights["weights"])
+        send_scores(peer, Whitening(mean, directions).transform(columns), weights)
     return Result()
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that learns the scores."""
-    part, peers = own_part(session, holding), session.channels("feature_holder")
-    serving = Serving.from_part(part)
+    part, peers, together = own_part(session, holding), session.channels("feature_holder"), None
+    serving, inputs = Serving.from_part(part), Inputs.of(holding)
     agree_on_model(peers, serving)
-    inputs, together = Inputs.of(holding), None
     own = own_columns(holding, inputs)
     if serving.needs_partners:
-        coefficients, intercept, factors = (
-            part.tensors[name].numpy() for name in ("coefficients", "intercept", "factors")
-        )
+        names = ("coefficients", "intercept", "factors")
+        coefficients, intercept, factors = (part.tensors[name].numpy() for name in names)
         added = gather_scores(peers, len(own), factors.shape[1])
-        logits = own @ coefficients + intercept + sum(one @ factor for one, factor in zip(added, factors, strict=True))
-        together = scores_of(serving.labels.task, logits)
+        together = scores_of(serving.labels.task, own @ coefficients + intercept + (added @ factors).sum(axis=0))
     return Result(scores=serving.scores(together, None if inputs is None else own, np.arange(len(own))))
 
 
@@ -63,10 +58,10 @@ def send_scores(peer: Channel, columns: Numbers, weights: Numbers) -> None:
         peer.send(RowScores(columns[rows] @ weights))
 
 
-def gather_scores(peers: Sequence[Channel], count: int, scores: int) -> list[Numbers]:
-    """Receive what each feature holder's columns add to the scores of so many rows."""
-    added = [np.zeros((count, scores)) for _ in peers]
+def gather_scores(peers: Sequence[Channel], count: int, scores: int) -> Numbers:
+    """Receive what each feature holder's columns add to the scores of so many rows: partners, rows, scores."""
+    added = np.zeros((len(peers), count, scores))
     for rows in parts_of(np.arange(count)):
-        for peer, one in zip(peers, added, strict=True):
-            one[rows] = peer.receive(RowScores, rows=len(rows), scores=scores).values
+        for place, peer in enumerate(peers):
+            added[place, rows] = peer.receive(RowScores, rows=len(rows), scores=scores).values
     return added
