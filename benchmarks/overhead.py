@@ -45,7 +45,13 @@ def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> f
     # Private alignment has a benchmark of its own; here the rows are put in order as the plain side does.
     other = cn.PartyTable(frames[0][["id"]].merge(frames[1], on="id"), id="id")
     config = cn.SplitNN(
-        hidden=(HIDDEN,), cut_width=CUT, epochs=epochs, batch_size=BATCH, patience=0, secret_start=False
+        hidden=(HIDDEN,),
+        cut_width=CUT,
+        epochs=epochs,
+        minimum_steps=0,
+        batch_size=BATCH,
+        patience=0,
+        secret_start=False,
     )
     given = cn.Alignment(protocol="given")
     return cn.simulate(config, {"bank": own, "shop": other}, seed=1, launch=cn.Launch(alignment=given)).metrics["auc"]

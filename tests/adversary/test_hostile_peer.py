@@ -464,7 +464,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     from colonnade.settings import config_to_json
     from colonnade.transport import MemoryHub
 
-    config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
+    config = SplitNN(epochs=2, minimum_steps=0, batch_size=8, hidden=(4,), cut_width=3)
     roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
     plan = RunPlan(name="run", method="splitnn", roles=roles, config=config_to_json(config))
     given = tables()

@@ -37,9 +37,9 @@ def test_classifier_works_in_cross_validation_and_learns_from_both_parties() -> 
 def test_grid_search_tries_settings_of_the_federation() -> None:
     X, y = load_iris(return_X_y=True)
     model = VerticalClassifier({"garden": [0, 1], "laboratory": [2, 3]}, random_state=0, epochs=20)
-    search = GridSearchCV(model, {"cut_width": [2, 8], "merge": ["sum", "concatenate"]}, cv=2).fit(X, y)
+    search = GridSearchCV(model, {"cut_width": [2, 8], "dropout": [0.0, 0.1]}, cv=2).fit(X, y)
     assert search.best_score_ > 0.8
-    assert set(search.best_params_) == {"cut_width", "merge"}
+    assert set(search.best_params_) == {"cut_width", "dropout"}
 
 
 def test_columns_are_assigned_by_name_and_only_their_party_sees_them() -> None:
@@ -75,7 +75,6 @@ def test_missing_values_are_allowed_and_infinite_ones_are_not() -> None:
         ({"parties": {"a": [0], "b": [1]}, "label_holder": "c"}, "not one of the parties"),
         ({"optimizer": "Adan"}, "Did you mean"),
         ({"epochs": 0}, "at least 1"),
-        ({"merge": "sum", "activation": "rely"}, "activation"),
         ({"parties": {"a/b": [0], "b": [1]}}, "name of a party"),
         ({"parties": {}}, "parties must map the name of each party.*Got {} instead"),
         ({"parties": [0, 1]}, r"parties must map .*Got \[0, 1\] instead"),

@@ -17,6 +17,7 @@ from torch import nn
 import colonnade as cn
 from colonnade.nn import mlp
 from colonnade.session import derive_seed
+from colonnade.training import Inputs
 
 BATCH, STEPS = 22, 20
 SEED = 11
@@ -34,9 +35,10 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
 
     features = {}
     for name, frame in frames.items():
-        values = frame.drop(columns=["id", "y"], errors="ignore").to_numpy()[aligned[name]]
-        if values.shape[1]:
-            features[name] = torch.from_numpy((values - values[train].mean(0)) / values[train].std(0))
+        if len(frame.columns.drop(["id", "y"], errors="ignore")):
+            positions = np.array(aligned[name])
+            inputs = Inputs.fit(tables[name], positions[train], splines=True)
+            features[name] = torch.from_numpy(inputs.transform(tables[name], positions, dtype=np.float64))
     labels = frames["bank"]["y"].to_numpy()[aligned["bank"]]
     if task == "regression":
         targets = torch.from_numpy((labels - labels[train].mean()) / labels[train].std())
@@ -55,8 +57,11 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
             for name, values in features.items()
         }
     )
-    merged = config.cut_width * (1 if config.merge == "sum" else len(features))
-    head = mlp((merged, *config.head_hidden, outputs), seed=derive_seed(SEED, "head/bank"), dtype=torch.float64)
+    head = mlp(
+        (config.cut_width * len(features), *config.head_hidden, outputs),
+        seed=derive_seed(SEED, "head/bank"),
+        dtype=torch.float64,
+    )
     parameters = [*encoders.parameters(), *head.parameters()]
     optimizer = getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
 
@@ -70,7 +75,7 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
         for step in range(steps_per_epoch):
             rows = shuffled[step * BATCH : (step + 1) * BATCH]
             cuts = [encoders[name](values[rows]) for name, values in features.items()]
-            result = head(torch.stack(cuts).sum(0) if config.merge == "sum" else torch.cat(cuts, 1))
+            result = head(torch.cat(cuts, 1))
             wanted = targets[rows]
             if task == "binary":
                 row_weights = torch.ones(len(rows)) if weights is None else weights[wanted]
@@ -94,7 +99,8 @@ def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
     run = cn.simulate(config, tables, seed=SEED)
-    return {f"{party}/{key}": value for party, part in run.parts.items() for key, value in part.tensors.items()}, run
+    parts = ((party, key, value) for party, part in run.parts.items() for key, value in part.tensors.items())
+    return {f"{party}/{key}": value for party, key, value in parts if not key.startswith("alone.")}, run
 
 
 def settings(**changes: object) -> cn.SplitNN:
@@ -108,13 +114,14 @@ def settings(**changes: object) -> cn.SplitNN:
         "learning_rate": 0.01,
         "precision": "float64",
         "secret_start": False,
+        "minimum_steps": 0,
     }
     return cn.SplitNN(**{**base, **changes})  # type: ignore[arg-type]
 
 
 CASES = [
     *[(task, parties, {}) for task in ("binary", "multiclass", "regression") for parties in (2, 3)],
-    ("binary", 3, {"merge": "sum", "head_hidden": (5,)}),
+    ("binary", 3, {"head_hidden": (5,)}),
     ("binary", 2, {"class_weights": "balanced"}),
     ("multiclass", 2, {"class_weights": "balanced", "optimizer": "AdamW", "optimizer_options": {"weight_decay": 0.1}}),
     ("regression", 3, {"optimizer": "SGD", "optimizer_options": {"momentum": 0.9}}),

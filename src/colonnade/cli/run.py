@@ -268,7 +268,10 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 *[name.replace("_", " ") for name in names],
             ],
             [
-                [words[which] + (", serves" if which == run.served and "choice" in run.findings else ""), *[_number(run.evaluations[which].metrics.get(name)) for name in names]]
+                [
+                    words[which] + (", serves" if which == run.served and "choice" in run.findings else ""),
+                    *[_number(run.evaluations[which].metrics.get(name)) for name in names],
+                ]
                 for which in words
                 if which in run.evaluations
             ],

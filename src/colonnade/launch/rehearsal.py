@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -22,6 +23,8 @@ from colonnade.ledger import Entry, Ledger
 from colonnade.messages import ENCRYPTED
 from colonnade.methods import method_named
 from colonnade.session import Method, Party, Progress, RunPlan
+from colonnade.settings import validated
+from colonnade.training import Budget
 
 __all__ = ["Rehearsal", "rehearse", "stages_before"]
 
@@ -94,6 +97,7 @@ class _Player:
         self._largest = max(world.groups, key=lambda group: (len(group) > 1, world.groups[group]))
         self.most = world.groups[self._largest]
         self._config, self.wanted, self._batches = dict(plan.config), dict[str, int](), dict[str, int]()
+        self._floor: str | None = None
         for one in dataclasses.fields(method.config):
             value, (least, most) = plan.config[one.name], one.metadata.get("within") or (None, None)
             if least is not None:
@@ -102,6 +106,12 @@ class _Player:
                 self.wanted[one.name] = value
             if one.metadata.get("batch") and value:
                 self._batches[one.name] = value
+            if one.metadata.get("floor"):
+                self._floor = one.name
+        if self._floor is not None:
+            # It follows from the rows of the whole run, where the settings leave it open.
+            budget = Budget.of(validated(method.config, plan.config, "config"))
+            self._batches = {"batch_size": budget.size(self._training(self.most))}
         self._size = max(self._batches.values(), default=_BATCH)
         # Where whole batches would take too long: steps of a pass, with few rows each.
         self._has_smaller_batches, self._steps = False, min(_STEPS, self._training(self.most) / self._size)
@@ -208,9 +218,21 @@ class _Player:
         groups = {group: max(1, round(count * share)) for group, count in self._world.groups.items()}
         world = replace(self._world, groups={**groups, self._largest: rows})
         self._say(f"Rehearsing with {rows} of {self.most} rows …")
-        config = {**self._config, **passes, **smaller, **changes}
+        config = {**self._config, **passes, **smaller, **self._fewest_steps(rows, passes, smaller), **changes}
         plans = [replace(one, config=config) for one in self._plans]
         return _play(plans, world, self._engine), time.monotonic() - began
+
+    def _fewest_steps(self, rows: int, passes: Mapping[str, int], batches: Mapping[str, int]) -> dict[str, int]:
+        """Return the floor in steps by which a pass of these goes through its rows as often as one of the whole run."""
+        if self._floor is None:
+            return {}
+
+        def steps(rows: int, sizes: Mapping[str, int]) -> int:
+            return math.ceil(self._training(rows) / max(sizes.values()))
+
+        whole = sum(self.wanted.values()) * steps(self.most, self._batches)
+        times = max(1, math.ceil(self._config[self._floor] / whole))
+        return {self._floor: times * steps(rows, batches) * sum(passes.values())}
 
 
 def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:

@@ -72,8 +72,8 @@ def take_part(
             else:
                 holding = Holding(table, overlap.aligned, _split(session, 0))
             result = play(session, holding, config)
-            scored = dict(result.candidates) or {result.served: result.scores}
-            evaluations = {name: None if one is None else one.evaluation() for name, one in scored.items()}
+            scored = result.candidates or ({} if result.scores is None else {result.served: result.scores})
+            evaluations = {name: one.evaluation() for name, one in scored.items()}
             if compare and not result.candidates:
                 evaluations["alone"] = judge_alone(session, config, holding, observer)
             run = PartyRun(

@@ -24,7 +24,7 @@ __all__ = ["Choice", "Numbers", "choose", "row_losses"]
 
 Numbers = npt.NDArray[np.float64]
 
-FEWEST_ROWS = 10
+FEWEST_ROWS = 5
 """With fewer rows nothing is compared."""
 CLEARLY = 2.0
 """By how many standard errors a candidate must be worse than the best to be left out."""

@@ -88,7 +88,8 @@ class Kept:
         self._leaves[name] = leaf
         if has_best:
             self._compared[name] = None
-        if self._resumed is not None:
+        # A checkpoint of an earlier training of the run holds nothing of this one.
+        if self._resumed is not None and self._resumed[1]["leaves"]:
             tensors, document = self._resumed
             if name not in document["leaves"]:
                 raise CheckpointBroken(f"The checkpoint does not hold '{name}'. Another version wrote it; begin anew.")

@@ -24,6 +24,8 @@ Places = npt.NDArray[np.int64]
 V = TypeVar("V", torch.Tensor, npt.NDArray[Any])
 
 _MOST_STEPS = 2**40
+# Batches of a pass where settings leave their size open, and the fewest and the most rows that one has then.
+_BATCHES, _SMALLEST, _LARGEST = 16, 32, 512
 
 
 # The roles are the method's: it says between(Verdict, "label_holder", "feature_holder").
@@ -64,7 +66,7 @@ class Budget:
 
     epochs: int
     batch_size: int = 0
-    """Rows of a step; 0 for all."""
+    """Rows of a step; 0 takes a sixteenth of all, within bounds."""
     patience: int = 0
     """Epochs without a lower loss that are borne; 0 compares none and trains all."""
     minimum_steps: int = 0
@@ -78,9 +80,13 @@ class Budget:
         fields = (one.name for one in dataclasses.fields(cls))
         return cls(**{name: getattr(config, name) for name in fields if hasattr(config, name)})
 
+    def size(self, rows: int) -> int:
+        """Return how many of so many rows a batch has."""
+        return self.batch_size or min(max(rows // _BATCHES, _SMALLEST), _LARGEST)
+
     def steps_per_pass(self, rows: int) -> int:
         """Return how many batches so many rows make."""
-        return max(1, math.ceil(rows / self.batch_size)) if self.batch_size else 1
+        return max(1, math.ceil(rows / self.size(rows)))
 
     def passes_per_epoch(self, rows: int) -> int:
         """Return how often an epoch goes through so many rows."""
@@ -257,7 +263,7 @@ def steps(
         for position in range(session.step - at["first"] - at["epoch"] * per_epoch, per_epoch):
             passed, place = divmod(position, per_pass)
             if order is None or place == 0:
-                order = _Order(session, rows, budget.batch_size, at["epoch"] * passes + passed, batches)
+                order = _Order(session, rows, budget.size(total), at["epoch"] * passes + passed, batches)
             done = at["epoch"] * per_epoch + position
             rate = budget.rate(done / (per_epoch * budget.epochs))
             session.next_step()
@@ -317,13 +323,11 @@ class _Order:
 
     def __init__(self, session: Session, rows: Places | int, size: int, number: int, batches: str) -> None:
         self._is_cut_once = batches == "once"
-        self._total = rows if isinstance(rows, int) else len(rows)
-        self._size = size or max(self._total, 1)
+        self._total, self._size = rows if isinstance(rows, int) else len(rows), size
         self._rows: Places | None = None
         if not isinstance(rows, int):
             seed = session.seed("batches", 0 if self._is_cut_once else number)
-            shuffled = np.random.Generator(np.random.PCG64(seed)).permutation(rows).astype(np.int64)
-            self._rows = shuffled if size else rows
+            self._rows = np.random.Generator(np.random.PCG64(seed)).permutation(rows).astype(np.int64)
         count = max(1, math.ceil(self._total / self._size))
         self._chosen = np.arange(count)
         if self._is_cut_once:

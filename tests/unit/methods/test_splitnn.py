@@ -29,7 +29,7 @@ from colonnade.session import Session
 
 def settings(**changes: Any) -> cn.SplitNN:
     """Return settings of runs that repeat."""
-    return cn.SplitNN(**{"secret_start": False, **changes})
+    return cn.SplitNN(**{"secret_start": False, "minimum_steps": 0, **changes})
 
 
 def tables(rows: int = 200, label: str = "binary") -> dict[str, cn.PartyTable]:
@@ -101,13 +101,6 @@ def test_each_party_keeps_only_its_own_part(tmp_path: Path) -> None:
         text = path.read_text()
         assert '"yes"' not in text, path
         assert '"c"' not in text, path
-
-
-def test_each_party_can_have_its_own_encoder() -> None:
-    config = settings(epochs=1, encoders={"shop": cn.PartyEncoder(hidden=(7, 5), cut_width=3)})
-    run = cn.simulate(config, tables())
-    assert [tuple(v.shape) for k, v in run.parts["shop"].tensors.items() if "weight" in k] == [(7, 2), (5, 7), (3, 5)]
-    assert run.parts["bank"].tensors["head.0.weight"].shape == (1, 32 + 3)
 
 
 @pytest.mark.parametrize("label", ["binary", "multiclass", "regression"])
@@ -248,16 +241,12 @@ def test_a_rare_number_may_be_held_out_in_a_regression() -> None:
 def test_networks_that_cannot_fit_are_refused_with_the_settings(settings: dict, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         cn.SplitNN(**settings)
-    encoder = {name: value for name, value in settings.items() if name != "head_hidden"}
-    if encoder:
-        with pytest.raises(ConfigError, match=r"encoders|at most"):
-            cn.PartyEncoder(**encoder)
 
 
 def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() -> None:
     config = cn.SplitNN(hidden=(60_000,), head_hidden=(60_000,))
     with pytest.raises(ConfigError, match=r"The encoder of 'shop' needs 601,980,032 weights.*drop columns"):
-        build_encoder(config, "shop", 10_000, 0, None)
+        build_encoder(config, "shop", 10_000, 0)
     with pytest.raises(ConfigError, match=r"The head needs .* weights"):
         build_head(config, [10_000, 10_000], 2, 0)
 
@@ -271,6 +260,6 @@ def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() 
     ],
 )
 def test_a_report_says_first_what_crossed_in_the_clear(changes: dict[str, Any], said: set[str]) -> None:
-    marks = cn.simulate(cn.SplitNN(epochs=1, **changes), tables()).marks
+    marks = cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0, **changes), tables()).marks
     every = ("Known start", "Columns in effect: bank", "Labels can be read: shop")
     assert {one for one in every if any(mark.startswith(one) for mark in marks)} == said

@@ -25,8 +25,7 @@ from colonnade.data import batches
 from colonnade.methods.ftl import train as ftl_train
 from colonnade.methods.ftl.encoder import build_encoder as build_ftl_encoder
 from colonnade.methods.prada.school import School
-from colonnade.methods.splitnn import train
-from colonnade.methods.splitnn.network import build_encoder, build_head
+from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_encoder, build_head
 from colonnade.session import Session, derive_seed
 
 SEED = 7
@@ -92,19 +91,17 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
 ) -> None:
     """It solves batch 1 for the partner's columns, repeats the partner's step, solves batch 2, and so on."""
     features: list[torch.Tensor] = []
-    own_features = train._own_features
+    give = OwnEncoder.give
 
-    def kept(holding: Any, config: Any) -> Any:
-        found = own_features(holding, config)
-        if holding.table.labels is None:
-            features.append(found[1])
-        return found
+    def kept(own: OwnEncoder, *arguments: Any) -> None:
+        features.append(own.features)
+        give(own, *arguments)
 
-    monkeypatch.setattr(train, "_own_features", kept)
-    config = cn.SplitNN(epochs=1, batch_size=64, **settings)
+    monkeypatch.setattr(OwnEncoder, "give", kept)
+    config = cn.SplitNN(epochs=1, batch_size=64, minimum_steps=0, **settings)
     run = cn.simulate(config, tables(), seed=SEED, launch=cn.Launch(keep_views=True))
-    (truth,) = features
-    encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"), None)
+    truth = features[0]
+    encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"))
     optimizer = torch.optim.Adam(encoder.parameters(), lr=config.learning_rate)
     order = list(batches(run.plan.split(ROWS).train, 64, derive_seed(SEED, "batches", 0)))
     exact: list[bool] = []
@@ -126,15 +123,14 @@ def test_a_feature_holder_reads_numbers_to_predict_off_the_first_gradient_of_a_k
 ) -> None:
     """Their scale and sign, that is: what is left is their order or its reverse, as limits.md says."""
     targets: list[torch.Tensor] = []
-    own_labels = train._own_labels
+    findings = LabelDefence.findings
 
-    def kept(*arguments: Any) -> Any:
-        found = own_labels(*arguments)
-        targets.append(found[2])
-        return found
+    def kept(defence: LabelDefence) -> Any:
+        targets.append(defence.targets)
+        return findings(defence)
 
-    monkeypatch.setattr(train, "_own_labels", kept)
-    config = cn.SplitNN(epochs=1, **settings)
+    monkeypatch.setattr(LabelDefence, "findings", kept)
+    config = cn.SplitNN(epochs=1, minimum_steps=0, **settings)
     run = cn.simulate(config, tables("regression"), seed=SEED, launch=cn.Launch(keep_views=True))
     (rows,) = batches(run.plan.split(ROWS).train, 256, derive_seed(SEED, "batches", 0))
     truth = targets[0][torch.from_numpy(rows)].double().numpy()

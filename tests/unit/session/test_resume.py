@@ -115,13 +115,13 @@ def test_a_run_that_crashes_again_and_again_still_arrives(trial: Trials, crash: 
 
 
 def test_three_parties_resume_alike(trial: Trials, crash: Any, undisturbed: Any) -> None:
-    run = trial(parties=3, merge="sum", optimizer="SGD", optimizer_options={"momentum": 0.9}, checkpoint_every=0)
+    run = trial(parties=3, optimizer="SGD", optimizer_options={"momentum": 0.9}, checkpoint_every=0)
     crash("telco", 7)
     with pytest.raises(RoleFailed):
         run.run()
     crash("telco", -1)
     resumed = run.run()
-    settings = {"merge": "sum", "optimizer": "SGD", "optimizer_options": {"momentum": 0.9}, "checkpoint_every": 0}
+    settings = {"optimizer": "SGD", "optimizer_options": {"momentum": 0.9}, "checkpoint_every": 0}
     assert_same_model(resumed, undisturbed(parties=3, **settings))
     assert_sound_ledgers(resumed)
 

@@ -103,7 +103,7 @@ def test_a_prediction_that_fails_has_counted_and_a_repeated_one_counts_again(
     count = run.tables["feature_holder-0"]["shared_rows"]
     policies = {"feature_holder-0": Policy(predictions_per_day=2 * count + 1)}
     with monkeypatch.context() as patch:
-        patch.setattr("colonnade.methods.splitnn.predict.make_scores", lambda *_, **__: 1 / 0)
+        patch.setattr("colonnade.methods.splitnn.predict.scores_of", lambda *_, **__: 1 / 0)
         with pytest.raises(RoleFailed):
             run.predict(with_policies(tables, policies))
     run.predict(with_policies(tables, policies))

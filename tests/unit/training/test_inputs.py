@@ -172,6 +172,11 @@ def test_a_date_shows_its_place_in_the_year_and_in_the_week() -> None:
     assert (by_day.iloc[:, 2:] == 1).all(axis=None)
 
 
+def test_a_wave_that_is_flat_on_the_training_rows_says_nothing() -> None:
+    days = pd.to_datetime([f"202{year}-{month}-0{day}" for year in (0, 1) for month in ("01", "07") for day in (1, 2)])
+    assert not encoded(table(since=days))["since sine of the year (1)"].any()
+
+
 def test_moments_show_their_hour_and_dates_do_not() -> None:
     moments = encoded(table(at=pd.date_range("2021-01-01", periods=ROWS, freq="7h")))
     assert "at sine of the day (1)" in moments
@@ -312,6 +317,40 @@ def test_no_output_tells_fewer_rows_apart_than_the_minimum_support(seed: int, su
     assert inputs.width > 5
     assert least_told_apart(inputs.transform(source, dtype=np.float64)) >= support
     assert least_told_apart(Inputs.fit(source, splines=splines).transform(source, dtype=np.float64)) < 20
+
+
+def test_a_value_that_only_bounds_make_usual_tells_no_few_rows_apart() -> None:
+    # Nine lower numbers count as the four fours, so that thirteen of 25 rows have one value.
+    source = table(gain=[*np.linspace(0, 3, 9), *[4.0] * 4, 5.0, 6.0, *range(10, 20)])
+    outputs = encoded(source, minimum_support=10)
+    assert "gain is not 4" in outputs
+    assert least_told_apart(np.stack([*outputs.values()], axis=1)) >= 10
+
+
+@pytest.mark.parametrize("support", [0, 20])
+def test_ramps_together_do_not_tell_few_rows_apart_either(support: int) -> None:
+    code = np.repeat([0.0, 1.0, 2.0, 5.0, 6.0, 7.0], [100, 3, 100, 50, 19, 20])
+    outputs = np.stack([*encoded(table(code=code), splines=True, minimum_support=support).values(), code**0], axis=1)
+    assert outputs.shape[1] > 3
+    for value in (1.0, 6.0):
+        rows = (code == value).astype(float)
+        nearest = outputs @ np.linalg.lstsq(outputs, rows)[0]
+        assert (np.abs(rows - nearest).max() > 0.3) == bool(support)
+
+
+def test_few_missing_dates_are_not_told_apart_by_the_season() -> None:
+    days = [*pd.date_range("2021-03-01", "2021-05-31", freq="D"), *[pd.NaT] * 3]
+    inputs = Inputs.fit(table(since=days), minimum_support=10)
+    assert {"since sine of the year (1)", "since cosine of the week (1)"} <= set(inputs.names)
+    assert "since is missing" not in inputs.names
+    assert least_told_apart(inputs.transform(table(since=days), dtype=np.float64)) >= 10
+
+
+def test_a_season_of_few_rows_leaves_seasons_out() -> None:
+    days = [*pd.date_range("2021-03-01", "2021-05-31", freq="D"), *pd.date_range("2021-08-01", "2021-08-03", freq="D")]
+    outputs = encoded(table(since=days), minimum_support=10)
+    assert not any("of the year" in name for name in outputs)
+    assert any("of the week" in name for name in outputs)
 
 
 def test_a_table_too_small_for_the_support_gives_nothing() -> None:

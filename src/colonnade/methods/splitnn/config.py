@@ -43,7 +43,7 @@ class SplitNN:
     """What is learned. `auto` decides from the training labels."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
     """Weights in the loss: none, by inverse frequency, or a list in the order of the classes."""
-    optimizer: str = "Adam"
+    optimizer: str = "AdamW"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 1e-3
     """The optimizer's learning rate, above 0."""
@@ -53,11 +53,11 @@ class SplitNN:
     """`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it."""
     epochs: int = marked(50, passes=True)
     """Most passes over the training rows."""
-    minimum_steps: int = marked(600, floor=True)
+    minimum_steps: int = marked(1000, floor=True)
     """On a small table an epoch is several passes, so that all epochs together have at least so many steps."""
-    batch_size: int = marked(256, batch=True)
-    """Rows per step."""
-    patience: int = marked(8, within=(0, 0))
+    batch_size: int = marked(0, batch=True)
+    """Rows per step; 0 takes a sixteenth of the training rows, at least 32 and at most 512."""
+    patience: int = marked(10, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     look_ahead: int = 0
     """How many batches a feature holder sends before it waits for the first one's gradient. With long delays 1 or 2
@@ -83,16 +83,17 @@ class SplitNN:
     }
 
     def __post_init__(self) -> None:
-        for name, widths in (("hidden", self.hidden), ("head_hidden", self.head_hidden), ("cut_width", (self.cut_width,))):
-            for width in widths:
-                if not 1 <= width <= WIDEST:
-                    raise ConfigError(
-                        f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
-                    )
+        widths = {"hidden": self.hidden, "head_hidden": self.head_hidden, "cut_width": (self.cut_width,)}
+        for name, each in widths.items():
+            if wrong := [width for width in each if not 1 <= width <= WIDEST]:
+                raise ConfigError(
+                    f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {wrong[0]} instead."
+                )
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
         check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
-        least = {"epochs": 1, "batch_size": 1, "minimum_steps": 0, "patience": 0, "look_ahead": 0, "checkpoint_every": 0}
+        whole = ("batch_size", "minimum_steps", "patience", "look_ahead", "checkpoint_every")
+        least = {"epochs": 1, **dict.fromkeys(whole, 0)}
         for name, lowest in least.items():
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")

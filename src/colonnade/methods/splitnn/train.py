@@ -11,9 +11,8 @@ from torch import nn
 
 from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.methods.splitnn.config import SplitNN
-from colonnade.methods.splitnn.defence import LabelDefence
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth
-from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather
+from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_head, gather
 from colonnade.nn import backpropagate
 from colonnade.session import Holding, Result, Session
 from colonnade.training import Budget, Kept, Patience, Serving, TrainedModel, steps
@@ -93,9 +92,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 
     held_out = np.concatenate([split.validation, split.test])
     together = defence.scores(gather(peers, own, head, held_out))
-    columns, about = (None, {"inputs": None, "is_custom": False})
-    if own is not None:
-        columns, about = own.features.numpy(), own.about(holding)
+    about = {"inputs": None, "is_custom": False} if own is None else own.about(holding)
+    # A model that shall see classes in other shares than they have is not to be compared with one that does not.
+    columns = own.features.numpy() if own is not None and config.class_weights == "none" else None
     weights = learner.weights()
     served = Serving.settle(session, holding, label_encoder, labels, together, columns, peers, weights)
     tensors, document = served.serving.kept()
