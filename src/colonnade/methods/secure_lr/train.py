@@ -67,7 +67,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         layer.open()
 
     batches = [layer.encode(whitened[rows]) for rows in parts_of(split.train)]
-    for step in steps(session, kept, split.train, Budget(extent.epochs)):
+    for step in steps(session, kept, split.train, Budget(extent.epochs, len(split.train))):
         if step.number == began_at + 1:
             for batch in batches:
                 layer.send_inputs(batch)
@@ -120,7 +120,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
     # By partner: the slopes of all steps together, and how far one row's label has moved them.
     slopes = torch.zeros(len(peers), len(split.train), scores, dtype=torch.float64)
     sums = kept.leaf("sums", Tensors(slopes=slopes, moved=torch.zeros(len(peers), dtype=torch.float64)))
-    for step in steps(session, kept, split.train, Budget(epochs), rule=Patience(0)):
+    for step in steps(session, kept, split.train, Budget(epochs, len(split.train)), rule=Patience(0)):
         if step.number == began_at + 1:
             sealed = [[layer.receive_inputs(len(rows)) for rows in cut] for layer in layers]
         # In the first epoch the weights are zero: there is nothing to open.
