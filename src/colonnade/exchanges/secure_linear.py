@@ -21,6 +21,7 @@ Gradients for the inputs are taken at the weights that made the logits (the pape
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -301,14 +302,14 @@ class _Half:
         half = 1 << (dropped - 1) if dropped else 0
         return FixedPoint.share((self.share + half) >> dropped, format.forward_fraction, format.forward_bound)
 
-    def state(self) -> dict[str, list[str]]:
-        """Return the share and its momentum for a checkpoint."""
-        return {"share": _to_texts(self.share), "velocity": _to_texts(self._velocity)}
+    def state(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
+        """Return the share and its momentum for a checkpoint: no tensors, as the integers are long."""
+        return {}, {"share": _to_texts(self.share), "velocity": _to_texts(self._velocity)}
 
-    def load_state(self, state: dict[str, list[str]]) -> None:
+    def load_state(self, tensors: Mapping[str, Any], document: Mapping[str, list[str]]) -> None:
         """Go on from a checkpoint."""
-        self.share = _from_texts(state["share"], self.share.shape)
-        self._velocity = _from_texts(state["velocity"], self._velocity.shape)
+        self.share = _from_texts(document["share"], self.share.shape)
+        self._velocity = _from_texts(document["velocity"], self._velocity.shape)
 
 
 class LinearOwner(_Half):
@@ -466,7 +467,11 @@ class LinearPartner(_Half):
 
     def teach(self, batch: SealedBatch, steps: Numbers) -> None:
         """Send the weight gradient for slopes times the learning rate, masked."""
-        masked, self._mask = self._gradient(batch, steps)
+        self.teach_together([batch], [steps])
+
+    def teach_together(self, batches: Sequence[SealedBatch], steps: Sequence[Numbers]) -> None:
+        """Send the weight gradient of several batches in one; ``most_rows`` of the format counts all their rows."""
+        masked, self._mask = self._gradient(batches, steps)
         self._peer.send(MaskedGradient(masked))
 
     def teach_with_inputs(
@@ -479,7 +484,7 @@ class LinearPartner(_Half):
         """
         if batch.shares is None or (self.format.noised and noise is None):
             raise RuntimeError("A gradient at inputs needs the owner's share, and noise where the format has it.")
-        masked, self._mask = self._gradient(batch, steps)
+        masked, self._mask = self._gradient([batch], [steps])
         weights = batch.shares.add_share(self._forward_share().T)
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
         if self.format.noised and noise is not None:
@@ -493,15 +498,21 @@ class LinearPartner(_Half):
         """Receive what completes this party's share of the next weights."""
         self._take(self._peer.receive(ShareUpdate, **self._due()).values, decay)
 
-    def give_up_share(self) -> tuple[int, ...]:
-        """Return this party's share, with which the owner knows the weights."""
-        return tuple(int(one) for one in self.share.reshape(-1))
+    def give_up_share(self, noise: Numbers | None = None) -> tuple[int, ...]:
+        """Return this party's share, with which the owner knows the weights, give or take noise of their shape."""
+        whole = self.share + _as_integers(noise, self.share.shape, self.format.weight_bits)
+        return tuple(int(one) for one in whole.reshape(-1))
 
-    def _gradient(self, batch: SealedBatch, steps: Numbers) -> tuple[CipherArray, Mask]:
-        if batch.rows is None:
-            raise RuntimeError("These inputs were asked for to be scored only.")
-        plain = FixedPoint.encode(steps, self.format.step_format)
-        return (plain.T @ batch.rows).widened(self.format.update_bound).mask()
+    def _gradient(self, batches: Sequence[SealedBatch], steps: Sequence[Numbers]) -> tuple[CipherArray, Mask]:
+        total: CipherArray | None = None
+        for batch, own in zip(batches, steps, strict=True):
+            if batch.rows is None:
+                raise RuntimeError("These inputs were asked for to be scored only.")
+            product = FixedPoint.encode(own, self.format.step_format).T @ batch.rows
+            total = product if total is None else total + product
+        if total is None:
+            raise RuntimeError("There is no batch to learn from.")
+        return total.widened(self.format.update_bound).mask()
 
     def _due(self) -> dict[str, int]:
         """Return the size of the update that is due."""

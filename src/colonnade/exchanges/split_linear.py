@@ -304,12 +304,12 @@ class SplitOwner:
 
     def state(self) -> list[dict[str, list[str]]]:
         """Return the shares and their momentum for a checkpoint."""
-        return [block.state() for block in self.blocks]
+        return [block.state()[1] for block in self.blocks]
 
     def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
         """Go on from a checkpoint."""
         for block, one in zip(self.blocks, state, strict=True):
-            block.load_state(one)
+            block.load_state({}, one)
 
     def _sealed(
         self,
@@ -432,12 +432,12 @@ class SplitPartner:
 
     def state(self) -> list[dict[str, list[str]]]:
         """Return the shares and their momentum for a checkpoint."""
-        return [block.state() for block in self.blocks]
+        return [block.state()[1] for block in self.blocks]
 
     def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
         """Go on from a checkpoint."""
         for block, one in zip(self.blocks, state, strict=True):
-            block.load_state(one)
+            block.load_state({}, one)
 
 
 def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:

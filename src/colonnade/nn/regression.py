@@ -1,16 +1,24 @@
-"""Losses, slopes and scores of linear scores, and weights that learn from slopes. No session here."""
+"""Losses, slopes and scores of linear scores, weights that learn from slopes, and whitening. No session here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["Numbers", "OwnWeights", "loss_of", "outputs_for", "scores_of", "slopes_of", "targets_of"]
+__all__ = ["Numbers", "OwnWeights", "Whitening", "loss_of", "outputs_for", "scores_of", "slopes_of", "targets_of"]
 
 Numbers = npt.NDArray[np.float64]
+
+LARGEST = 4.0
+"""Whitened columns are cut off here."""
+# A direction in which columns, in standard deviations, spread less carries nothing.
+_LEAST_SPREAD = 1e-3
+# Weak directions count as if so many rows more, in which they do not help, had been seen.
+_PRIOR_ROWS = 300
 
 _NAMES = ("coefficients", "intercept", "velocity", "intercept_velocity")
 
@@ -85,3 +93,36 @@ class OwnWeights:
         """Go on from what `tensors` returned."""
         for name in _NAMES:
             setattr(self, name, tensors[name].numpy().copy())
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Turn columns into uncorrelated ones of about the same spread, so that few steps along a gradient reach far.
+
+    Weak directions keep less spread, so that they learn less: about what a ridge penalty does. A direction that fewer
+    than ``minimum_support`` rows make up, by (sum of squares)^2 / sum of fourth powers, is left out: its coefficient
+    would tell of these rows. For a column of zeros and ones that is the number of the rarer ones.
+    """
+
+    mean: Numbers
+    directions: Numbers
+
+    @classmethod
+    def fit(cls, columns: Numbers, minimum_support: int) -> Whitening:
+        """Learn from training rows."""
+        rows, mean = len(columns), columns.mean(axis=0)
+        along, spreads, axes = np.linalg.svd((columns - mean) / np.sqrt(rows), full_matrices=False)
+        support = 1.0 / np.maximum((along**4).sum(axis=0), 1e-300)
+        # The sum of squares along a direction is 1.
+        chosen = (spreads > _LEAST_SPREAD) & (support >= minimum_support)
+        kept = np.sqrt(spreads[chosen] ** 2 + min(1.0, _PRIOR_ROWS / rows))
+        return cls(mean, axes[chosen].T / kept)
+
+    @property
+    def width(self) -> int:
+        """Count the directions: the rank of the columns, as far as it is kept."""
+        return len(self.directions.T)
+
+    def transform(self, columns: Numbers) -> Numbers:
+        """Return rows in terms of the directions."""
+        return np.clip((columns - self.mean) @ self.directions, -LARGEST, LARGEST)

@@ -3,7 +3,8 @@
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose, row_losses
 from colonnade.training.inputs import Inputs
-from colonnade.training.kept import Kept, Leaf
+from colonnade.training.joined import JoinedRegression
+from colonnade.training.kept import Kept, Leaf, Tensors
 from colonnade.training.scoring import (
     ModelToScore,
     Served,
@@ -21,6 +22,7 @@ __all__ = [
     "Budget",
     "Choice",
     "Inputs",
+    "JoinedRegression",
     "Kept",
     "Leaf",
     "ModelToScore",
@@ -31,6 +33,7 @@ __all__ = [
     "Serving",
     "Step",
     "StopRule",
+    "Tensors",
     "TrainedModel",
     "Verdict",
     "Waits",

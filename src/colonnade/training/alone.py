@@ -20,7 +20,7 @@ from colonnade.training.choice import Choice, Numbers, choose, row_losses
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Alone"]
+__all__ = ["Alone", "Linear", "best_penalty"]
 
 Task: TypeAlias = Literal["binary", "multiclass", "regression"]
 Whole: TypeAlias = npt.NDArray[np.int32]
@@ -41,14 +41,15 @@ _PART = 8_192
 
 
 @dataclass(frozen=True)
-class _Linear:
+class Linear:
     """Scores that are linear in the columns, before a sigmoid or softmax."""
 
     coefficients: Numbers
     intercepts: Numbers
 
     @classmethod
-    def fit(cls, task: Task, columns: Numbers, targets: Numbers, classes: int, penalty: float) -> _Linear:
+    def fit(cls, task: Task, columns: Numbers, targets: Numbers, classes: int, penalty: float) -> Linear:
+        """Fit class numbers or standardised labels; half the penalty times the squared coefficients is added."""
         if task == "regression":
             means, level = columns.mean(axis=0), float(targets.mean())
             centred = columns - means
@@ -58,7 +59,7 @@ class _Linear:
         return cls._fit_classes(columns, _one_hot(task, targets, classes), penalty)
 
     @classmethod
-    def _fit_classes(cls, columns: Numbers, wanted: Numbers, penalty: float) -> _Linear:
+    def _fit_classes(cls, columns: Numbers, wanted: Numbers, penalty: float) -> Linear:
         from scipy.optimize import minimize  # type: ignore[import-untyped]
         from scipy.special import logsumexp  # type: ignore[import-untyped]
 
@@ -85,6 +86,7 @@ class _Linear:
         return cls(weights[:-1], weights[-1])
 
     def scores(self, task: Task, columns: Numbers) -> Numbers:
+        """Return the probability of the second class, class probabilities, or standardised predictions."""
         return _chances(task, columns @ self.coefficients + self.intercepts)
 
 
@@ -154,7 +156,7 @@ class Alone:
 
     task: Task
     choice: Choice
-    models: Mapping[str, _Linear | _Forest]
+    models: Mapping[str, Linear | _Forest]
 
     @classmethod
     def fit(cls, task: Task, columns: Numbers, targets: Numbers, classes: int, seed: int) -> Alone:
@@ -169,13 +171,13 @@ class Alone:
             )
         order = np.random.default_rng(seed).permutation(len(targets))
         compared, grown = order[:_MOST_ROWS_COMPARED], order[:_MOST_ROWS_OF_TREES]
-        penalty, linear_scores = _best_penalty(task, columns[compared], targets[compared], classes)
+        penalty, linear_scores = best_penalty(task, columns[compared], targets[compared], classes)
         forest, forest_scores = _Forest.fit(task, columns[grown], targets[grown], classes, seed % 2**32)
         unseen = {"regression": linear_scores, "forest": forest_scores[: len(compared)]}
         choice = choose(task, targets[compared], unseen, rows_are="training rows left out in turn")
-        models: dict[str, _Linear | _Forest] = {"forest": forest}
+        models: dict[str, Linear | _Forest] = {"forest": forest}
         if choice.weights["regression"]:
-            models["regression"] = _Linear.fit(task, columns, targets, classes, penalty)
+            models["regression"] = Linear.fit(task, columns, targets, classes, penalty)
         return cls(task, choice, {name: model for name, model in models.items() if choice.weights[name]})
 
     def scores(self, columns: Numbers) -> Numbers:
@@ -203,8 +205,8 @@ class Alone:
         """Return the model that `tensors` and `document` came from."""
         try:
             choice = Choice.from_json(document["choice"])
-            models: dict[str, _Linear | _Forest] = {}
-            for name, kind in (("regression", _Linear), ("forest", _Forest)):
+            models: dict[str, Linear | _Forest] = {}
+            for name, kind in (("regression", Linear), ("forest", _Forest)):
                 if choice.weights[name]:
                     arrays = {array: tensors[f"{name}.{array}"].numpy() for array in kind.__dataclass_fields__}
                     models[name] = kind(**arrays)
@@ -215,7 +217,7 @@ class Alone:
             ) from None
 
 
-def _best_penalty(task: Task, columns: Numbers, targets: Numbers, classes: int) -> tuple[float, Numbers]:
+def best_penalty(task: Task, columns: Numbers, targets: Numbers, classes: int) -> tuple[float, Numbers]:
     """Return the penalty with the least loss on rows left out in turn, and their scores."""
     fold = np.arange(len(targets)) % min(_FOLDS, len(targets))
     found = {}
@@ -223,7 +225,7 @@ def _best_penalty(task: Task, columns: Numbers, targets: Numbers, classes: int) 
         scores = np.zeros((len(targets), classes) if task == "multiclass" else len(targets))
         for left_out in np.unique(fold):
             out = fold == left_out
-            model = _Linear.fit(task, columns[~out], targets[~out], classes, penalty)
+            model = Linear.fit(task, columns[~out], targets[~out], classes, penalty)
             scores[out] = model.scores(task, columns[out])
         found[penalty] = (float(row_losses(task, targets, scores).mean()), scores)
     best = min(found, key=lambda penalty: found[penalty][0])

@@ -15,7 +15,7 @@ from colonnade.exchanges.holdings import first_seeds
 from colonnade.nn import Learner, SeededDropout, find_dropouts, reseed_dropout, tensors_under
 from colonnade.session import ModelPart, Session
 
-__all__ = ["Kept", "Leaf"]
+__all__ = ["Kept", "Leaf", "Tensors"]
 
 State = tuple[dict[str, torch.Tensor], dict[str, Any]]
 L = TypeVar("L", bound="Leaf")
@@ -30,6 +30,19 @@ class Leaf(Protocol):
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Take up what `state` returned."""
+
+
+class Tensors(dict[str, torch.Tensor]):
+    """Tensors by name that a method works out as it goes: the leaf to keep them in."""
+
+    def state(self) -> State:
+        """Return all of them."""
+        return dict(self), {}
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Take up those that were kept."""
+        self.clear()
+        self.update(tensors)
 
 
 class Kept:

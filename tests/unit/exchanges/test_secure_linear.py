@@ -420,6 +420,6 @@ def test_a_layer_goes_on_from_its_saved_state(key: PrivateKey, public: PublicKey
     owner, partner = layer(line, key, public, momentum=0.5)
     line.play(owner.open, partner.open)
     again_owner, again_partner = layer(Line(), key, public, momentum=0.5)
-    again_owner.load_state(owner.state())
-    again_partner.load_state(partner.state())
+    again_owner.load_state(*owner.state())
+    again_partner.load_state(*partner.state())
     assert (again_owner.weights(again_partner.give_up_share()) == 0).all()

@@ -10,7 +10,7 @@ import pytest
 from colonnade.errors import CheckpointBroken, UsageError
 from colonnade.metrics import evaluate
 from colonnade.session import ModelPart
-from colonnade.training.alone import Alone, Task, _Forest, _Linear
+from colonnade.training.alone import Alone, Linear, Task, _Forest
 from colonnade.training.choice import Numbers
 
 COLUMNS = np.random.default_rng(0).normal(size=(600, 6))
@@ -56,7 +56,7 @@ def test_a_regression_is_that_of_scikit_learn(task: Task) -> None:
     from sklearn.linear_model import LogisticRegression, Ridge
 
     targets, penalty = linear_targets(task), 0.01
-    ours = _Linear.fit(task, COLUMNS, targets, CLASSES[task], penalty).scores(task, COLUMNS)
+    ours = Linear.fit(task, COLUMNS, targets, CLASSES[task], penalty).scores(task, COLUMNS)
     if task == "regression":
         theirs = Ridge(alpha=penalty * 600).fit(COLUMNS, targets).predict(COLUMNS)
     else:

@@ -173,11 +173,11 @@ class SealedHolderHead(HolderHead):
 
     def state(self) -> dict[str, Any]:
         """Return the share."""
-        return dict(self.layer.state())
+        return dict(self.layer.state()[1])
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up the share."""
-        self.layer.load_state(state)
+        self.layer.load_state({}, state)
 
 
 class SealedBankHead(BankHead):
@@ -234,11 +234,11 @@ class SealedBankHead(BankHead):
 
     def state(self) -> dict[str, Any]:
         """Return the share."""
-        return dict(self.layer.state())
+        return dict(self.layer.state()[1])
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up the share."""
-        self.layer.load_state(state)
+        self.layer.load_state({}, state)
 
 
 class ClearHolderHead(HolderHead):

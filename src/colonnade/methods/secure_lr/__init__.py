@@ -6,26 +6,26 @@ vertically partitioned data via entity resolution and additively homomorphic enc
 
 Roles: one ``label_holder`` with the labels, with or without columns of its own, and any number of ``feature_holder``.
 
-Each feature holder makes a Paillier key and sends its columns encrypted, once. The coefficients of its columns are
-shared between it and the label holder while training: neither knows them. At the end the label holder gives up its
-shares, with noise, so that every party has the coefficients of its own columns.
+Each feature holder whitens its columns, makes a Paillier key and sends them encrypted, once. The coefficients of its
+columns are shared between it and the label holder while training: neither knows them. The label holder fits its own
+columns exactly, step by step together with what the partners' columns add. At the end it gives up its shares, with
+noise, so that every party has the coefficients of its own columns.
 
-What each party learns. The label holder sees, for every training and validation row and every epoch, what each feature
-holder's columns add to that row's score. A feature holder's contributions over many epochs span its columns up to an
-unknown linear map, and as many as the columns have rank give two-valued columns away exactly. So each feature holder
+What each party learns. The label holder sees what each feature holder's columns add to a row's scores: for training
+rows once in every epoch but the first, and for all rows once when they are scored. Such numbers span the columns up to
+an unknown linear map, and as many as the columns have rank give two-valued columns away exactly. So each feature holder
 refuses to open more numbers about a row than half that rank, over all its runs with the label holder (`guard.py`). Rows
-with equal columns are seen to be equal even so. Each feature holder learns the coefficients of its own columns in the
-best epoch, about, and in which epochs the validation loss fell. The coefficient of a column that few rows carry tells
-these rows' labels: such columns are left out of the feature holder's encoding, and against a feature holder that
-encodes otherwise the label holder adds noise. It gets no gradient for its columns' values: a linear model needs none,
-and in the paper's protocol that gradient gives away every label.
+with equal columns are seen to be equal even so. Each feature holder learns the coefficients of its own columns, about,
+with which factors they go into the scores, and whether these need them. The coefficient of a column, or of a direction
+of several, that few rows make up tells these rows' labels: such directions are left out by the feature holder, and
+against one that does otherwise the label holder adds noise. It gets no gradient for its columns' values: a linear model
+needs none, and in the paper's protocol that gradient gives away every label.
 
-Differs from the papers: no third party; the exact sigmoid instead of a Taylor polynomial; two round trips per batch;
-columns are encrypted once per run, so batches are cut once and only their order changes between epochs; integer shares
-that are drawn anew in every step; every reply is re-randomised.
+Differs from the papers: no third party; the exact sigmoid instead of a Taylor polynomial; whitened columns and exact
+local fits, so that two steps of all rows do what hundreds of small ones did; as many scores as classes less one;
+integer shares that are drawn anew in every step; every reply is re-randomised.
 """
 
-from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.exchanges.public_keys import PublicModulus
 from colonnade.exchanges.secure_linear import (
     MaskedGradient,
@@ -38,14 +38,15 @@ from colonnade.exchanges.secure_linear import (
 from colonnade.messages import between
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import ColumnCount, HeldOutLogits, PartnerShare, TrainingExtent
+from colonnade.methods.secure_lr.messages import ColumnCount, Factors, PartnerShare, RowScores, TrainingExtent
 from colonnade.session import Method, Role, Stage
+from colonnade.training import ModelToScore, TrainedModel
 
 __all__ = ["METHOD", "SecureLR"]
 
 _OWNER, _PARTNER = "feature_holder", "label_holder"
 _FROM_OWNER = (PublicModulus, OpeningShare, SealedInputs, OpenedLogits, ShareUpdate)
-_FROM_PARTNER = (MaskedLogits, MaskedGradient)
+_FROM_PARTNER = (MaskedLogits, MaskedGradient, TrainedModel)
 
 METHOD = Method(
     name="secure_lr",
@@ -68,14 +69,14 @@ METHOD = Method(
                 ColumnCount,
                 TrainingExtent,
                 PartnerShare,
-                HeldOutLogits,
-                EpochVerdict,
+                RowScores,
+                Factors,
             ),
             makes_model=True,
         ),
         "predict": Stage(
             roles={"label_holder": predict.label_holder, "feature_holder": predict.feature_holder},
-            messages=(HeldOutLogits,),
+            messages=(RowScores, between(ModelToScore, _PARTNER, _OWNER)),
             scores=True,
         ),
     },

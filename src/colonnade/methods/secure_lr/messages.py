@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import numpy as np
 
 from colonnade.exchanges.secure_linear import Shares
-from colonnade.messages import NOISED, PLAIN, Between, Binds, Carries, Dims, OneOf, message, when
+from colonnade.messages import NOISED, PLAIN, Between, Carries, Dims, OneOf, message, when
 
-__all__ = ["MOST", "ColumnCount", "HeldOutLogits", "PartnerShare", "TrainingExtent"]
+__all__ = ["MOST", "ColumnCount", "Factors", "PartnerShare", "RowScores", "TrainingExtent"]
 
 MOST = 2**16
 """The most columns, and scores of a row: a hostile count would make us compute with arrays of any size."""
@@ -18,21 +18,21 @@ _MOST_OPENED = 2**32
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class ColumnCount:
-    """How many encoded columns the sender brings, how many are independent, and what earlier runs opened about a row.
+    """How many independent columns the sender brings, and what earlier runs opened about a row.
 
-    Reveals: these three numbers. The last is the most numbers that earlier runs opened to the receiver about one row.
+    Reveals: these two numbers. The second is the most numbers that earlier runs opened to the receiver about one row.
     """
 
-    width: Annotated[int, Between(1, MOST), Binds("columns")]
-    rank: Annotated[int, Between(0, "columns")]
+    rank: Annotated[int, Between(1, MOST)]
     opened: Annotated[int, Between(0, _MOST_OPENED)]
 
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class TrainingExtent:
-    """How many scores a row has, one or one per class, and how many epochs there are. Reveals: these two numbers."""
+    """How many scores a row has, how many classes, and how many epochs there are. Reveals: these three numbers."""
 
     scores: Annotated[int, Between(1, "most_scores")]
+    outputs: Annotated[int, Between(1, "most_scores")]
     epochs: Annotated[int, OneOf(given="epochs")]
 
 
@@ -54,13 +54,23 @@ class PartnerShare:
     values: Shares
 
 
-@message(
-    sender="feature_holder", receiver="label_holder", protection=PLAIN, step="evaluation", carries=Carries.ROW_SCORE
-)
-class HeldOutLogits:
-    """What the sender's columns add to the scores of rows that are scored, not trained on.
+@message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="scoring", carries=Carries.ROW_SCORE)
+class RowScores:
+    """What the sender's columns add to the scores of rows, with the coefficients that training ended with.
 
-    Reveals: one number per row and class, a fixed linear combination of the sender's columns.
+    Reveals: one number per row and score, a fixed linear combination of the sender's columns.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("rows", "scores", kind="f")]
+
+
+@message(
+    sender="label_holder", receiver="feature_holder", protection=PLAIN, step="end of training", carries=Carries.WEIGHTS
+)
+class Factors:
+    """With which factors the receiver's scores go into those of the classes, or into the number to predict.
+
+    Reveals: these few numbers, fitted to all training rows together.
+    """
+
+    values: Annotated[np.ndarray[Any, Any], Dims("scores", "outputs", kind="f")]

@@ -1,78 +1,67 @@
-"""Score rows with a trained secure regression: held-out rows after training, new rows later."""
+"""Score rows with a trained secure regression: all shared rows after training, new rows later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
-from colonnade.data import LabelEncoder, TableEncoder
-from colonnade.exchanges.holdings import own_part, scores_in_terms_of
+from colonnade.exchanges.contributions import Contributions, Guard
+from colonnade.exchanges.holdings import own_part
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.guard import Contributions, check_scoring
-from colonnade.methods.secure_lr.messages import HeldOutLogits
-from colonnade.nn.regression import Numbers, scores_of
+from colonnade.methods.secure_lr.messages import RowScores
+from colonnade.nn.regression import Numbers, Whitening, scores_of
 from colonnade.session import Channel, Holding, Result, Session
+from colonnade.training import Inputs, Serving, agree_on_model, asked_model, parts_of
 
-__all__ = ["chunks", "cut_off", "feature_holder", "gather_logits", "label_holder", "send_logits"]
-
-Rows = np.ndarray[Any, Any]
-
-LARGEST_VALUE = 64.0
-"""Encoded columns are cut off here, in standard deviations."""
-# Rows per message, so that many rows need few round trips and little memory.
-_CHUNK = 4096
+__all__ = ["feature_holder", "gather_scores", "label_holder", "own_columns", "send_scores"]
 
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns of new rows."""
     part, peer = own_part(session, holding), session.channel("label_holder")
-    coefficients, counted = part.tensors["coefficients"].numpy(), part.document["contributions"]
-    scores, rank = coefficients.shape[1], int(counted["rank"])
-    Contributions(session, peer.peer, holding, counted["run"]).score(
-        scores, lambda opened: check_scoring(session, peer, config, rank, scores, opened)
-    )
-    encoder = TableEncoder.from_json(part.document["table_encoder"])
-    columns = cut_off(encoder.transform(holding.table, holding.aligned.positions, dtype=np.float64))
-    send_logits(peer, columns, coefficients)
+    if asked_model(session, peer, part):
+        mean, directions, weights = (part.tensors[name].numpy() for name in ("mean", "directions", "weights"))
+        contributions = Contributions(session, peer.peer, holding, part.document["contributions"]["run"])
+        guard, scores = Guard(session, peer, len(weights), config.allow_leak), weights.shape[1]
+        contributions.score(scores, lambda opened: guard.check_scoring(scores, opened))
+        columns = own_columns(holding, Inputs.of(holding))
+        send_scores(peer, Whitening(mean, directions).transform(columns), weights)
     return Result()
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that learns the scores."""
-    part = own_part(session, holding)
-    labels = LabelEncoder.from_json(part.document["label_encoder"])
-    intercept = part.tensors["intercept"].numpy()
-    rows = np.arange(len(holding.aligned))
-    logits = gather_logits(session.channels("feature_holder"), len(rows), len(intercept)) + intercept
-    if part.document["table_encoder"] is not None:
-        encoder = TableEncoder.from_json(part.document["table_encoder"])
-        columns = cut_off(encoder.transform(holding.table, holding.aligned.positions, dtype=np.float64))
-        logits = logits + columns @ part.tensors["coefficients"].numpy()
-    return Result(scores=scores_in_terms_of(labels, scores_of(labels.task, logits), rows))
+    part, peers, together = own_part(session, holding), session.channels("feature_holder"), None
+    serving, inputs = Serving.from_part(part), Inputs.of(holding)
+    agree_on_model(peers, serving)
+    own = own_columns(holding, inputs)
+    if serving.needs_partners:
+        names = ("coefficients", "intercept", "factors")
+        coefficients, intercept, factors = (part.tensors[name].numpy() for name in names)
+        added = gather_scores(peers, len(own), factors.shape[1])
+        together = scores_of(serving.labels.task, own @ coefficients + intercept + (added @ factors).sum(axis=0))
+    return Result(scores=serving.scores(together, None if inputs is None else own, np.arange(len(own))))
 
 
-def send_logits(peer: Channel, columns: Numbers, coefficients: Numbers) -> None:
-    """Send what this party's columns add to the scores, chunk by chunk."""
-    for rows in chunks(np.arange(len(columns))):
-        peer.send(HeldOutLogits(columns[rows] @ coefficients))
+def own_columns(holding: Holding, inputs: Inputs | None) -> Numbers:
+    """Return a party's encoded columns of all shared rows, if it has any."""
+    positions = holding.aligned.positions
+    if inputs is None:
+        return np.empty((len(positions), 0))
+    return inputs.transform(holding.table, positions, dtype=np.float64)
 
 
-def gather_logits(peers: Sequence[Channel], count: int, outputs: int) -> Numbers:
-    """Add up what all feature holders' columns contribute to the scores of so many rows."""
-    logits = np.zeros((count, outputs))
-    for rows in chunks(np.arange(count)):
-        for peer in peers:
-            logits[rows] += peer.receive(HeldOutLogits, rows=len(rows), scores=outputs).values
-    return logits
+def send_scores(peer: Channel, columns: Numbers, weights: Numbers) -> None:
+    """Send what this party's columns add to the scores, part by part."""
+    for rows in parts_of(np.arange(len(columns))):
+        peer.send(RowScores(columns[rows] @ weights))
 
 
-def cut_off(columns: Numbers) -> Numbers:
-    """Bring values into the range that can be encrypted; the encoder has made them numbers of standard deviations."""
-    return np.clip(columns, -LARGEST_VALUE, LARGEST_VALUE)
-
-
-def chunks(rows: Rows) -> list[Rows]:
-    """Cut rows that are only scored into messages of bearable size."""
-    return [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+def gather_scores(peers: Sequence[Channel], count: int, scores: int) -> Numbers:
+    """Receive what each feature holder's columns add to the scores of so many rows: partners, rows, scores."""
+    added = np.zeros((len(peers), count, scores))
+    for rows in parts_of(np.arange(count)):
+        for place, peer in enumerate(peers):
+            added[place, rows] = peer.receive(RowScores, rows=len(rows), scores=scores).values
+    return added

@@ -2,298 +2,198 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from colonnade.crypto import Format, PublicKey, key_bits
-from colonnade.data import TableEncoder, batches
-from colonnade.errors import ConfigError
-from colonnade.exchanges.epochs import Epochs, EpochVerdict, Trainee, check_finite
-from colonnade.exchanges.holdings import encoded_columns, encoded_labels, scores_in_terms_of, without_columns
+from colonnade.crypto import Format, key_bits
+from colonnade.errors import ConfigError, WrongContent
+from colonnade.exchanges.contributions import Contributions, Guard, is_allowed
+from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
-from colonnade.methods.secure_lr.config import MOST_EPOCHS, SecureLR
-from colonnade.methods.secure_lr.guard import (
-    Contributions,
-    check_repeating,
-    check_training,
-    most_epochs,
-    opened_by,
-    rank_of,
-)
-from colonnade.methods.secure_lr.messages import MOST, ColumnCount, PartnerShare, TrainingExtent
-from colonnade.methods.secure_lr.predict import chunks, cut_off, gather_logits, send_logits
-from colonnade.nn import tensors_under
-from colonnade.nn.regression import (
-    Numbers,
-    OwnWeights,
-    loss_of,
-    outputs_for,
-    scores_of,
-    slopes_of,
-    targets_of,
-)
+from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, PartnerShare, TrainingExtent
+from colonnade.methods.secure_lr.predict import gather_scores, own_columns, send_scores
+from colonnade.nn.regression import Numbers, Whitening, scores_of
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Holding, ModelPart, Result, Session
+from colonnade.session import Channel, Holding, Result, Session
+from colonnade.training import (
+    Budget,
+    Inputs,
+    JoinedRegression,
+    Kept,
+    Patience,
+    Serving,
+    Tensors,
+    TrainedModel,
+    parts_of,
+    steps,
+)
 
-__all__ = ["feature_holder", "label_holder", "linear_format"]
+__all__ = ["feature_holder", "label_holder"]
 
-Rows = np.ndarray[Any, Any]
-
-
-def linear_format(config: SecureLR, inputs: int, outputs: int) -> LinearFormat:
-    """Return the ranges and scales of one feature holder's layer.
-
-    The logits take the weights with all their fraction bits, so that without momentum and l2 the model does not depend
-    on the secret shares in any bit.
-    """
-    return LinearFormat(
-        inputs=inputs,
-        outputs=outputs,
-        most_rows=config.batch_size,
-        key_bits=key_bits(config.key),
-        input_format=Format(fraction_bits=20, magnitude_bits=6),
-        step_format=Format(fraction_bits=28, magnitude_bits=0),
-        forward_bits=None,
-    )
+# The numbers of epochs that are tried in turn where the settings leave it open.
+_EPOCHS = (2, 1)
+# How much longer or shorter than the first a later step may be.
+_LONGEST = 3.0
 
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns."""
-    peer = session.channel("label_holder")
-    split = holding.split
-    table_encoder, columns = encoded_columns(holding, np.float64, config.minimum_support)
-    if table_encoder is None or columns is None:
+    peer, split, kept, began_at = session.channel("label_holder"), holding.split, Kept(session), session.step
+    inputs = Inputs.of(holding, minimum_support=config.minimum_support)
+    columns = own_columns(holding, inputs)
+    whitening = Whitening.fit(columns[split.train], config.minimum_support)
+    if inputs is None or not whitening.width:
         raise without_columns(session)
-    columns = cut_off(columns)
-    rank, mark = rank_of(columns[split.train]), session.secret("contributions").hex()[:16]
-    contributions = Contributions(session, peer.peer, holding, mark)
-    key = make_key(session, config.key)
+    whitened, mark = whitening.transform(columns), session.secret("contributions").hex()[:16]
+    contributions, key = Contributions(session, peer.peer, holding, mark), make_key(session, config.key)
     send_key(peer, key)
-    peer.send(ColumnCount(table_encoder.width, rank, contributions.earlier()))
-    limit = most_scores(config.task, MOST)
-    extent = peer.receive(TrainingExtent, most_scores=limit, epochs=_agreed_epochs(session, config))
-    scores, config = extent.scores, config.for_epochs(extent.epochs)
-    # Before anything about the columns leaves, but how many there are and their rank.
-    again = (config.epochs - session.step // math.ceil(len(split.train) / config.batch_size)) * scores
-    contributions.train(
-        opened_by(config.epochs, scores),
-        again,
-        lambda opened: check_training(session, peer, config, rank, scores, opened),
-        lambda opened: check_repeating(session, peer, config, rank, again, opened),
-    )
-    format = linear_format(config, table_encoder.width, scores)
-    layer = LinearOwner(peer, format, key, momentum=config.momentum)
-    model = _Model([layer], config.epochs)
-    epochs = Epochs.begin(session, model, len(split.train), config)
+    peer.send(ColumnCount(whitening.width, contributions.earlier()))
+    agreed = (config.epochs,) if config.epochs else _EPOCHS
+    extent = peer.receive(TrainingExtent, most_scores=most_scores(config.task, MOST), epochs=agreed)
+    told = [extent.scores, extent.epochs]
+    if kept.once("extent", lambda: told) != told:
+        raise WrongContent(f"'{peer.peer}' goes on with another number of scores or epochs than it began with.")
+    # Before anything about the columns leaves, but how many there are.
+    Guard(session, peer, whitening.width, config.allow_leak).train(contributions, extent.scores, extent.epochs)
+    format = _format(config, whitening.width, extent.scores, len(split.train))
+    layer = kept.leaf("layer", LinearOwner(peer, format, key))
     if session.resumed is None:
         layer.open()
 
-    training = [layer.encode(columns[rows]) for rows in _cut(session, split.train, config)]
-    validation = [layer.encode(columns[rows]) for rows in chunks(split.validation)]
-    sent: set[int] = set()
-    while not epochs.is_over:
-        for number in _order_left(session, epochs):
-            session.next_step()
-            if number not in sent:
-                layer.send_inputs(training[number])
-                sent.add(number)
-            layer.answer(training[number])
-            layer.learn(config.l2 * _rate(session, epochs, config))
-            epochs.keep_between_epochs(session, model)
+    batches = [layer.encode(whitened[rows]) for rows in parts_of(split.train)]
+    for step in steps(session, kept, split.train, Budget(extent.epochs, len(split.train))):
+        if step.number == began_at + 1:
+            for batch in batches:
+                layer.send_inputs(batch)
+        for number, batch in enumerate(batches if step.epoch else []):
+            with peer.openings.at(f"part {number}"):
+                layer.answer(batch)
+        layer.learn()
 
-        for number, inputs in enumerate(validation):
-            if ~number not in sent:
-                layer.send_inputs(inputs, trains=False)
-                sent.add(~number)
-            with peer.openings.at(f"validation, part {number}"):
-                layer.answer(inputs)
-        epochs.end_epoch(session, model, peer.receive(EpochVerdict))
-
-    model.restore_best()
-    coefficients = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
-    send_logits(peer, columns[split.test], coefficients)
-    tensors = {"coefficients": torch.from_numpy(coefficients)}
-    document = _document(session, config, table_encoder, coefficients) | {"contributions": {"run": mark, "rank": rank}}
-    return Result(ModelPart(tensors, document))
+    weights = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
+    send_scores(peer, whitened, weights)
+    factors = peer.receive(Factors, scores=extent.scores, outputs=extent.outputs).values
+    model, tensors = peer.receive(TrainedModel), _tensors(**vars(whitening), weights=weights)
+    about = {"contributions": {"run": mark, "rank": whitening.width}, "model": model.model}
+    about |= _named(inputs, whitening.directions @ weights @ factors)
+    return Result(kept.part(config, tensors, is_needed=model.is_needed, **about))
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that brings the labels."""
-    peers = session.channels("feature_holder")
-    split = holding.split
+    peers, split, kept = session.channels("feature_holder"), holding.split, Kept(session)
     labels, label_encoder = encoded_labels(session, holding, config.task)
-    task, outputs = label_encoder.task, outputs_for(label_encoder.task, len(label_encoder.classes))
-    targets = targets_of(task, label_encoder.encode(labels), len(label_encoder.classes))
-    table_encoder, columns = encoded_columns(holding, np.float64)
-    # Without columns of its own this party still learns the intercept.
-    columns = np.empty((len(labels), 0)) if columns is None else cut_off(columns)
-    if not peers and table_encoder is None:
+    inputs = Inputs.of(holding)
+    if not peers and inputs is None:
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
+    own = own_columns(holding, inputs)
     # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
     noise, began_at = SecretNoise(session.secret("coefficients")), session.step
-    brought = [_Brought.receive(session, peer, config) for peer in peers]
-    config = config.for_epochs(_chosen_epochs(session, config, outputs, brought))
-    layers = [_layer(session, one, config, outputs) for one in brought]
-    own = OwnWeights(columns.shape[1], outputs, config.momentum)
-    model = _Model(layers, config.epochs, own)
-    epochs = Epochs.begin(session, model, len(split.train), config)
-    if session.resumed is None:
-        for layer in layers:
+    regression = JoinedRegression(label_encoder, own[split.train], labels[split.train])
+    keys = [receive_key(session, peer, config.key) for peer in peers]
+    counted = [(one.rank, one.opened) for one in (peer.receive(ColumnCount) for peer in peers)]
+    scores, epochs = kept.once("extent", lambda: list(_chosen_extent(config, regression.scores, counted)))
+    layers: list[LinearPartner] = []
+    for peer, key, (rank, opened) in zip(peers, keys, counted, strict=True):
+        if config.allow_leak:
+            # It may be the feature holder's guard that is overridden, but both ledgers say so.
+            Guard(session, peer, rank, allow_leak=True).check_training(scores, epochs, opened)
+        peer.send(TrainingExtent(scores, regression.outputs, epochs))
+        layer = LinearPartner(peer, _format(config, rank, scores, len(split.train)), key)
+        layers.append(kept.leaf(f"layer of {peer.peer}", layer))
+        if session.resumed is None:
             layer.open()
 
-    training = _cut(session, split.train, config)
-    validation = chunks(split.validation)
-    received: dict[int, list[SealedBatch]] = {}
-    while not epochs.is_over:
-        for number in _order_left(session, epochs):
-            session.next_step()
-            rows = training[number]
-            if number not in received:
-                received[number] = [layer.receive_inputs(len(rows)) for layer in layers]
-            sealed = received[number]
-            logits = own.logits(columns[rows]) + _shared_logits(layers, sealed)
-            loss = loss_of(task, logits, targets[rows])
-            check_finite(loss, session)
-            rate = _rate(session, epochs, config)
-            steps = rate * slopes_of(task, logits, targets[rows])
-            for layer, batch in zip(layers, sealed, strict=True):
-                layer.teach(batch, steps)
-            own.learn(columns[rows], steps, config.l2 * rate)
-            for layer in layers:
-                layer.receive_update(config.l2 * rate)
-            epochs.loss_so_far += loss * len(rows)
-            epochs.keep_between_epochs(session, model)
+    cut, basis, rate = (
+        list(parts_of(np.arange(len(split.train)))),
+        regression.basis(scores),
+        regression.curvature * len(split.train),
+    )
+    # By partner: the slopes of all steps together, and how far one row's label has moved them.
+    slopes = torch.zeros(len(peers), len(split.train), scores, dtype=torch.float64)
+    sums = kept.leaf("sums", Tensors(slopes=slopes, moved=torch.zeros(len(peers), dtype=torch.float64)))
+    for step in steps(session, kept, split.train, Budget(epochs, len(split.train)), rule=Patience(0)):
+        if step.number == began_at + 1:
+            sealed = [[layer.receive_inputs(len(rows)) for rows in cut] for layer in layers]
+        # In the first epoch the weights are zero: there is nothing to open.
+        factors = regression.fit(_opened(layers, sealed) if step.epoch else [])
+        step.loss = regression.loss
+        for place, (layer, batches) in enumerate(zip(layers, sealed, strict=True)):
+            before, after = sums["slopes"][place].numpy(), regression.residuals @ basis / rate
+            moved = 1.0 / rate
+            if step.epoch:
+                # What was learned before is carried on as the regression has weighted it.
+                carried = factors[place] @ basis
+                length = float(np.clip(np.trace(carried) / scores, 1 / _LONGEST, _LONGEST))
+                after = before @ carried + length * after
+                moved = float(np.abs(carried).sum(axis=0).max() * sums["moved"][place]) + length * moved
+            layer.teach_together(batches, [(before - after)[rows] for rows in cut])
+            sums["slopes"][place], sums["moved"][place] = torch.from_numpy(after), moved
+        for layer in layers:
+            layer.receive_update()
 
-        validation_loss = 0.0
-        for number, rows in enumerate(validation):
-            if ~number not in received:
-                received[~number] = [layer.receive_inputs(len(rows), trains=False) for layer in layers]
-            logits = own.logits(columns[rows]) + _shared_logits(layers, received[~number])
-            validation_loss += loss_of(task, logits, targets[rows]) * len(rows) / len(split.validation)
-        training_loss = epochs.loss_so_far / len(split.train)
-        verdict = epochs.judge(session, training_loss, validation_loss if len(split.validation) else None)
-        for peer in peers:
-            peer.send(verdict)
-        epochs.end_epoch(session, model, verdict)
-
-    model.restore_best()
-    for peer, layer in zip(peers, layers, strict=True):
-        release = _releases(session, peer) - (session.step == began_at)
-        peer.send(_given_up(peer, config, layer, len(split.train), noise, max(release, 0)))
-    logits = own.logits(columns[split.test]) + gather_logits(peers, len(split.test), outputs)
-    document = _document(session, config, table_encoder, own.coefficients)
-    document |= {"label_encoder": label_encoder.to_json(), "intercept": own.intercept.tolist()}
-    scores = scores_in_terms_of(label_encoder, scores_of(task, logits), split.test, labels[split.test])
-    return Result(ModelPart(own.tensors(), document), scores)
-
-
-class _Model(Trainee):
-    """What one party trains: its halves of shared layers and, at the label holder, weights of its own."""
-
-    def __init__(
-        self, halves: Sequence[LinearOwner | LinearPartner], epochs: int, own: OwnWeights | None = None
-    ) -> None:
-        self._halves, self._epochs, self._own = halves, epochs, own
-        self._best: tuple[list[Any], dict[str, torch.Tensor]] = ([], {})
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return shares and weights as they are, and the best ones."""
-        shares, tensors = self._now()
-        best_shares, best_tensors = self._best
-        every = tensors | {f"best.{name}": value for name, value in best_tensors.items()}
-        return every, {"shares": shares, "best_shares": best_shares, "epochs": self._epochs}
-
-    def load_state(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        best = tensors_under("best.", tensors)
-        self._best = (document["best_shares"], best)
-        self._set(document["shares"], tensors)
-
-    def keep_best(self) -> None:
-        """Remember shares and weights as they are now."""
-        self._best = self._now()
-
-    def restore_best(self) -> None:
-        """Go back to what was remembered."""
-        self._set(*self._best)
-
-    def _now(self) -> tuple[list[Any], dict[str, torch.Tensor]]:
-        return [half.state() for half in self._halves], {} if self._own is None else self._own.tensors()
-
-    def _set(self, shares: list[Any], tensors: dict[str, torch.Tensor]) -> None:
-        for half, share in zip(self._halves, shares, strict=True):
-            half.load_state(share)
-        if self._own is not None:
-            self._own.load(tensors)
+    for peer, layer, moved in zip(peers, layers, sums["moved"].tolist(), strict=True):
+        # A training that begins anew after coefficients were given up is another release, with noise of its own: the
+        # same noise on other coefficients could be taken off.
+        release = max(_releases(session, peer) - (session.step == began_at), 0)
+        drawn = noise.gaussian(peer.peer, release, layer.share.shape)
+        peer.send(PartnerShare(layer.give_up_share(config.coefficient_noise * moved * drawn)))
+    added = gather_scores(peers, len(own), scores)
+    factors = regression.fit(list(added[:, split.train]))
+    for peer, factor in zip(peers, factors, strict=True):
+        peer.send(Factors(factor))
+    stacked = np.reshape(factors, (len(peers), scores, regression.outputs))
+    logits = own @ regression.coefficients + regression.intercept + (added @ stacked).sum(axis=0)
+    together = scores_of(regression.task, logits[np.concatenate([split.validation, split.test])])
+    tensors = _tensors(coefficients=regression.coefficients, intercept=regression.intercept, factors=stacked)
+    usable = None if inputs is None else own
+    served = Serving.settle(session, holding, label_encoder, labels, together, usable, peers, tensors)
+    further, document = served.serving.kept()
+    about = document | {"intercept": regression.intercept.tolist()} | _named(inputs, regression.coefficients)
+    return served.result(kept.part(config, tensors | further, **about))
 
 
-def _cut(session: Session, rows: Rows, config: SecureLR) -> list[Rows]:
-    """Cut the training rows into batches, once: the encrypted columns are packed by batch."""
-    return list(batches(rows, config.batch_size, session.seed("batches")))
+def _chosen_extent(config: SecureLR, scores: int, brought: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Return how many scores and epochs there are: the most that every rank, after what was opened, allows.
+
+    With fewer scores than classes ask for, partners' columns tell only the classes apart that own columns do not.
+    """
+    epochs = (config.epochs,) if config.epochs else _EPOCHS
+    tried = [*((scores, one) for one in epochs), *((one, epochs[-1]) for one in range(scores - 1, 0, -1))]
+    fit = (one for one in tried if all(is_allowed(rank, one[0], opened, one[1]) for rank, opened in brought))
+    return tried[0] if config.allow_leak else next(fit, tried[0])
 
 
-def _order_left(session: Session, epochs: Epochs) -> Iterator[int]:
-    """Iterate over what is left of this epoch's batches, in an order all parties derive from the seed."""
-    order = np.random.default_rng(session.seed("order", epochs.epoch)).permutation(epochs.steps_per_epoch)
-    yield from (int(number) for number in order[epochs.steps_done(session) :])
+def _format(config: SecureLR, inputs: int, outputs: int, rows: int) -> LinearFormat:
+    """Return the ranges and scales of one feature holder's layer; logits do not depend on the secret shares at all."""
+    return LinearFormat(
+        inputs=inputs,
+        outputs=outputs,
+        most_rows=rows,
+        key_bits=key_bits(config.key),
+        input_format=Format(fraction_bits=20, magnitude_bits=3),
+        step_format=Format(fraction_bits=28, magnitude_bits=4),
+        weight_magnitude_bits=6,
+        forward_bits=None,
+    )
 
 
-def _rate(session: Session, epochs: Epochs, config: SecureLR) -> float:
-    # Steps are counted from 1.
-    return config.rate_at((session.step - 1) / (epochs.steps_per_epoch * config.epochs))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Brought:
-    """What a feature holder says of its columns."""
-
-    peer: Channel
-    key: PublicKey
-    width: int
-    rank: int
-    opened: int
-
-    @classmethod
-    def receive(cls, session: Session, peer: Channel, config: SecureLR) -> _Brought:
-        """Receive the key and the numbers."""
-        key, columns = receive_key(session, peer, config.key), peer.receive(ColumnCount)
-        return cls(peer, key, columns.width, columns.rank, columns.opened)
-
-
-def _chosen_epochs(session: Session, config: SecureLR, outputs: int, brought: Sequence[_Brought]) -> int:
-    """Return the epochs that the settings or all feature holders' guards say; each of these checks it itself."""
-    if config.epochs:
-        return config.epochs
-    if session.resumed is not None:
-        return int(session.resumed.document["epochs"])
-    if config.allow_leak:
-        return MOST_EPOCHS
-    return max(1, min([MOST_EPOCHS, *(most_epochs(one.rank, outputs, one.opened) for one in brought)]))
-
-
-def _agreed_epochs(session: Session, config: SecureLR) -> range:
-    """Return the numbers of epochs that the settings, or the checkpoint to go on from, let the label holder choose."""
-    agreed = config.epochs if session.resumed is None else int(session.resumed.document["epochs"])
-    return range(agreed, agreed + 1) if agreed else range(1, MOST_EPOCHS + 1)
-
-
-def _layer(session: Session, brought: _Brought, config: SecureLR, outputs: int) -> LinearPartner:
-    peer = brought.peer
-    if config.allow_leak:
-        # It may be the feature holder's guard that is overridden, but both ledgers say so.
-        check_training(session, peer, config, brought.rank, outputs, brought.opened)
-    peer.send(TrainingExtent(outputs, config.epochs))
-    format = linear_format(config, brought.width, outputs)
-    return LinearPartner(peer, format, brought.key, momentum=config.momentum)
+def _opened(layers: Sequence[LinearPartner], sealed: Sequence[Sequence[SealedBatch]]) -> list[Numbers]:
+    """Return by partner what its columns add to the training rows' scores."""
+    found = []
+    for batches in zip(*sealed, strict=True):
+        # All are asked before the first answer is awaited, so that the feature holders work at the same time.
+        masks = [layer.ask(batch) for layer, batch in zip(layers, batches, strict=True)]
+        found.append([layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)])
+    return [np.concatenate(one) for one in zip(*found, strict=True)]
 
 
 def _releases(session: Session, peer: Channel) -> int:
@@ -302,38 +202,13 @@ def _releases(session: Session, peer: Channel) -> int:
     return sum((one["peer"], one["message"]) == (peer.peer, PartnerShare.__name__) for one in sent)
 
 
-def _given_up(
-    peer: Channel, config: SecureLR, layer: LinearPartner, rows: int, noise: SecretNoise, release: int
-) -> PartnerShare:
-    """Return this party's share of a partner's coefficients, with noise as large as one row's influence.
-
-    A training that begins anew after coefficients were given up is another release, with noise of its own: the same
-    noise on other coefficients could be taken off.
-    """
-    share = layer.give_up_share()
-    if not config.coefficient_noise:
-        return PartnerShare(share)
-    deviation = config.coefficient_noise * config.influence(rows)
-    drawn = np.rint(np.ldexp(deviation * noise.gaussian(peer.peer, release, (len(share),)), layer.format.weight_bits))
-    return PartnerShare(tuple(one + int(other) for one, other in zip(share, drawn, strict=True)))
+def _tensors(**arrays: Numbers) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in arrays.items()}
 
 
-def _shared_logits(layers: Sequence[LinearPartner], sealed: Sequence[SealedBatch]) -> Numbers | float:
-    # All are asked before the first answer is awaited, so that the feature holders work at the same time.
-    masks = [layer.ask(batch) for layer, batch in zip(layers, sealed, strict=True)]
-    return sum((layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)), 0.0)
-
-
-def _document(
-    session: Session, config: SecureLR, table_encoder: TableEncoder | None, coefficients: Numbers
-) -> dict[str, Any]:
-    names = () if table_encoder is None else table_encoder.names
-    return {
-        "method": "secure_lr",
-        "role": session.role,
-        "party": session.party,
-        "config": dataclasses.asdict(config),
-        "table_encoder": None if table_encoder is None else table_encoder.to_json(),
-        # One list per column, with one number per class where there are several; in units of standard deviations.
-        "coefficients": {name: row.tolist() for name, row in zip(names, coefficients, strict=True)},
-    }
+def _named(inputs: Inputs | None, coefficients: Numbers) -> dict[str, Any]:
+    """Return the inputs, and coefficients by their names: one list per column, with one number per class."""
+    if inputs is None:
+        return {"inputs": None, "coefficients": {}}
+    named = zip(inputs.names, coefficients.tolist(), strict=True)
+    return {"inputs": inputs.to_json(), "coefficients": dict(named)}

@@ -14,8 +14,9 @@ from sklearn.decomposition import FastICA
 
 import colonnade as cn
 from colonnade.exchanges.secure_linear import LinearPartner
-
-HALF_HELD_OUT = cn.Evaluate(validation_fraction=0.4, test_fraction=0.1)
+from colonnade.nn.regression import Whitening
+from colonnade.session import ModelPart
+from colonnade.training import JoinedRegression
 
 
 def frames(rows: int = 400, seed: int = 0) -> dict[str, pd.DataFrame]:
@@ -50,6 +51,27 @@ def seen_contributions() -> Iterator[list[np.ndarray]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinearPartner, "logits", kept)
         yield seen
+
+
+@contextmanager
+def steps_at_random() -> Iterator[None]:
+    """Let the label holder send slopes at random, and forget those before, so that every opening is another one."""
+    draw, fit = np.random.default_rng(0), JoinedRegression.fit
+
+    def otherwise(regression: JoinedRegression, added: Any) -> Any:
+        factors = fit(regression, added)
+        regression.residuals = draw.normal(size=regression.residuals.shape)
+        return [np.zeros_like(one) for one in factors]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JoinedRegression, "fit", otherwise)
+        yield
+
+
+def scored(part: ModelPart, columns: np.ndarray) -> np.ndarray:
+    """Return what a feature holder's encoded columns add to scores with the finished model."""
+    mean, directions, weights = (part.tensors[name].numpy() for name in ("mean", "directions", "weights"))
+    return Whitening(mean, directions).transform(columns) @ weights
 
 
 def two_valued(contributed: np.ndarray, starts: int) -> list[np.ndarray]:
