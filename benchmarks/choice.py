@@ -23,6 +23,7 @@ from colonnade.errors import TableError
 DRAWS, QUICK_DRAWS = 320, 6
 FEWEST, MOST = 20, 300
 MOST_TEST_ROWS = 1500
+METHODS = ("splitnn", "secure_lr")
 PARTNERS = ("real", "shuffled", "real", "noise")
 LOSS = 0.05
 CANDIDATES = ("together", "alone", "served")
@@ -167,10 +168,10 @@ def draw(method: str, name: str, table: Table, partner: str, rows: int, seed: in
     # Private alignment has a benchmark of its own.
     launch = cn.Launch(alignment=cn.Alignment(protocol="given"))
     run = cn.simulate(settings(method), tables, seed=seed, evaluate=parts, launch=launch)
-    found = {candidate: run.evaluations[candidate] for candidate in CANDIDATES}
+    found = {"together": run.evaluations["together"], "alone": run.evaluations["alone"], "served": run.evaluation}
     metric = headline(found["together"].task)
     qualities = {candidate: max(0.0, one.metrics[metric]) for candidate, one in found.items()}
-    return Draw(method, name, partner, rows, qualities, run.choice.name)
+    return Draw(method, name, partner, rows, qualities, run.served)
 
 
 def measure(arguments: argparse.Namespace) -> Findings:
@@ -190,7 +191,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
         partner = PARTNERS[generator.integers(len(PARTNERS))]
         rows = round(float(np.exp(generator.uniform(np.log(FEWEST), np.log(MOST)))))
         try:
-            draws.append(draw(("splitnn", "secure_lr")[number % 2], name, tables[name], partner, rows, number))
+            draws.append(draw(METHODS[number % len(METHODS)], name, tables[name], partner, rows, number))
         except TableError as unfit:
             # Few training rows may lack a class that test rows have.
             say(f"Draw {number} of {name} is left out. {unfit}")

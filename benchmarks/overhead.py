@@ -1,10 +1,16 @@
-"""What federating costs: the same split network trained by `simulate` and in plain PyTorch.
+"""What federating costs: the same split network trained by `simulate` and in plain PyTorch tuned the same way.
 
-Two parties, 100,000 rows, 40 columns, batch 256, float32, ledger on (in memory and hash-chained). Both sides start
-from the same two data frames: the plain side joins them, standardises, and trains the two encoders and the head as
-one module with one optimizer. The plain side uses torch's defaults; colonnade asks for torch's fused optimizers and
-slices its batches once per epoch, so against plain code tuned in the same way the ratio is higher.
+Two parties, 100,000 rows, 40 columns, batch 256, float32, ledger on (in memory and hash-chained). The plain side gets
+the inputs that colonnade makes of the same two data frames, and trains the two encoders and the head as one module with
+one fused optimizer, on rows that are put in order once in a pass and sliced.
+
+Counted is training: from the moment at which both parties' inputs are ready to that at which the held-out rows' codes
+have arrived, with the validation after each pass. Of the federated run the label holder's own ledger tells both. Not
+counted is what plain code would not do, or does alike: reading tables, the handshake, making inputs, and the model of
+own columns alone with which the federated one is compared; `federated_whole_seconds` has all of it.
 The two are interleaved and the median of the ratios is reported. Peak memory is measured in fresh processes.
+
+At the end comes what a long way between the parties costs, and what batches sent ahead save of it: `benchmarks.delay`.
 """
 
 from __future__ import annotations
@@ -15,15 +21,20 @@ import statistics
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from benchmarks import delay
 from benchmarks.form import Findings, main, say
 
-COLUMNS, BATCH, HIDDEN, CUT = 40, 256, 64, 32
+if TYPE_CHECKING:
+    from colonnade import PartyTable, SplitNN
+
+COLUMNS, BATCH = 40, 256
 
 
 def make_frames(rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -38,69 +49,94 @@ def make_frames(rows: int) -> tuple[pd.DataFrame, pd.DataFrame]:
     return own, other.sample(frac=1, random_state=1)
 
 
-def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> float:
+def train_federated(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> tuple[float, float]:
+    """Return the seconds of training and the AUC."""
     import colonnade as cn
 
-    own = cn.PartyTable(frames[0], id="id", label="y")
     # Private alignment has a benchmark of its own; here the rows are put in order as the plain side does.
-    other = cn.PartyTable(frames[0][["id"]].merge(frames[1], on="id"), id="id")
-    config = cn.SplitNN(
-        hidden=(HIDDEN,),
-        cut_width=CUT,
-        epochs=epochs,
-        minimum_steps=0,
-        batch_size=BATCH,
-        patience=0,
-        secret_start=False,
-    )
     given = cn.Alignment(protocol="given")
-    return cn.simulate(config, {"bank": own, "shop": other}, seed=1, launch=cn.Launch(alignment=given)).metrics["auc"]
+    run = cn.simulate(settings(epochs), tables_of(frames), seed=1, launch=cn.Launch(alignment=given))
+    entries = [one for one in run.ledgers["bank"].entries if one.kind == "received"]
+    begun = next(one for one in entries if one.content["message"] == "CutWidth")
+    ended = next(one for one in reversed(entries) if one.content["message"] == "HeldOutActivations")
+    moments = [datetime.fromisoformat(one.time).timestamp() for one in (begun, ended)]
+    return moments[1] - moments[0], run.metrics["auc"]
 
 
-def train_plain(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> float:
+def settings(epochs: int) -> SplitNN:
+    import colonnade as cn
+
+    # The shipped network; for so many epochs, as early stopping would compare trainings of different lengths.
+    return cn.SplitNN(epochs=epochs, batch_size=BATCH, patience=0, minimum_steps=0, secret_start=False)
+
+
+def tables_of(frames: tuple[pd.DataFrame, pd.DataFrame]) -> dict[str, PartyTable]:
+    import colonnade as cn
+
+    other = frames[0][["id"]].merge(frames[1], on="id")
+    return {"bank": cn.PartyTable(frames[0], id="id", label="y"), "shop": cn.PartyTable(other, id="id")}
+
+
+def train_plain(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> tuple[float, float]:
+    """Return the seconds of training and the AUC."""
     import torch
     from sklearn.metrics import roc_auc_score
     from torch import nn
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    joined = frames[0].merge(frames[1], on="id")
-    targets = torch.from_numpy(joined.pop("y").to_numpy(np.float32))
-    values = joined.drop(columns="id").to_numpy(np.float64)
-    order = np.random.default_rng(1).permutation(len(values))
+    from colonnade.nn import Heads
+    from colonnade.training import Inputs
+
+    order = np.random.default_rng(1).permutation(len(frames[0]))
     test, validation, train = np.split(order, [len(order) // 5, len(order) * 3 // 10])
-    mean, deviation = values[train].mean(0), values[train].std(0)
-    features = torch.from_numpy(((values - mean) / deviation).astype(np.float32))
-    half = COLUMNS // 2
+    every, features = np.arange(len(order)), []
+    for table in tables_of(frames).values():
+        inputs = Inputs.fit(table, train, splines=True)
+        features.append(torch.from_numpy(inputs.transform(table, every, dtype=np.float32)))
+    targets = torch.from_numpy(frames[0]["y"].to_numpy(np.float32))
+
+    shipped = settings(epochs)
 
     class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.own = nn.Sequential(nn.Linear(half, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CUT), nn.ReLU())
-            self.other = nn.Sequential(nn.Linear(half, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CUT), nn.ReLU())
-            self.head = nn.Linear(2 * CUT, 1)
+            (hidden,), cut, dropout = shipped.hidden, shipped.cut_width, shipped.dropout
+            self.encoders = nn.ModuleList(
+                nn.Sequential(nn.Linear(one.shape[1], hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, cut))
+                for one in features
+            )
+            members = shipped.members
+            self.head = Heads([cut, cut], shipped.head_hidden, 1, members=members, seed=1, dropout=dropout)
 
-        def forward(self, rows: torch.Tensor) -> torch.Tensor:
-            return self.head(torch.cat([self.own(rows[:, :half]), self.other(rows[:, half:])], dim=1)).squeeze(1)
+        def forward(self, own: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+            codes = torch.cat([self.encoders[0](own), self.encoders[1](other)], dim=1)
+            return self.head(codes).squeeze(2)
 
     torch.manual_seed(1)
     network = Network()
-    optimizer = torch.optim.Adam(network.parameters())
+    started = time.perf_counter()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, fused=True)
     for epoch in range(epochs):
         network.train()
-        shuffled = np.random.default_rng(epoch).permutation(train)
+        shuffled = torch.from_numpy(np.random.default_rng(epoch).permutation(train))
+        own, other, wanted = (one.index_select(0, shuffled) for one in (*features, targets))
         total = 0.0
-        for start in range(0, len(shuffled), BATCH):
-            rows = shuffled[start : start + BATCH]
+        for start in range(0, len(train), BATCH):
+            rows = slice(start, start + BATCH)
             optimizer.zero_grad()
-            loss = binary_cross_entropy_with_logits(network(features[rows]), targets[rows])
+            found = network(own[rows], other[rows])
+            loss = binary_cross_entropy_with_logits(found, wanted[rows, None].expand_as(found))
             loss.backward()
             optimizer.step()
-            total += loss.item() * len(rows)
+            total += loss.item() * len(wanted[rows])
         network.eval()
         with torch.no_grad():
-            binary_cross_entropy_with_logits(network(features[validation]), targets[validation]).item()
+            found = network(*(one[validation] for one in features))
+            binary_cross_entropy_with_logits(found.mean(1), targets[validation]).item()
     with torch.no_grad():
-        return float(roc_auc_score(targets[test].numpy(), network(features[test]).sigmoid().numpy()))
+        scores = network(*(one[np.concatenate([validation, test])] for one in features)).sigmoid().mean(1)
+    seconds = time.perf_counter() - started
+    return seconds, float(roc_auc_score(targets[test].numpy(), scores[len(validation) :].numpy()))
 
 
 SIDES = {"federated": train_federated, "plain": train_plain}
@@ -135,12 +171,14 @@ def measure(arguments: argparse.Namespace) -> Findings:
     for train in SIDES.values():
         train(make_frames(2000), 1)  # imports and first-call costs are not what is compared
     seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    whole: dict[str, list[float]] = {side: [] for side in SIDES}
     auc: dict[str, float] = {}
     for repetition in range(arguments.repetitions):
         for side, train in SIDES.items():
             started = time.perf_counter()
-            auc[side] = train(frames, arguments.epochs)
-            seconds[side].append(time.perf_counter() - started)
+            trained, auc[side] = train(frames, arguments.epochs)
+            seconds[side].append(trained)
+            whole[side].append(time.perf_counter() - started)
         say(
             f"round {repetition + 1}/{arguments.repetitions}: "
             + ", ".join(f"{s} {v[-1]:.2f} s" for s, v in seconds.items())
@@ -159,12 +197,13 @@ def measure(arguments: argparse.Namespace) -> Findings:
     }
     for side in SIDES:
         figures[f"{side}_seconds"] = statistics.median(seconds[side])
+        figures[f"{side}_whole_seconds"] = statistics.median(whole[side])
         figures[f"{side}_auc"] = auc[side]
         figures[f"{side}_peak_mib"] = memory[side]
-    figures["time_ratio_aim"] = 1.3
-    findings.bar("time_ratio", statistics.median(ratios), at_most=1.8)
+    findings.bar("time_ratio", statistics.median(ratios), at_most=1.5)
     findings.bar("peak_memory_ratio", memory["federated"] / memory["plain"], at_most=1.3)
     findings.bar("auc_apart", abs(auc["federated"] - auc["plain"]), at_most=0.01)
+    delay.add_to(findings, quick=arguments.quick)
     return findings
 
 

@@ -195,7 +195,7 @@ RUN_TOML = [
         "optimizer option out of range",
         "epochs = 2",
         "epochs = 2\noptimizer_options = { weight_decay = -1.0 }",
-        "Adam refuses",
+        "AdamW refuses",
         "optimizer_options",
     ),
     toml("optimizer Muon", "epochs = 2", 'epochs = 2\noptimizer = "Muon"', "Muon", "weight matrices only", "Use Adam"),

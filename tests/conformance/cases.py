@@ -151,6 +151,11 @@ CASES = (
         learns=0.7,
     ),
     Case(
+        "three parties, batches ahead, dropout",
+        cn.SplitNN(**_SPLITNN | {"look_ahead": 2, "dropout": 0.1, "checkpoint_every": 3}),
+        _JOINT_THREE,
+    ),
+    Case(
         "marvell and coae",
         cn.SplitNN(**_SPLITNN | {"defence": "marvell+coae", "epochs": 2}),
         _TWO,

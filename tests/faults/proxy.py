@@ -11,8 +11,11 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any
+from unittest.mock import patch
+
+from colonnade.transport.grpc import LoopbackNetwork
 
 UP, DOWN = "up", "down"
 """Towards the listener and back to the dialer."""
@@ -197,3 +200,23 @@ class FaultProxy:
                 passed += len(part)
                 if breaks_after is not None and passed >= breaks_after:
                     raise ConnectionResetError
+
+
+@contextlib.contextmanager
+def through_proxies(delay: float = 0.0) -> Iterator[list[FaultProxy]]:
+    """Put a proxy in front of every door that is dialled in simulations over gRPC; give those made so far."""
+    made: list[FaultProxy] = []
+    address = LoopbackNetwork._address
+
+    def through_a_proxy(network: LoopbackNetwork, peer: str) -> str | None:
+        direct = address(network, peer)
+        if direct is None:
+            return None
+        made.append(FaultProxy(int(direct.rsplit(":", 1)[1])))
+        made[-1].delay = delay
+        return f"127.0.0.1:{made[-1].port}"
+
+    with patch.object(LoopbackNetwork, "_address", through_a_proxy):
+        yield made
+    for proxy in made:
+        proxy.__exit__()

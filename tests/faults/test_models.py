@@ -8,32 +8,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.conformance.cases import CASES
-from tests.faults.proxy import FaultProxy
+from tests.faults.proxy import FaultProxy, through_proxies
 
 from colonnade.testing import Case, train
 from colonnade.testing.checks import is_same_model
-from colonnade.transport.grpc import LoopbackNetwork
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.slow]
 
 
 @pytest.fixture
-def proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FaultProxy]]:
+def proxies() -> Iterator[list[FaultProxy]]:
     """Put a proxy in front of every door that is dialled."""
-    made: list[FaultProxy] = []
-    address = LoopbackNetwork._address
-
-    def through_a_proxy(network: LoopbackNetwork, peer: str) -> str | None:
-        direct = address(network, peer)
-        if direct is None:
-            return None
-        made.append(FaultProxy(int(direct.rsplit(":", 1)[1])))
-        return f"127.0.0.1:{made[-1].port}"
-
-    monkeypatch.setattr(LoopbackNetwork, "_address", through_a_proxy)
-    yield made
-    for proxy in made:
-        proxy.__exit__()
+    with through_proxies() as made:
+        yield made
 
 
 def reset(proxy: FaultProxy, _: random.Random) -> None:

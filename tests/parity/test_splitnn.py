@@ -6,6 +6,8 @@ The reference shares nothing with the product but the agreed facts: which rows, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,7 @@ from tests.references import shared_rows, toy
 from torch import nn
 
 import colonnade as cn
-from colonnade.nn import mlp
+from colonnade.nn import Heads, mlp
 from colonnade.session import derive_seed
 from colonnade.training import Inputs
 
@@ -23,8 +25,39 @@ BATCH, STEPS = 22, 20
 SEED = 11
 
 
-def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) -> dict[str, torch.Tensor]:
-    """Train all encoders and the head as one module with one optimizer; return the parameters by party and name."""
+@dataclass
+class Untrained:
+    """What all parties bring to a training, in one place."""
+
+    train: np.ndarray
+    labels: np.ndarray
+    targets: torch.Tensor
+    features: dict[str, torch.Tensor]
+    encoders: nn.ModuleDict
+    head: nn.Module
+
+    def batches(self, epochs: int) -> Iterator[np.ndarray]:
+        for epoch in range(epochs):
+            generator = np.random.Generator(np.random.PCG64(derive_seed(SEED, "batches", epoch)))
+            shuffled = generator.permutation(self.train)
+            for step in range(math.ceil(len(self.train) / BATCH)):
+                yield shuffled[step * BATCH : (step + 1) * BATCH]
+
+    def optimizer(self, config: cn.SplitNN, *modules: nn.Module) -> torch.optim.Optimizer:
+        parameters = [one for module in modules for one in module.parameters()]
+        return getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Return the parameters by party and name."""
+        found = {
+            f"{name}/encoder.{key}": value
+            for name, encoder in self.encoders.items()
+            for key, value in encoder.state_dict().items()
+        }
+        return found | {f"bank/head.{key}": value for key, value in self.head.state_dict().items()}
+
+
+def untrained(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) -> Untrained:
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
@@ -51,47 +84,74 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
             name: mlp(
                 (values.shape[1], *config.hidden, config.cut_width),
                 seed=derive_seed(SEED, f"encoder/{name}"),
-                activate_output=True,
                 dtype=torch.float64,
             )
             for name, values in features.items()
         }
     )
-    head = mlp(
-        (config.cut_width * len(features), *config.head_hidden, outputs),
-        seed=derive_seed(SEED, "head/bank"),
-        dtype=torch.float64,
-    )
-    parameters = [*encoders.parameters(), *head.parameters()]
-    optimizer = getattr(torch.optim, config.optimizer)(parameters, lr=config.learning_rate, **config.optimizer_options)
+    cuts, seed = [config.cut_width] * len(features), derive_seed(SEED, "head/bank")
+    head = Heads(cuts, config.head_hidden, outputs, members=config.members, seed=seed, dtype=torch.float64)
+    return Untrained(train, labels, targets, features, encoders, head)
 
+
+def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) -> dict[str, torch.Tensor]:
+    """Train all encoders and the head as one module with one optimizer."""
+    model = untrained(frames, config, task)
+    optimizer = model.optimizer(config, model.encoders, model.head)
     weights = None
     if config.class_weights == "balanced":
-        counts = np.bincount(labels[train])
-        weights = torch.tensor(len(train) / (len(counts) * counts))
-    steps_per_epoch = math.ceil(len(train) / BATCH)
-    for epoch in range(config.epochs):
-        shuffled = np.random.Generator(np.random.PCG64(derive_seed(SEED, "batches", epoch))).permutation(train)
-        for step in range(steps_per_epoch):
-            rows = shuffled[step * BATCH : (step + 1) * BATCH]
-            cuts = [encoders[name](values[rows]) for name, values in features.items()]
-            result = head(torch.cat(cuts, 1))
-            wanted = targets[rows]
-            if task == "binary":
-                row_weights = torch.ones(len(rows)) if weights is None else weights[wanted]
-                losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
-                loss = (losses * row_weights).sum() / row_weights.sum()
-            elif task == "multiclass":
-                loss = nn.functional.cross_entropy(result, wanted, weight=weights)
-            else:
-                loss = ((result[:, 0] - wanted) ** 2).mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    found = {
-        f"{name}/encoder.{key}": v for name, encoder in encoders.items() for key, v in encoder.state_dict().items()
-    }
-    return found | {f"bank/head.{key}": value for key, value in head.state_dict().items()}
+        counts = np.bincount(model.labels[model.train])
+        weights = torch.tensor(len(model.train) / (len(counts) * counts))
+    for rows in model.batches(config.epochs):
+        cuts = [model.encoders[name](values[rows]) for name, values in model.features.items()]
+        # Every member of the head learns by itself; the loss is the mean of theirs.
+        members = model.head(torch.cat(cuts, 1)).unbind(1)
+        loss = sum(row_loss(task, one, model.targets[rows], weights) for one in members) / len(members)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return model.parameters()
+
+
+def delayed_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> dict[str, torch.Tensor]:
+    """Train where gradients reach the other parties late.
+
+    Their codes were made with the weights of the time of sending; a gradient is applied to what the weights of the time
+    of its arrival make of the same batch.
+    """
+    model = untrained(frames, config, "binary")
+    others = [name for name in model.features if name != "bank"]
+    optimizers = {name: model.optimizer(config, model.encoders[name]) for name in others}
+    own = model.optimizer(config, model.encoders["bank"], model.head)
+    under_way: list[tuple[np.ndarray, dict[str, torch.Tensor]]] = []
+    per_epoch = math.ceil(len(model.train) / BATCH)
+    for number, rows in enumerate(model.batches(config.epochs), 1):
+        sent = {name: model.encoders[name](model.features[name][rows]).detach().requires_grad_() for name in others}
+        codes = torch.cat([model.encoders["bank"](model.features["bank"][rows]), *sent.values()], 1)
+        members = model.head(codes).unbind(1)
+        loss = sum(row_loss("binary", one, model.targets[rows], None) for one in members) / len(members)
+        own.zero_grad()
+        loss.backward()
+        own.step()
+        under_way.append((rows, {name: codes.grad for name, codes in sent.items()}))
+        is_followed = number % per_epoch == 0 or number % config.checkpoint_every == 0
+        while len(under_way) > (0 if is_followed else config.look_ahead):
+            earlier, gradients = under_way.pop(0)
+            for name in others:
+                optimizers[name].zero_grad()
+                model.encoders[name](model.features[name][earlier]).backward(gradients[name])
+                optimizers[name].step()
+    return model.parameters()
+
+
+def row_loss(task: str, result: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    if task == "multiclass":
+        return nn.functional.cross_entropy(result, wanted, weight=weights)
+    if task == "regression":
+        return ((result[:, 0] - wanted) ** 2).mean()
+    row_weights = torch.ones(len(wanted)) if weights is None else weights[wanted]
+    losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
+    return (losses * row_weights).sum() / row_weights.sum()
 
 
 def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict[str, torch.Tensor], cn.Run]:
@@ -108,6 +168,9 @@ def settings(**changes: object) -> cn.SplitNN:
     base: dict[str, object] = {
         "hidden": (6,),
         "cut_width": 4,
+        "members": 2,
+        "head_hidden": (),
+        "dropout": 0.0,
         "epochs": STEPS // 5,
         "batch_size": BATCH,
         "patience": 0,
@@ -158,7 +221,7 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(changes: dict) -
     assert all(torch.equal(first[name], again[name]) for name in first)
     tables = {n: cn.PartyTable(f, id="id", label="y" if "y" in f else None) for n, f in frames.items()}
     other = cn.simulate(settings(**changes), tables, seed=SEED + 1)
-    assert not torch.equal(other.parts["bank"].tensors["head.0.weight"], first["bank/head.0.weight"])
+    assert not torch.equal(other.parts["bank"].tensors["head.weights.0"], first["bank/head.weights.0"])
 
 
 def test_early_stopping_keeps_the_best_epochs_weights_at_every_party() -> None:
@@ -172,3 +235,14 @@ def test_early_stopping_keeps_the_best_epochs_weights_at_every_party() -> None:
     short = settings(epochs=best + 1, patience=0, learning_rate=0.05)
     expected, _ = federated(frames, short)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("parties", [2, 3])
+@pytest.mark.parametrize("look_ahead", [1, 2])
+def test_batches_sent_ahead_match_training_with_late_gradients(look_ahead: int, parties: int) -> None:
+    frames, config = toy("binary", parties), settings(look_ahead=look_ahead, checkpoint_every=4)
+    expected, (found, _) = delayed_reference(frames, config), federated(frames, config)
+    assert found.keys() == expected.keys()
+    assert all(torch.allclose(found[name], value, rtol=0, atol=1e-9) for name, value in expected.items())
+    central = central_reference(frames, config, "binary")
+    assert not all(torch.allclose(found[name], value, rtol=0, atol=1e-4) for name, value in central.items())

@@ -24,7 +24,7 @@ _RAMPS = 5
 _FEW = 12
 """Of a column with so few different values each begins a ramp."""
 _LARGEST = 1e150
-"""Numbers beyond count as this one, so that differences and squares stay finite."""
+"""Training numbers beyond count as this one, so that differences and squares stay finite."""
 _USUAL = 0.5
 """A value that more than this share of rows has, such as no gain at all, is not one quantity among others."""
 _FENCE = 3.0
@@ -239,7 +239,7 @@ class Numbers:
 
 def _bent(values: Array, centre: float, unit: float, bends: bool) -> Array:
     with np.errstate(over="ignore"):
-        scaled = (np.clip(values, -_LARGEST, _LARGEST) - centre) / unit
+        scaled = (values - centre) / unit
     return np.arcsinh(scaled) if bends else scaled
 
 

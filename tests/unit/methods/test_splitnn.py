@@ -181,6 +181,29 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
             assert torch.equal(value, resumed.parts[party].tensors[name])
 
 
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_a_run_with_batches_ahead_resumes_exactly_wherever_it_was_interrupted(party: str, tmp_path: Path) -> None:
+    config = settings(
+        epochs=2, batch_size=28, minimum_steps=0, dropout=0.2, look_ahead=2, checkpoint_every=3, schedule="cosine"
+    )
+    whole, original = cn.simulate(config, tables()), Session.next_step
+    for at in range(1, 11):
+        with pytest.MonkeyPatch.context() as patch:
+
+            def failing(session: Session, at: int = at) -> None:
+                original(session)
+                if session.party == party and session.step == at:
+                    raise ZeroDivisionError
+
+            patch.setattr(Session, "next_step", failing)
+            with pytest.raises(RoleFailed):
+                cn.simulate(config, tables(), folder=tmp_path / str(at))
+        resumed = cn.simulate(config, tables(), folder=tmp_path / str(at))
+        for name, part in whole.parts.items():
+            for key, value in part.tensors.items():
+                assert torch.equal(value, resumed.parts[name].tensors[key]), f"interrupted at {at}"
+
+
 def ids_of(table: cn.PartyTable, **columns: object) -> cn.PartyTable:
     return cn.PartyTable(pd.DataFrame({"id": table.ids, **columns}), id="id", label="y" if "y" in columns else None)
 

@@ -133,6 +133,11 @@ def test_two_values_stay_one_number_even_with_splines() -> None:
     assert all(len(np.unique(one)) == 2 for one in outputs.values())
 
 
+def test_a_rare_value_does_not_become_a_huge_number() -> None:
+    outputs = encoded(table(fraud=[True] + [False] * 4999, count=[9.0, 3.0, 3.0] + [0.0] * 4997), splines=True)
+    assert 5 <= max(np.abs(one).max() for one in outputs.values()) <= 10
+
+
 def test_splines_let_a_linear_model_follow_any_function_of_a_code() -> None:
     source = table(code=[-2, -1, 0, 1, 2, 8] * 20)
     outputs = np.stack([*encoded(source, splines=True).values(), np.ones(120)], axis=1)
@@ -146,6 +151,7 @@ def test_splines_rise_one_after_the_other() -> None:
     outputs = encoded(table(age=ages), splines=True)
     ramps = np.stack([one for name, one in outputs.items() if " from " in name])
     assert len(ramps) > 2
+    np.testing.assert_allclose(ramps.std(axis=1), 0.5)
     assert (np.diff(ramps, axis=1) >= 0).all()
     moving = np.diff(ramps, axis=1) > 1e-12
     assert moving.any(axis=1).all()
@@ -262,6 +268,10 @@ def test_damaged_content_is_refused_wherever_it_is() -> None:
             del changed["columns"][column][key]
             with pytest.raises(TableError, match="incomplete or changed"):
                 Inputs.from_json(changed)
+    backwards = deepcopy(saved)
+    backwards["columns"][0]["knots"].reverse()
+    with pytest.raises(TableError, match="incomplete or changed"):
+        Inputs.from_json(backwards)
     with pytest.raises(TableError, match="version 2"):
         Inputs.from_json(saved | {"version": 2})
     with pytest.raises(TableError, match="incomplete or changed"):

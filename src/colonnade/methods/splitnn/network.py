@@ -19,10 +19,10 @@ from colonnade.exchanges.label_protection import protection_finding
 from colonnade.methods.splitnn.config import SplitNN, check_weights
 from colonnade.methods.splitnn.messages import HeldOutActivations
 from colonnade.metrics import area_under_roc
-from colonnade.nn import balanced_weights, mlp, supervised_loss, tensors_under
+from colonnade.nn import Heads, balanced_weights, mlp, supervised_loss, tensors_under
 from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
 from colonnade.session import Channel, Finding, Holding, ModelPart, Session
-from colonnade.training import Inputs, in_parts, parts_of
+from colonnade.training import Inputs, in_parts, parts_of, row_losses
 
 __all__ = ["LabelDefence", "OwnEncoder", "build_encoder", "build_head", "gather", "load_into", "scores_of"]
 
@@ -78,18 +78,19 @@ def build_encoder(config: SplitNN, party: str, inputs: int, seed: int) -> nn.Mod
     """Return a party's encoder as the settings describe it."""
     widths = (inputs, *config.hidden, config.cut_width)
     check_weights(f"The encoder of '{party}'", widths, "hidden or cut_width, or drop columns of many categories")
-    return mlp(widths, seed=seed, dropout=config.dropout, activate_output=True, dtype=config.dtype)
+    return mlp(widths, seed=seed, dropout=config.dropout, dtype=config.dtype)
 
 
-def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> nn.Sequential:
-    """Return the head over all parties' codes, whose widths are given."""
+def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> Heads:
+    """Return the head, of several members, over all parties' codes, whose widths are given."""
     if not widths:
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     layers = (sum(widths), *config.head_hidden, outputs)
     check_weights("The head", layers, "head_hidden or cut_width")
-    return mlp(layers, seed=seed, dropout=config.dropout, dtype=config.dtype)
+    hidden, dropout, dtype = config.head_hidden, config.dropout, config.dtype
+    return Heads(widths, hidden, outputs, members=config.members, seed=seed, dropout=dropout, dtype=dtype)
 
 
 def gather(peers: Sequence[Channel], own: OwnEncoder | None, head: nn.Module, rows: Places) -> torch.Tensor:
@@ -165,7 +166,11 @@ class LabelDefence:
             self._wear(LabelDisguise.train(classes, session.secret("label disguise")))
 
     def loss(self, outputs: torch.Tensor, wanted: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Return a batch's loss. A class keeps its weight whatever its code."""
+        """Return a batch's loss, the mean of all members'. A class keeps its weight whatever its code."""
+        members = outputs.shape[1]
+        outputs = outputs.flatten(0, 1)
+        if members > 1:
+            wanted, rows = wanted.repeat_interleave(members, 0), rows.repeat_interleave(members)
         if self._disguise is None or self._weights is None:
             return supervised_loss(self._task, outputs, wanted, self._weights)
         weights = self._weights[self._labels[rows].long()]
@@ -174,6 +179,15 @@ class LabelDefence:
         else:
             losses = functional.cross_entropy(outputs, wanted, reduction="none")
         return (weights * losses).sum() / weights.sum()
+
+    def judge(self, outputs: torch.Tensor, rows: Places) -> float | None:
+        """Return the loss of the members' mean on validation rows, if there are any."""
+        if not len(rows):
+            return None
+        known = self._labels[torch.from_numpy(rows)].double().numpy()
+        losses = row_losses(self._task, known, self.scores(outputs))
+        weights = None if self._weights is None else self._weights.double().numpy()[known.astype(np.int64)]
+        return float(np.average(losses, weights=weights))
 
     def protect(
         self, codes: list[torch.Tensor], gradients: list[torch.Tensor], step: int, rows: torch.Tensor
@@ -238,14 +252,15 @@ def scores_of(part: ModelPart, task: str, outputs: torch.Tensor) -> Numbers:
 
 
 def _scores(task: str, outputs: torch.Tensor, disguise: LabelDisguise | None) -> Numbers:
+    """Return the mean of what members say."""
     outputs = outputs.double()
     if task == "multiclass":
-        probabilities = outputs.softmax(1)
+        probabilities = outputs.softmax(2).mean(1)
         return (probabilities if disguise is None else disguise.decode(probabilities)).numpy()
-    values = outputs.squeeze(1)
+    values = (outputs.sigmoid() if task == "binary" else outputs).mean(1).squeeze(1)
     if task == "binary" and disguise is not None:
-        return disguise.decode(torch.stack([(-values).sigmoid(), values.sigmoid()], dim=1))[:, 1].numpy()
-    return (values.sigmoid() if task == "binary" else values).numpy()
+        return disguise.decode(torch.stack([1.0 - values, values], dim=1))[:, 1].numpy()
+    return values.numpy()
 
 
 def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor) -> torch.Tensor | None:

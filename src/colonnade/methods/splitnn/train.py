@@ -67,9 +67,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     targets, places = defence.targets, torch.arange(len(labels))
 
     def validate() -> float | None:
-        found, rows = gather(peers, own, head, split.validation), torch.from_numpy(split.validation)
+        found = gather(peers, own, head, split.validation)
         defence.end_epoch()
-        return defence.loss(found, targets[rows], rows).item() if len(rows) else None
+        return defence.judge(found, split.validation)
 
     rule = Patience(config.patience)
     for step in steps(session, kept, split.train, Budget.of(config), validate=validate, rule=rule, tells=peers):
@@ -80,7 +80,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
         codes = [one.detach().requires_grad_() for one in (*encoded, *received)]
         loss = defence.loss(head(torch.cat(codes, dim=1)), step.take(targets), rows)
         step.loss = loss.item()
-        loss.backward()  # type: ignore[no-untyped-call]
+        backpropagate(loss, torch.ones_like(loss))
         # A head whose every unit is dead passes nothing back.
         slopes = [torch.zeros_like(one) if one.grad is None else one.grad for one in codes]
         protected = defence.protect(received, slopes[len(encoded) :], step.number, rows)
