@@ -126,7 +126,7 @@ def test_a_second_opening_in_the_same_step_is_refused() -> None:
             kept.append(message.values)
         send(channel, message)
 
-    lie = Lie("bank", "MaskedGradient", lambda message: MaskedLogits(kept[0]) if kept else message)
+    lie = Lie("bank", "MaskedGradient", lambda _: MaskedLogits(kept[0]), place=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "send", keeping)
         check_refused(played, lie, OutOfStep, "MaskedGradient", seconds=60)
