@@ -1,8 +1,8 @@
 """Encrypted regression on FATE's own example data: `colonnade run --local` with 2048-bit keys against scikit-learn.
 
-Each data set is trained by two processes over mutual TLS on loopback, with default settings. The same training rows, joined in one place, are given to LogisticRegression;
-both are judged on the same held-out rows. Needs the data of the FATE project (see colonnade.datasets.fate_examples);
-`--quick` makes a small table up.
+Each data set is trained by two processes over mutual TLS on loopback, with default settings. The same training rows,
+joined in one place, are given to LogisticRegression; both are judged on the same held-out rows. Needs the data of the
+FATE project (see colonnade.datasets.fate_examples); `--quick` makes a small table up.
 """
 
 from __future__ import annotations
