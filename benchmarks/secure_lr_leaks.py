@@ -48,6 +48,7 @@ from colonnade.alignment import align_in_one_place
 from colonnade.datasets import adult, bank_marketing, breast_cancer, default_credit
 from colonnade.errors import LeakRefused, TableError
 from colonnade.metrics import area_under_roc
+from colonnade.nn import regression
 from colonnade.session import derive_seed
 from colonnade.training import Inputs
 
@@ -179,7 +180,11 @@ def measure_columns(findings: Findings, name: str, frames: Frames, tables: int, 
                 if what == "epochs = rank":
                     # No direction is left out, so that all columns lie in the span of what is opened.
                     changes |= {"epochs": 2 * most, "minimum_support": 0, "coefficient_noise": 0.0}
-                found, two_valued, _ = attacked(brought, starts, **changes)
+                with pytest.MonkeyPatch.context() as patch:
+                    if what == "epochs = rank":
+                        # Nor is anything cut off that can be encrypted.
+                        patch.setattr(regression, "LARGEST", 7.9)
+                    found, two_valued, _ = attacked(brought, starts, **changes)
                 counts.setdefault(what, []).append((found, two_valued))
     findings.figures[f"{name}: tables, refused by default"] = f"{tables}, {refused}"
     findings.figures[f"{name}: ranks"] = " ".join(map(str, sorted(ranks)))
