@@ -3,11 +3,12 @@
 Two parties, the bank with the labels and the shop with columns only, run `simulate` with integers in place of
 ciphertexts; everything else is the product's.
 
-Columns: a curious bank looks for two-valued columns of the shop in what the shop's columns add to the validation rows'
-scores, after each epoch and when the model scores them: independent components and random directions, rounded and
-projected on their span. It knows no row. Played with default settings, with as many openings as half the rank of the
-columns, with one more, and with as many epochs as the rank, where it must succeed or its failing elsewhere would say
-nothing. Numbers have no two values, so breast cancer's are cut at their medians. A table has at most eight columns
+Columns: a curious bank looks for two-valued columns of the shop in what the shop's columns add to the training rows'
+scores, in each epoch but the first and when the model scores them: independent components and random directions,
+rounded and projected on their span. It knows no row, and, but with default settings, steps at random, so that every
+opening is another one. Played with default settings, with as many openings as half the rank of the columns, with one
+more, and with more epochs than the rank and no direction left out, where it must succeed or its failing elsewhere would
+say nothing. Numbers have no two values, so breast cancer's are cut at their medians. A table has at most eight columns
 before encoding: of all of breast cancer's, which resemble each other, the attack finds few with as many epochs either,
 as a figure shows.
 
@@ -32,23 +33,28 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tests.unit.methods.secure_lr.worlds import HALF_HELD_OUT, columns_found, seen_contributions
+from tests.unit.methods.secure_lr.worlds import (
+    columns_found,
+    encode_otherwise,
+    scored,
+    seen_contributions,
+    steps_at_random,
+)
 from tests.worlds import integers_for_ciphertexts, the_same_secrets
 
 import colonnade as cn
 from benchmarks.form import Findings, main, say
 from colonnade.alignment import align_in_one_place
-from colonnade.data import TableEncoder
 from colonnade.datasets import adult, bank_marketing, breast_cancer, default_credit
 from colonnade.errors import LeakRefused, TableError
-from colonnade.exchanges.holdings import encoded_columns
-from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.session import Holding, derive_seed
+from colonnade.nn import regression
+from colonnade.session import derive_seed
+from colonnade.training import Inputs
 
 SEED = 7
-# The defaults before there were guards.
-CONTROL: dict[str, Any] = {"epochs": 20, "batch_size": 128, "learning_rate": 0.2, "momentum": 0.9}
+# Without guards.
+CONTROL: dict[str, Any] = {"epochs": 8}
 CONTROL |= {"minimum_support": 0, "coefficient_noise": 0.0, "allow_leak": True}
 MOST_LOST = 0.01
 LEAST_SHARE = 1 / 3
@@ -126,12 +132,10 @@ def tables_of(frames: Frames) -> dict[str, cn.PartyTable]:
     return {"bank": cn.PartyTable(own, id="id", label="y"), "shop": cn.PartyTable(other, id="id")}
 
 
-def trained(
-    tables: dict[str, cn.PartyTable], seed: int, evaluate: cn.Evaluate | None = None, **settings: Any
-) -> cn.Run:
+def trained(tables: dict[str, cn.PartyTable], seed: int, **settings: Any) -> cn.Run:
     config = cn.SecureLR(key_size="insecure_test", **settings)
     with integers_for_ciphertexts():
-        return cn.simulate(config, tables, seed=seed, evaluate=evaluate)
+        return cn.simulate(config, tables, seed=seed)
 
 
 # --- columns
@@ -139,17 +143,14 @@ def trained(
 
 def attacked(tables: dict[str, cn.PartyTable], starts: int, **settings: Any) -> tuple[int, int, cn.Run]:
     """Train, and return how many of the shop's two-valued columns the bank finds, of how many."""
-    with seen_contributions() as seen:
-        run = trained(tables, SEED, HALF_HELD_OUT, **settings)
+    with seen_contributions() as seen, nullcontext() if not settings else steps_at_random():
+        run = trained(tables, SEED, **settings)
     lead, seed = run.method.leader_of(run.plan), derive_seed(SEED, "alignment")
     places = align_in_one_place(tables, lead, run.plan.alignment, seed)["shop"].positions
-    validation = run.plan.split(len(places)).validation
-    part = run.parts["shop"]
-    encoder = TableEncoder.from_json(part.document["table_encoder"])
-    columns = encoder.transform(tables["shop"], places[validation], dtype=np.float64)
-    # Batches of training rows are smaller. The last opening is the scoring of these rows with the finished model.
-    opened = [one for one in seen if len(one) == len(validation)]
-    opened.append(columns @ part.tensors["coefficients"].numpy())
+    part, rows = run.parts["shop"], places[run.plan.split(len(places)).train]
+    columns = Inputs.from_json(part.document["inputs"]).transform(tables["shop"], rows, dtype=np.float64)
+    # The last opening is the scoring of these rows with the finished model.
+    opened = [*seen, scored(part, columns)]
     two_valued = sum(len(np.unique(column)) == 2 for column in columns.T)
     return columns_found(np.hstack(opened), columns, starts), two_valued, run
 
@@ -173,10 +174,17 @@ def measure_columns(findings: Findings, name: str, frames: Frames, tables: int, 
         counts.setdefault("default settings", []).append((found, two_valued))
         rank = run.parts["shop"].document["contributions"]["rank"]
         ranks.append(rank)
-        # A run of so many epochs opens one number more, the scoring.
-        for what, epochs in (("half the rank", rank // 2 - 1), ("one above half", rank // 2), ("epochs = rank", rank)):
+        for what, epochs in (("half the rank", rank // 2), ("one above half", rank // 2 + 1), ("epochs = rank", rank)):
             if epochs:
-                found, two_valued, _ = attacked(brought, starts, epochs=epochs, allow_leak=what != "half the rank")
+                changes: dict[str, Any] = {"epochs": epochs, "allow_leak": what != "half the rank"}
+                if what == "epochs = rank":
+                    # No direction is left out, so that all columns lie in the span of what is opened.
+                    changes |= {"epochs": 2 * most, "minimum_support": 0, "coefficient_noise": 0.0}
+                with pytest.MonkeyPatch.context() as patch:
+                    if what == "epochs = rank":
+                        # Nor is anything cut off that can be encrypted.
+                        patch.setattr(regression, "LARGEST", 7.9)
+                    found, two_valued, _ = attacked(brought, starts, **changes)
                 counts.setdefault(what, []).append((found, two_valued))
     findings.figures[f"{name}: tables, refused by default"] = f"{tables}, {refused}"
     findings.figures[f"{name}: ranks"] = " ".join(map(str, sorted(ranks)))
@@ -203,7 +211,7 @@ def measure_labels(findings: Findings, name: str, frames: Frames, draws: int, va
         for value in values:
             for what, noise in (("without noise", 0.0), ("with noise", 1.0)):
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(train, "encoded_columns", encoding_otherwise(value))
+                    encode_otherwise(patch, value)
                     found = trained(tables, draw, coefficient_noise=noise).coefficients["shop"]
                 aimed = [one for one in found if one in truth]
                 area = area_under_roc(
@@ -234,18 +242,6 @@ def with_own_categories(frames: Frames) -> tuple[dict[str, cn.PartyTable], dict[
             truth[f"branch{number}=x{row}"] = bool(is_positive.iloc[row])
         shop[f"branch{number}"] = values
     return tables_of((own, shop)), truth
-
-
-def encoding_otherwise(value: int) -> Callable[..., Any]:
-    """Return the encoder of a shop that keeps every category and gives those of one row a value."""
-
-    def encoded(holding: Holding, dtype: Any, minimum_support: int = 0) -> Any:
-        encoder, columns = encoded_columns(holding, dtype)
-        if encoder is not None and columns is not None and minimum_support:
-            columns[:, [name.startswith("branch") and "=x" in name for name in encoder.names]] *= value
-        return encoder, columns
-
-    return encoded
 
 
 # --- cost

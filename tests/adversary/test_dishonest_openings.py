@@ -29,7 +29,6 @@ SOURCE = Path(cn.__file__).parent
 CONFIG = cn.SecureLR(
     key_size="insecure_test",
     epochs=2,
-    batch_size=16,
     task="binary",
     minimum_support=0,
     coefficient_noise=0.0,
@@ -66,10 +65,8 @@ def honest() -> cn.Run:
 
 
 def test_the_owner_says_how_much_it_opened(honest: cn.Run) -> None:
-    """36 training rows in three batches and 12 for validation, over two epochs."""
-    assert opened(honest) == [
-        ({"MaskedLogits": 8, "MaskedGradient": 6}, {"MaskedLogits": 2 * (36 + 12), "MaskedGradient": 6 * 2})
-    ]
+    """36 training rows in the second epoch, and a gradient of two columns in both."""
+    assert opened(honest) == [({"MaskedLogits": 1, "MaskedGradient": 2}, {"MaskedLogits": 36, "MaskedGradient": 2 * 2})]
 
 
 def dishonest_in_step(step: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -108,7 +105,9 @@ def test_one_dishonest_opening_reads_two_columns_of_a_batch_and_is_counted_as_th
     honest: cn.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the first step the weights are zero. Whoever sends no gradient keeps them there."""
-    seen = dishonest_in_step(1, monkeypatch)
+    seen, teach = dishonest_in_step(1, monkeypatch), LinearPartner.teach_together
+    nothing = lambda partner, batches, steps: teach(partner, batches, [0 * one for one in steps])  # noqa: E731
+    monkeypatch.setattr(LinearPartner, "teach_together", nothing)
     run = played()
     half = 1 << (COLUMN_BITS - 1)
     first = [(one + half) % (1 << COLUMN_BITS) - half for one in seen["read"]]
@@ -127,7 +126,7 @@ def test_a_second_opening_in_the_same_step_is_refused() -> None:
             kept.append(message.values)
         send(channel, message)
 
-    lie = Lie("bank", "MaskedGradient", lambda _: MaskedLogits(kept[0]))
+    lie = Lie("bank", "MaskedGradient", lambda _: MaskedLogits(kept[0]), place=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "send", keeping)
         check_refused(played, lie, OutOfStep, "MaskedGradient", seconds=60)
@@ -141,7 +140,7 @@ def test_the_owners_code_cannot_open_twice_in_a_step(monkeypatch: pytest.MonkeyP
         honest_answer(owner, inputs)
 
     monkeypatch.setattr(LinearOwner, "answer", twice)
-    with pytest.raises(OpeningRefused, match="MaskedLogits for 'bank' a second time at step 1"):
+    with pytest.raises(OpeningRefused, match="MaskedLogits for 'bank' a second time at step 2, part 0"):
         played()
 
 
@@ -173,26 +172,26 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     honest: cn.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partner that makes a run break off gets the steps since the checkpoint a second time."""
-    teach, calls = LinearPartner.teach, []
+    teach, calls = LinearPartner.teach_together, []
 
     def broken(partner: LinearPartner, batch: Any, steps: Any) -> None:
         calls.append(steps)
-        if len(calls) == 5:
+        if len(calls) == 2:
             raise PeerLost("gone")
         teach(partner, batch, steps)
 
-    monkeypatch.setattr(LinearPartner, "teach", broken)
+    monkeypatch.setattr(LinearPartner, "teach_together", broken)
     with pytest.raises(PeerLost, match="gone"):
         played(tmp_path / "run")
     run = played(tmp_path / "run")
     first, second = opened(run)
     whole = opened(honest)[0][0]
-    # The first attempt ends after the logits of step 5, the second begins after the checkpoint of step 3.
-    assert first[0] == {"MaskedLogits": 3 + 1 + 2, "MaskedGradient": 4}
-    assert second[0] == {"MaskedLogits": 3 + 1, "MaskedGradient": 3}
-    assert first[0]["MaskedLogits"] + second[0]["MaskedLogits"] == whole["MaskedLogits"] + 2
-    assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 10, "MaskedGradient": 7}}
-    assert np.allclose(run.parts["shop"].tensors["coefficients"], honest.parts["shop"].tensors["coefficients"])
+    # The first attempt ends after the logits of step 2, the second begins after the checkpoint of step 1.
+    assert first[0] == {"MaskedLogits": 1, "MaskedGradient": 1}
+    assert second[0] == {"MaskedLogits": 1, "MaskedGradient": 1}
+    assert whole == {"MaskedLogits": 1, "MaskedGradient": 2}
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 2, "MaskedGradient": 2}}
+    assert np.allclose(run.parts["shop"].tensors["weights"], honest.parts["shop"].tensors["weights"])
 
 
 def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
@@ -204,7 +203,7 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
     def broken(partner: LinearPartner, *_: Any) -> None:
         raise PeerLost("gone")
 
-    monkeypatch.setattr(LinearPartner, "teach", broken)
+    monkeypatch.setattr(LinearPartner, "teach_together", broken)
     for _ in range(MOST_ATTEMPTS):
         with pytest.raises((PeerLost, PeerFailed), match="gone"):
             played(tmp_path / "run")

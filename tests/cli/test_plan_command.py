@@ -13,7 +13,6 @@ SECURE = """\
 [config]
 key_size = "insecure_test"
 epochs = 2
-batch_size = 32
 allow_leak = true
 """
 

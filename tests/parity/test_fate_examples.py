@@ -39,7 +39,6 @@ def test_breast_hetero_is_within_two_thousandths_of_scikit_learn() -> None:
     central = LogisticRegression(max_iter=1000).fit(columns[train], labels[train])
     expected = roc_auc_score(labels[test], central.predict_proba(columns[test])[:, 1])
 
-    # The same penalty as scikit-learn's default C = 1.
-    config = cn.SecureLR(l2=1 / len(train), coefficient_noise=0.0, key_size="insecure_test")
+    config = cn.SecureLR(coefficient_noise=0.0, key_size="insecure_test")
     run = cn.simulate(config, tables, seed=SEED)
     assert abs(run.metrics["auc"] - expected) <= 0.002

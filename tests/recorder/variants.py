@@ -111,7 +111,6 @@ def _splitnn(name: str, labels: str = "binary", parties: int = 2, rows: int = 60
 def _secure_lr(name: str, labels: str = "binary", parties: int = 2, **changes: Any) -> Variant:
     small: dict[str, Any] = {
         "epochs": 2,
-        "batch_size": 16,
         "minimum_support": 2,
         "coefficient_noise": 0.0,
         "allow_leak": True,
@@ -240,10 +239,10 @@ VARIANTS = (
     _splitnn("choices: passes", "regression", task="regression", patience=0, minimum_steps=30, schedule="cosine"),
     _secure_lr("no noise"),
     _secure_lr("alone", parties=1),
-    _secure_lr("three classes, three parties", "multiclass", 3, task="multiclass", schedule="constant"),
-    _secure_lr("numbers, best epoch", "regression", task="regression", patience=1),
+    _secure_lr("three classes, three parties", "multiclass", 3, task="multiclass"),
+    _secure_lr("numbers", "regression", task="regression", epochs=3),
     _secure_lr("noised coefficients", coefficient_noise=1.0),
-    _secure_lr("as shipped", task="binary", epochs=0, batch_size=0, coefficient_noise=1.0, allow_leak=False),
+    _secure_lr("as shipped", task="binary", epochs=0, coefficient_noise=1.0, allow_leak=False),
     _ftl("in the clear", "train", "predict", "validate", protection="none"),
     _ftl("paillier", "train", "predict", "validate"),
     _ftl("in the clear, safeguard", protection="none", safeguard=True, margin=-1.0),

@@ -585,7 +585,7 @@ def test_a_party_killed_right_after_its_consent_can_begin(tmp_path: Path) -> Non
 def test_what_a_party_has_opened_to_a_partner_is_counted_over_its_runs(group: Group) -> None:
     from colonnade.methods.secure_lr import SecureLR
 
-    config = SecureLR(epochs=1, key_size="insecure_test")
+    config = SecureLR(epochs=2, key_size="insecure_test")
     first, second = (
         replace(group.plan(), method="secure_lr", config=config_to_json(config), seed=seed) for seed in (1, 2)
     )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.unit.methods.secure_lr.worlds import frames, tables
+from tests.unit.methods.secure_lr.worlds import encode_otherwise, frames, tables
 from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
@@ -17,10 +17,8 @@ from colonnade.errors import PeerFailed, PeerLost
 from colonnade.exchanges.secure_linear import LinearPartner
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.nn.regression import Whitening
 from colonnade.privacy import SecretNoise
 from colonnade.session.checkpoints import CheckpointStore
-from colonnade.training import Inputs
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 PER_COLUMN = 49
@@ -47,18 +45,6 @@ def read(run: cn.Run, truth: dict[str, int]) -> tuple[int, int, float]:
         return 0, 0, 0.5
     labels, values = np.array([truth[name] for name in found]), np.array(list(found.values()))
     return int(((values > 0) == labels).sum()), len(labels), float(area_under_roc(labels == 1, values))
-
-
-def encode_otherwise(monkeypatch: pytest.MonkeyPatch, value: float = 1.0) -> None:
-    """Let the shop keep every category, not whiten its columns, and give those of one row a value."""
-
-    def fit(columns: np.ndarray, minimum_support: int) -> Whitening:
-        scale = np.where((columns > 0).sum(axis=0) == 1, value, 1.0)
-        return Whitening(np.zeros(columns.shape[1]), np.diag(scale))
-
-    monkeypatch.setattr(train.Whitening, "fit", fit)
-    of = Inputs.of
-    monkeypatch.setattr(train.Inputs, "of", lambda holding, minimum_support=0: of(holding))
 
 
 def test_an_unchanged_feature_holder_has_no_coefficient_of_a_column_that_few_rows_carry() -> None:

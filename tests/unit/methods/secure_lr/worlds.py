@@ -14,9 +14,10 @@ from sklearn.decomposition import FastICA
 
 import colonnade as cn
 from colonnade.exchanges.secure_linear import LinearPartner
+from colonnade.methods.secure_lr import train
 from colonnade.nn.regression import Whitening
 from colonnade.session import ModelPart
-from colonnade.training import JoinedRegression
+from colonnade.training import Inputs, JoinedRegression
 
 
 def frames(rows: int = 400, seed: int = 0) -> dict[str, pd.DataFrame]:
@@ -51,6 +52,18 @@ def seen_contributions() -> Iterator[list[np.ndarray]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LinearPartner, "logits", kept)
         yield seen
+
+
+def encode_otherwise(monkeypatch: pytest.MonkeyPatch, value: float = 1.0) -> None:
+    """Let the shop keep every category, not whiten its columns, and give those of one row a value."""
+
+    def fit(columns: np.ndarray, minimum_support: int) -> Whitening:
+        scale = np.where((columns > 0).sum(axis=0) == 1, value, 1.0)
+        return Whitening(np.zeros(columns.shape[1]), np.diag(scale))
+
+    monkeypatch.setattr(train.Whitening, "fit", fit)
+    of = Inputs.of
+    monkeypatch.setattr(train.Inputs, "of", lambda holding, minimum_support=0: of(holding))
 
 
 @contextmanager
