@@ -100,7 +100,7 @@ class Numbers:
         if len(different) > 2 and counts.max() > _USUAL * len(known):
             usual = float(different[counts.argmax()])
         rest = known if usual is None else known[known != usual]
-        curve = _fit_curve(rest, different)
+        curve = _fit_curve(rest, different, usual)
         part = cls(
             column=column,
             is_date=is_date,
@@ -243,8 +243,11 @@ def _bent(values: Array, centre: float, unit: float, bends: bool) -> Array:
     return np.arcsinh(scaled) if bends else scaled
 
 
-def _fit_curve(rest: Array, different: Array) -> _Curve | None:
-    """Choose the form in which quantiles come nearest to those of a normal distribution, and bound it."""
+def _fit_curve(rest: Array, different: Array, usual: float | None) -> _Curve | None:
+    """Choose the form in which quantiles come nearest to those of a normal distribution, and bound it.
+
+    The bounds follow from rows that do not have the usual value, which stays apart from them.
+    """
     if len(different) == 1:
         return None
     quantiles = _quantiles(rest, _SHARES)
@@ -261,6 +264,9 @@ def _fit_curve(rest: Array, different: Array) -> _Curve | None:
     fence = _FENCE * (upper - lower)
     least = max(float(ends[0]), float(min(lower - fence, low)))
     largest = min(float(ends[1]), float(max(upper + fence, high)))
+    if usual is not None:
+        place, apart = float(_bent(np.array(usual), centre, unit, bends)), max(float(fence), 1.0)
+        least, largest = min(least, max(place, least - apart)), max(largest, min(place, largest + apart))
     return _Curve(centre, unit, bends, least, largest) if least < largest else None
 
 

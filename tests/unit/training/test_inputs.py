@@ -401,3 +401,10 @@ def test_any_column_gives_finite_outputs_that_keep_the_rule(
     single = again.transform(new)
     assert np.isfinite(single).all()
     assert single.tobytes() == inputs.transform(new).tobytes()
+
+
+def test_the_usual_value_stays_apart_from_others_that_are_mostly_equal() -> None:
+    children = np.repeat([0, 1, 2, 3], [606, 118, 26, 3])
+    encoded = Inputs.fit(table(children=children)).transform(table(children=np.arange(4)))
+    assert (np.diff(encoded[:, 0]) > 0).all()
+    assert encoded[0, 1] < encoded[1, 1]
