@@ -47,6 +47,8 @@ from colonnade.methods.splitnn.messages import CutGradient
 from colonnade.metrics import area_under_roc, direction_attack_auc, norm_attack_auc, spectral_attack_auc
 from colonnade.privacy import LabelDisguise, auc_bound, new_key
 from colonnade.session import derive_seed
+from colonnade.settings import validated
+from colonnade.training import Budget
 
 BUDGET, EPOCHS, BATCH, SEED = 0.25, 12, 128, 7
 # Epochs and budgets of the posterior attack: few epochs, many at the default, many as the docs advise.
@@ -129,13 +131,11 @@ class Seen:
         lead, seed = run.method.leader_of(run.plan), derive_seed(run.plan.seed, "alignment")
         positions = align_in_one_place(tables, lead, run.plan.alignment, seed)["shop"].positions
         encoder = TableEncoder.fit(tables["shop"], positions[holding.split.train])
-        settings = run.plan.config
+        rows, budget = holding.split.train, Budget.of(validated(cn.SplitNN, run.plan.config, "config"))
         order = [
-            (epoch, rows)
-            for epoch in range(settings["epochs"])
-            for rows in batches(
-                holding.split.train, settings["batch_size"], derive_seed(run.plan.seed, "batches", epoch)
-            )
+            (epoch, chosen)
+            for epoch in range(budget.epochs)
+            for chosen in batches(rows, budget.size(len(rows)), derive_seed(run.plan.seed, "batches", epoch))
         ]
         found = [one.values.double().numpy() for one in received(run, CutGradient)]
         return cls(
@@ -156,7 +156,8 @@ def received(run: cn.Run, kind: type) -> Iterator[Any]:
 
 
 def train(tables: Tables, defence: str, **settings: Any) -> cn.Run:
-    config = cn.SplitNN(patience=0, defence=defence, **settings)
+    # An epoch is one pass, so that a row is released once in it.
+    config = cn.SplitNN(patience=0, minimum_steps=0, defence=defence, **settings)
     return cn.simulate(config, tables, seed=SEED, launch=cn.Launch(keep_views=True))
 
 

@@ -69,6 +69,9 @@ def settings(epochs: int) -> SplitNN:
     return cn.SplitNN(
         hidden=(HIDDEN,),
         cut_width=CUT,
+        members=1,
+        head_hidden=(),
+        dropout=0.0,
         epochs=epochs,
         batch_size=BATCH,
         patience=0,
@@ -105,8 +108,7 @@ def train_plain(frames: tuple[pd.DataFrame, pd.DataFrame], epochs: int) -> tuple
         def __init__(self) -> None:
             super().__init__()
             self.encoders = nn.ModuleList(
-                nn.Sequential(nn.Linear(one.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CUT), nn.ReLU())
-                for one in features
+                nn.Sequential(nn.Linear(one.shape[1], HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, CUT)) for one in features
             )
             self.head = nn.Linear(2 * CUT, 1)
 

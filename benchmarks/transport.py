@@ -159,6 +159,7 @@ hidden = [{HIDDEN}]
 cut_width = {CUT}
 batch_size = {BATCH}
 epochs = 3
+minimum_steps = 0
 patience = 0
 secret_start = false
 """

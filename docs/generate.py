@@ -56,6 +56,7 @@ AUTHORS = {
     "session": ("Channel", "RunPlan", "Pair", "Finding", "Figure"),
     "settings": ("described",),
     "data": ("LabelEncoder", "TableEncoder", "batches"),
+    "training": ("Inputs",),
     "exchanges.holdings": ("encoded_columns", "encoded_labels", "own_part", "scores_in_terms_of", "without_columns"),
     "privacy": ("SecretNoise",),
     "testing": ("Case", "check_method", "toy_tables", "train"),

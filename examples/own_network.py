@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import colonnade as cn
-from colonnade.data import TableEncoder
 from colonnade.datasets import breast_cancer
+from colonnade.training import Inputs
 
 
 class WithShortcut(nn.Module):
@@ -35,7 +35,7 @@ def main() -> None:
         "laboratory": cn.PartyTable(frames["laboratory"], id="patient", name="laboratory"),
     }
     # Categories and missing cells make the encoded table wider than the raw one. Here all columns are plain numbers.
-    widths = {party: TableEncoder.fit(table).width for party, table in tables.items()}
+    widths = {party: Inputs.fit(table).width for party, table in tables.items()}
 
     torch.manual_seed(0)  # the initial weights are drawn here, in one thread, so the run repeats
     parties = {

@@ -20,7 +20,17 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from colonnade.errors import ConfigError, did_you_mean
 
-__all__ = ["Setting", "config_to_json", "described", "marked", "replaced", "settings_of", "validated"]
+__all__ = [
+    "Setting",
+    "config_to_json",
+    "configured",
+    "described",
+    "marked",
+    "presets_of",
+    "replaced",
+    "settings_of",
+    "validated",
+]
 
 T = TypeVar("T")
 
@@ -213,6 +223,25 @@ def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
         # A table's source may hold a password.
         got = "" if where == "table" else f" Got {given[:80]} instead."
         raise ConfigError(f"The setting {place} is wrong: {said}.{got}{hint}") from None
+
+
+def presets_of(kind: type) -> dict[str, str]:
+    """Return the named starts that a dataclass of settings has, with what each is: its class methods."""
+    found = {name: one.__func__ for name, one in vars(kind).items() if isinstance(one, classmethod) and name[0] != "_"}
+    return {name: inspect.cleandoc(one.__doc__ or "").partition("\n")[0] for name, one in found.items()}
+
+
+def configured(kind: type, document: Mapping[str, Any], where: str) -> Any:
+    """Build settings as `validated` does; ``preset`` names what they start from, in place of the defaults."""
+    if not isinstance(document, Mapping) or "preset" not in document:
+        return validated(kind, document, where)
+    rest, known = {key: value for key, value in document.items() if key != "preset"}, presets_of(kind)
+    name = document["preset"]
+    if name not in known:
+        remedy = did_you_mean(str(name), known) if known else "This method has none: remove it."
+        raise ConfigError(f"There is no preset {str(name)[:80]!r} of [{where}]. {remedy}")
+    typed = validated(kind, rest, where)
+    return getattr(kind, name)(**{key: getattr(typed, key) for key in rest})
 
 
 def _check_nested(kind: type, document: Mapping[str, Any], where: str) -> None:

@@ -28,7 +28,6 @@ from colonnade.errors import (
     RoleFailed,
     WrongContent,
 )
-from colonnade.exchanges.epochs import EpochVerdict
 from colonnade.ledger import LedgerWriter, compare
 from colonnade.messages import PLAIN, declaration_of, message, seal
 from colonnade.methods.splitnn import METHOD, SplitNN
@@ -37,6 +36,7 @@ from colonnade.session import Channel, Policy, RunPlan, ScriptedLink, Session
 from colonnade.session.channel import _GREETING
 from colonnade.session.control import Failed, Goodbye, Hello, ResumeFrom
 from colonnade.session.handshake import agree_on_resume, greet
+from colonnade.training import Verdict
 
 
 class Hostile:
@@ -464,7 +464,7 @@ def training(hostile: str, code: Callable[[Hostile, int], Any]) -> Any:
     from colonnade.settings import config_to_json
     from colonnade.transport import MemoryHub
 
-    config = SplitNN(epochs=2, batch_size=8, hidden=(4,), cut_width=3)
+    config = SplitNN(epochs=2, minimum_steps=0, batch_size=8, hidden=(4,), cut_width=3)
     roles = {"label_holder": ("bank",), "feature_holder": ("shop",)}
     plan = RunPlan(name="run", method="splitnn", roles=roles, config=config_to_json(config))
     given = tables()
@@ -533,14 +533,14 @@ def test_gradients_of_another_type_do_no_harm(dtype: torch.dtype) -> None:
         peer.hear(), peer.hear()
         peer.say(CutGradient(torch.ones(8, 3).to(dtype)))
         peer.hear()
-        peer.say(EpochVerdict(True, True))
+        peer.say(Verdict(True, True, False))
 
     error = training("bank", code)
     assert isinstance(error, OutOfStep | WrongContent), repr(error)
 
 
 def test_a_verdict_in_the_middle_of_an_epoch_is_out_of_step() -> None:
-    assert type(training("bank", lambda peer, rows: peer.say(EpochVerdict(True, True)))) is OutOfStep
+    assert type(training("bank", lambda peer, rows: peer.say(Verdict(True, True, False)))) is OutOfStep
 
 
 def test_ledgers_of_a_quarrel_still_agree() -> None:

@@ -32,6 +32,7 @@ hidden = [8]
 cut_width = 4
 secret_start = false
 epochs = 2
+minimum_steps = 0
 batch_size = 32
 
 [evaluate]

@@ -377,7 +377,7 @@ def write_project(folder: Path, run: str, homes: dict[str, tuple[str, Callable[[
 
 
 def run_toml(roles: str, config: str = "") -> str:
-    config = f"hidden = [8]\ncut_width = 4\nepochs = 3\nbatch_size = 32\n{config}\n"
+    config = f"hidden = [8]\ncut_width = 4\nepochs = 3\nminimum_steps = 0\nbatch_size = 32\n{config}\n"
     return f'[run]\nname = "churn"\nmethod = "splitnn"\nroles = {roles}\n[config]\n{config}'
 
 

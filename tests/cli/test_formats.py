@@ -50,7 +50,7 @@ def tables() -> dict[str, cn.PartyTable]:
 
 
 def test_every_new_run_says_its_format(tmp_path: Path) -> None:
-    run = cn.simulate(cn.SplitNN(epochs=1), tables(), folder=tmp_path / "run")
+    run = cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0), tables(), folder=tmp_path / "run")
     assert [read_json(tmp_path / "run" / party / "plan.json")["format"] for party in PARTIES] == [FORMAT] * 2
     loaded = cn.load_run(tmp_path / "run")
     assert loaded.format == run.format == FORMAT

@@ -30,7 +30,7 @@ from colonnade.session import read_json
 pytestmark = pytest.mark.timeout(180)
 
 USAGE, POLICY, PEER, INTERRUPTED = UsageError.exit_code, PolicyRefused.exit_code, ProtocolError.exit_code, 130
-BANK_SENDS = ("AlignmentOpening", "BlindedIds", "SharedRows", "CutGradient", "EpochVerdict")
+BANK_SENDS = ("AlignmentOpening", "BlindedIds", "SharedRows", "CutGradient", "Verdict", "TrainedModel")
 SHOP_SENDS = ("AlignmentOffer", "TwiceBlindedIds", "IdMarks", "CutWidth", "CutActivations", "HeldOutActivations")
 
 

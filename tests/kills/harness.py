@@ -38,6 +38,7 @@ hidden = [16]
 cut_width = 8
 batch_size = 16
 epochs = {epochs}
+minimum_steps = 0
 patience = 0
 secret_start = false
 checkpoint_every = 50

@@ -17,7 +17,7 @@ from tests.references import shared_rows, toy
 from torch import nn
 
 import colonnade as cn
-from colonnade.nn import mlp
+from colonnade.nn import Heads, mlp
 from colonnade.session import derive_seed
 from colonnade.training import Inputs
 
@@ -84,17 +84,13 @@ def untrained(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task: str) ->
             name: mlp(
                 (values.shape[1], *config.hidden, config.cut_width),
                 seed=derive_seed(SEED, f"encoder/{name}"),
-                activate_output=True,
                 dtype=torch.float64,
             )
             for name, values in features.items()
         }
     )
-    head = mlp(
-        (config.cut_width * len(features), *config.head_hidden, outputs),
-        seed=derive_seed(SEED, "head/bank"),
-        dtype=torch.float64,
-    )
+    cuts, seed = [config.cut_width] * len(features), derive_seed(SEED, "head/bank")
+    head = Heads(cuts, config.head_hidden, outputs, members=config.members, seed=seed, dtype=torch.float64)
     return Untrained(train, labels, targets, features, encoders, head)
 
 
@@ -108,16 +104,7 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
         weights = torch.tensor(len(model.train) / (len(counts) * counts))
     for rows in model.batches(config.epochs):
         cuts = [model.encoders[name](values[rows]) for name, values in model.features.items()]
-        result = model.head(torch.cat(cuts, 1))
-        wanted = model.targets[rows]
-        if task == "binary":
-            row_weights = torch.ones(len(rows)) if weights is None else weights[wanted]
-            losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
-            loss = (losses * row_weights).sum() / row_weights.sum()
-        elif task == "multiclass":
-            loss = nn.functional.cross_entropy(result, wanted, weight=weights)
-        else:
-            loss = ((result[:, 0] - wanted) ** 2).mean()
+        loss = members_loss(task, model.head(torch.cat(cuts, 1)), model.targets[rows], weights)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -139,7 +126,7 @@ def delayed_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> di
     for number, rows in enumerate(model.batches(config.epochs), 1):
         sent = {name: model.encoders[name](model.features[name][rows]).detach().requires_grad_() for name in others}
         result = model.head(torch.cat([model.encoders["bank"](model.features["bank"][rows]), *sent.values()], 1))
-        loss = nn.functional.binary_cross_entropy_with_logits(result[:, 0], model.targets[rows].double())
+        loss = members_loss("binary", result, model.targets[rows], None)
         own.zero_grad()
         loss.backward()
         own.step()
@@ -152,6 +139,21 @@ def delayed_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> di
                 model.encoders[name](model.features[name][earlier]).backward(gradients[name])
                 optimizers[name].step()
     return model.parameters()
+
+
+def members_loss(task: str, found: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """Every member of the head learns by itself; the loss is the mean of theirs."""
+    return sum(row_loss(task, one, wanted, weights) for one in found.unbind(1)) / found.shape[1]
+
+
+def row_loss(task: str, result: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    if task == "multiclass":
+        return nn.functional.cross_entropy(result, wanted, weight=weights)
+    if task == "regression":
+        return ((result[:, 0] - wanted) ** 2).mean()
+    row_weights = torch.ones(len(wanted)) if weights is None else weights[wanted]
+    losses = nn.functional.binary_cross_entropy_with_logits(result[:, 0], wanted.double(), reduction="none")
+    return (losses * row_weights).sum() / row_weights.sum()
 
 
 def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict[str, torch.Tensor], cn.Run]:
@@ -168,6 +170,9 @@ def settings(**changes: object) -> cn.SplitNN:
     base: dict[str, object] = {
         "hidden": (6,),
         "cut_width": 4,
+        "members": 2,
+        "head_hidden": (),
+        "dropout": 0.0,
         "epochs": STEPS // 5,
         "batch_size": BATCH,
         "patience": 0,
@@ -218,7 +223,7 @@ def test_the_same_seed_repeats_bit_for_bit_and_another_does_not(changes: dict) -
     assert all(torch.equal(first[name], again[name]) for name in first)
     tables = {n: cn.PartyTable(f, id="id", label="y" if "y" in f else None) for n, f in frames.items()}
     other = cn.simulate(settings(**changes), tables, seed=SEED + 1)
-    assert not torch.equal(other.parts["bank"].tensors["head.0.weight"], first["bank/head.0.weight"])
+    assert not torch.equal(other.parts["bank"].tensors["head.weights.0"], first["bank/head.weights.0"])
 
 
 def test_early_stopping_keeps_the_best_epochs_weights_at_every_party() -> None:

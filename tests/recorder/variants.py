@@ -94,7 +94,7 @@ def _roles(parties: int) -> dict[str, str | tuple[str, ...]]:
     return {"label_holder": "bank", **({"feature_holder": others} if others else {})}
 
 
-def _splitnn(name: str, labels: str = "binary", parties: int = 2, **changes: Any) -> Variant:
+def _splitnn(name: str, labels: str = "binary", parties: int = 2, rows: int = 60, **changes: Any) -> Variant:
     small: dict[str, Any] = {
         "hidden": (4,),
         "cut_width": 3,
@@ -105,7 +105,7 @@ def _splitnn(name: str, labels: str = "binary", parties: int = 2, **changes: Any
         "minimum_steps": 0,
     }
     config = cn.SplitNN(**small | changes)
-    return Variant("splitnn", name, config, lambda: _joint_frames(labels, parties), _roles(parties))
+    return Variant("splitnn", name, config, lambda: _joint_frames(labels, parties, rows), _roles(parties))
 
 
 def _secure_lr(name: str, labels: str = "binary", parties: int = 2, **changes: Any) -> Variant:
@@ -224,6 +224,8 @@ VARIANTS = (
     _splitnn("three parties, dropout", "multiclass", 3, head_hidden=(4,), dropout=0.2),
     _splitnn("numbers", "regression", optimizer="SGD", patience=1),
     _splitnn("secret start", secret_start=True),
+    _splitnn("the average serves", rows=180),
+    _splitnn("own columns serve", rows=180, learning_rate=1e-6),
     _splitnn("marvell", defence="marvell"),
     _splitnn("coae", "multiclass", defence="coae"),
     _splitnn("marvell and coae", defence="marvell+coae"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 
 from colonnade.errors import ConfigError
 from colonnade.methods import METHODS
-from colonnade.settings import config_to_json, validated
+from colonnade.settings import config_to_json, configured, described, presets_of, validated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,3 +90,38 @@ def test_a_tables_source_is_never_repeated_for_it_may_hold_a_password() -> None:
     with pytest.raises(ConfigError) as caught:
         validated(Table, {"source": ["postgresql://me:secret@host/db"]}, "table")
     assert "secret" not in str(caught.value)
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Renewed:
+    """Settings of which one has gone and that have a preset."""
+
+    rate: float = 0.1
+    """How fast."""
+    shape: tuple[int, ...] = (4,)
+    """How wide."""
+    REPLACED: ClassVar[dict[str, str]] = {"speed": "Write rate."}
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Renewed:
+        """Return the paper's settings."""
+        return cls(**{"rate": 5.0} | changes)
+
+
+def test_a_setting_that_is_gone_is_refused_with_its_replacement() -> None:
+    with pytest.raises(ConfigError, match=r"no setting 'speed' in \[config\]. Write rate."):
+        validated(Renewed, {"speed": 1.0}, "config")
+    with pytest.raises(ConfigError, match=r"Renewed has no setting 'speed' any more. Write rate."):
+        Renewed(speed=1.0)  # type: ignore[call-arg]
+
+
+def test_a_preset_stands_for_the_defaults_and_other_settings_go_on_top() -> None:
+    assert presets_of(Renewed) == {"paper": "Return the paper's settings."}
+    assert configured(Renewed, {"preset": "paper"}, "config") == Renewed(rate=5.0)
+    assert configured(Renewed, {"preset": "paper", "shape": [1, 2]}, "config") == Renewed(rate=5.0, shape=(1, 2))
+    assert configured(Renewed, {"rate": 1.0}, "config") == Renewed(rate=1.0)
+    with pytest.raises(ConfigError, match=r"no preset 'papers' of .config.. Did you mean 'paper'"):
+        configured(Renewed, {"preset": "papers"}, "config")
+    with pytest.raises(ConfigError, match="This method has none"):
+        configured(Settings, {"preset": "paper"}, "config")

@@ -9,7 +9,7 @@ import typer
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table, say
 from colonnade.methods import known_methods, method_named
 from colonnade.session import Method
-from colonnade.settings import config_to_json, settings_of
+from colonnade.settings import config_to_json, presets_of, settings_of
 
 app = make_app("List the methods and when to choose which.")
 
@@ -40,6 +40,7 @@ def methods(
                     settings_of(method.config), config_to_json(method.config()).values(), strict=True
                 )
             },
+            "presets": presets_of(method.config),
             "messages": [
                 {
                     "message": one.name,
@@ -67,6 +68,8 @@ def methods(
     echo("Settings in [config]:")
     for setting in settings_of(method.config):
         echo(f"  {setting.name}: {setting.takes}; default {setting.default}\n    {setting.meaning}")
+    for name, about in presets_of(method.config).items():
+        echo(f'  preset = "{name}" in place of the defaults: {about}')
     echo()
     for one in method.declarations:
         echo(f"{one.name}: {one.sender} → {one.receiver}, {one.protection}\n  {one.summary}\n  Reveals: {one.reveals}")

@@ -17,7 +17,6 @@ from colonnade.data import (
     LINK_COLUMNS,
     Kind,
     PartyTable,
-    TableEncoder,
     linked_rows,
     matched_rows,
     read_frame,
@@ -27,7 +26,7 @@ from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
-from colonnade.settings import config_to_json, described, settings_of, validated
+from colonnade.settings import config_to_json, configured, described, settings_of, validated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -233,10 +232,12 @@ class PartyHome:
 
 
 def _column_types(part: ModelPart) -> dict[str, Kind]:
+    from colonnade.training.legacy import encoder_of  # here, as it brings torch
+
     if "types" in part.document:
         return dict(part.document["types"])
-    encoder = part.document.get("table_encoder")
-    return TableEncoder.from_json(encoder).types if encoder else {}
+    encoder = encoder_of(part)
+    return {} if encoder is None else encoder.types
 
 
 _PARTY_FILE = """\
@@ -347,7 +348,7 @@ def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
 
     about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
     method = method_named(about.method)
-    config = validated(method.config, document.get("config", {}), "config")
+    config = configured(method.config, document.get("config", {}), "config")
     plan = RunPlan(
         name=about.name,
         method=method.name,

@@ -12,6 +12,7 @@ from colonnade.nn.embedding_mlp import EmbeddingMLP
 from colonnade.nn.feature_groups import FeatureGroups, GroupShape, default_widths, pair_groups
 from colonnade.nn.field_embeddings import FieldEmbeddings
 from colonnade.nn.gru import GRU
+from colonnade.nn.heads import Heads
 from colonnade.nn.learner import Learner, make_optimizer, tensors_under
 from colonnade.nn.losses import backpropagate, balanced_weights, loss_gradient, row_losses, supervised_loss
 from colonnade.nn.lstur import LSTUR
@@ -39,6 +40,7 @@ __all__ = [
     "FeatureGroups",
     "FieldEmbeddings",
     "GroupShape",
+    "Heads",
     "KernelDensity",
     "Learner",
     "SeededDropout",

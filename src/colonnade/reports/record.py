@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from colonnade.data import TableEncoder
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger, MessageTotal, compare
 from colonnade.messages import ANYONE, Declaration, warnings_of
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format"]
 
-FORMAT = 2
+FORMAT = 3
 """The form of a run folder, which plan.json names: counted up with every change after which a model of before cannot be
 used, or a file means something else. The first had no number."""
 
@@ -284,8 +283,11 @@ class RunRecord:
         }
         if about["has_table"] and not about["is_elsewhere"]:
             about |= {name: self.tables[party][name] for name in ("rows", "shared_rows", "columns", "label")}
-            encoder = self.parts[party].document.get("table_encoder") if party in self.parts else None
-            about["encoded_width"] = None if encoder is None else TableEncoder.from_json(encoder).width
+            if party in self.parts:
+                from colonnade.training.legacy import encoder_of  # here, as it brings torch
+
+                encoder = encoder_of(self.parts[party])
+                about["encoded_width"] = None if encoder is None else encoder.width
         return about
 
     # Not kept: a later audit may refuse the model.

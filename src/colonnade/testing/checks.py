@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from colonnade import alignment
-from colonnade.data import TableEncoder
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, ProtocolError, RoleFailed
 from colonnade.launch.run import Run
 from colonnade.launch.take_part import take_part
@@ -37,6 +36,7 @@ from colonnade.testing.cases import (
 )
 from colonnade.testing.expect import raising, require
 from colonnade.testing.hostile import Heard, faults_of, is_refused, lying
+from colonnade.training.legacy import encoder_of
 
 __all__ = [
     "check_config_round_trips",
@@ -126,12 +126,10 @@ def check_raw_columns_never_cross(case: Case, transport: str) -> None:
         for other, table in tables.items():
             if other == party:
                 continue
-            encoder = run.parts[other].document.get("table_encoder")
+            encoder = encoder_of(run.parts[other])
             complete = [name for name in table.feature_names if _is_complete(table.values(name))]
             raw = np.concatenate([np.empty(0), *(table.values(name) for name in complete)])
-            coded = (
-                [] if encoder is None else [TableEncoder.from_json(encoder).transform(table, dtype=np.float64)[:, 0]]
-            )
+            coded = [] if encoder is None else [encoder.transform(table, dtype=np.float64)[:, 0]]
             for values in (raw, *coded):
                 for kind in (np.float32, np.float64):
                     hits = np.isin(values.astype(kind), floats[kind]).sum()

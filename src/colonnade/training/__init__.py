@@ -1,7 +1,7 @@
 """The spine: what every method gets, so that a method is its paper and nothing else."""
 
 from colonnade.training.alone import Alone
-from colonnade.training.choice import Choice, choose
+from colonnade.training.choice import Choice, choose, row_losses
 from colonnade.training.inputs import Inputs
 from colonnade.training.kept import Kept, Leaf
 from colonnade.training.scoring import (
@@ -39,6 +39,7 @@ __all__ = [
     "choose",
     "in_parts",
     "parts_of",
+    "row_losses",
     "steps",
     "wait",
 ]

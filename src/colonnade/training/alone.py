@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["Alone"]
 
 Task: TypeAlias = Literal["binary", "multiclass", "regression"]
-Whole: TypeAlias = npt.NDArray[np.int64]
+Whole: TypeAlias = npt.NDArray[np.int32]
+Small: TypeAlias = npt.NDArray[np.float32]
 
 # Half of it times the squared coefficients is added to the mean loss.
 _PENALTIES = (1.0, 0.1, 0.01, 0.001, 0.0001)
 _FOLDS = 5
 _TREES = 100
+# A leaf has so many rows at least, and of many rows this part, which keeps the trees small.
 _FEWEST_ROWS_OF_A_LEAF = 3
+_ROWS_PER_ROW_OF_A_LEAF = 2_000
 # More rows than these hardly change which penalty or model is best, or what a tree says, and take long.
 _MOST_ROWS_COMPARED = 4_000
 _MOST_ROWS_OF_TREES = 20_000
@@ -93,7 +96,7 @@ class _Forest:
     features: Whole
     thresholds: Numbers
     children: Whole
-    values: Numbers
+    values: Small
 
     @classmethod
     def fit(cls, task: Task, columns: Numbers, targets: Numbers, classes: int, seed: int) -> tuple[_Forest, Numbers]:
@@ -102,7 +105,7 @@ class _Forest:
 
         settings = {
             "n_estimators": _TREES,
-            "min_samples_leaf": _FEWEST_ROWS_OF_A_LEAF,
+            "min_samples_leaf": max(_FEWEST_ROWS_OF_A_LEAF, len(targets) // _ROWS_PER_ROW_OF_A_LEAF),
             "oob_score": True,
             "random_state": seed,
         }
@@ -121,11 +124,11 @@ class _Forest:
             children.append(root + np.where(pair < 0, np.arange(tree.node_count)[:, None], pair))
             values.append(_placed(tree.value[:, 0, :], present, width))
         forest = cls(
-            roots=roots,
-            features=np.concatenate([tree.feature for tree in trees]).clip(0).astype(np.int64),
+            roots=roots.astype(np.int32),
+            features=np.concatenate([tree.feature for tree in trees]).clip(0).astype(np.int32),
             thresholds=np.concatenate([tree.threshold for tree in trees]),
-            children=np.concatenate(children).astype(np.int64),
-            values=np.concatenate(values),
+            children=np.concatenate(children).astype(np.int32),
+            values=np.concatenate(values).astype(np.float32),
         )
         return forest, _in_form(task, _placed(unseen, present, width))
 
@@ -133,7 +136,7 @@ class _Forest:
         parts = np.array_split(columns, range(_PART, len(columns), _PART))
         return _in_form(task, np.concatenate([self._mean(part.astype(np.float32)) for part in parts]))
 
-    def _mean(self, columns: npt.NDArray[np.float32]) -> Numbers:
+    def _mean(self, columns: Small) -> Numbers:
         """Return the mean of all trees; scikit-learn compares columns as float32, too."""
         rows, total = np.arange(len(columns)), np.zeros((len(columns), self.values.shape[1]))
         for root in self.roots:
@@ -160,7 +163,7 @@ class Alone:
         ``classes`` is how many there are, also where some have no training row; a regression has none.
         """
         columns, targets = np.asarray(columns, np.float64), np.asarray(targets, np.float64)
-        if columns.ndim != 2 or targets.shape != columns.shape[:1] or not columns.size:
+        if columns.ndim != 2 or targets.shape != columns.shape[:1] or len(columns) < 2 or not columns.size:
             raise UsageError(
                 f"Columns of shape {columns.shape} and {targets.size} targets leave nothing to learn from."
             )
@@ -243,7 +246,7 @@ def _one_hot(task: Task, targets: Numbers, classes: int) -> Numbers:
     return targets[:, None] if task == "binary" else np.eye(classes)[targets.astype(np.int64)]
 
 
-def _placed(values: Numbers, present: Whole, width: int) -> Numbers:
+def _placed(values: Numbers, present: npt.NDArray[np.int64], width: int) -> Numbers:
     """Return the columns of classes that occur at their places among all."""
     whole = np.zeros((len(values), width))
     whole[:, present] = values

@@ -4,7 +4,7 @@ All candidates score the same rows, which none of them has learned from. A row's
 probability given to its class, or the squared error) differs between two candidates by little beside how much losses
 vary from row to row, so the mean of these differences and its standard error tell two models apart with far fewer rows
 than two AUCs do. Whatever is not clearly worse than the best on these rows serves; where that is more than one
-candidate, their average does.
+candidate, their average does. Without any row the first candidate, the federated model, serves.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["Choice", "Numbers", "choose", "row_losses"]
 
 Numbers = npt.NDArray[np.float64]
 
-FEWEST_ROWS = 20
+FEWEST_ROWS = 5
 """With fewer rows nothing is compared."""
-CLEARLY = 1.5
+CLEARLY = 2.0
 """By how many standard errors a candidate must be worse than the best to be left out."""
 # A probability below this counts as this: one row must not decide alone.
 _LEAST_PROBABILITY = 1e-3
@@ -95,38 +95,35 @@ def choose(
         raise UsageError("There is no candidate to choose. Pass at least one model's scores.")
     scores = {name: np.asarray(values, np.float64) for name, values in candidates.items()}
     losses = {name: row_losses(task, truth, values) for name, values in scores.items()}
-    count = len(np.asarray(truth))
-    first = names[0]
-    qualities: dict[str, float] = {}
-    if count:
-        qualities = {name: float(values.mean()) for name, values in losses.items()}
-        if len(names) > 1:
-            average: Numbers = np.mean(list(scores.values()), axis=0)
-            qualities["average"] = float(row_losses(task, truth, average).mean())
+    first, count = names[0], len(losses[names[0]])
+    if len(names) == 1:
+        return _choice(names, [first], "", {name: float(one.mean()) for name, one in losses.items() if count})
+    if not count:
+        return _choice(names, [first], f"there are no {rows_are} to compare it on", {})
+    qualities = {name: float(values.mean()) for name, values in losses.items()}
+    average: Numbers = np.mean(list(scores.values()), axis=0)
+    qualities["average"] = float(row_losses(task, truth, average).mean())
     # What scores as the first does adds nothing to it.
     others = [name for name in names[1:] if not np.array_equal(scores[name], scores[first])]
     if not others:
-        return _choice(names, [first], f"{_serves([first])}.", qualities)
+        return _choice(names, [first], f"nothing else scores the {count} {rows_are} differently", qualities)
     if count < FEWEST_ROWS:
-        reason = f"{count or 'no'} {rows_are} are too few to compare it with {_listed([_words(n) for n in others])}"
-        return _choice(names, [first], f"{_serves([first])}: {reason}.", qualities)
+        return _choice(names, [first, *others], f"too few {rows_are} ({count}) to tell which is better", qualities)
 
     best = min([first, *others], key=lambda name: qualities[name])
     measure = "mean squared error" if task == "regression" else "log loss"
-    serving, reasons = [], []
+    reasons = [f"on {count} {rows_are} the {measure} of {_words(best)} is {qualities[best]:.3f}"]
+    serving = []
     for name in [first, *others]:
-        if name == best:
-            serving.append(name)
-            continue
         difference = losses[name] - losses[best]
         gap, error = float(difference.mean()), float(difference.std(ddof=1)) / sqrt(count)
         is_worse = gap > CLEARLY * error
-        serving += [] if is_worse else [name]
-        reasons.append(
-            f"the {measure} of {_words(name)} is {qualities[name]:.3f}, that of {_words(best)} {qualities[best]:.3f}, "
-            f"and {gap:.3f} ± {error:.3f} more {'is clear' if is_worse else 'may be chance'}"
-        )
-    return _choice(names, serving, f"{_serves(serving)}: on {count} {rows_are} {'; '.join(reasons)}.", qualities)
+        if not is_worse:
+            serving.append(name)
+        if name != best:
+            verdict = "clearly worse" if is_worse else "perhaps by chance"
+            reasons.append(f"that of {_words(name)} is higher by {gap:.3f} ± {error:.3f}, {verdict}")
+    return _choice(names, serving, "; ".join(reasons), qualities)
 
 
 def row_losses(task: str, truth: Numbers, scores: Numbers) -> Numbers:
@@ -150,14 +147,11 @@ def row_losses(task: str, truth: Numbers, scores: Numbers) -> Numbers:
     return losses
 
 
-def _choice(names: list[str], serving: list[str], sentence: str, qualities: Mapping[str, float]) -> Choice:
+def _choice(names: list[str], serving: list[str], reason: str, qualities: Mapping[str, float]) -> Choice:
     weights = {name: 1 / len(serving) if name in serving else 0.0 for name in names}
+    words = _listed([_words(name) for name in serving])
+    sentence = f"{words if len(serving) == 1 else f'the average of {words}'} serves{reason and ': '}{reason}."
     return Choice(weights, sentence[0].upper() + sentence[1:], qualities)
-
-
-def _serves(names: list[str]) -> str:
-    words = _listed([_words(name) for name in names])
-    return f"{words} serves" if len(names) == 1 else f"the average of {words} serves"
 
 
 def _words(name: str) -> str:

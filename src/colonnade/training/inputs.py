@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,10 @@ import numpy.typing as npt
 from colonnade.data import Kind, PartyTable
 from colonnade.data.parts import Categories, check_fits, check_version, damaged, rows_of, typed
 from colonnade.errors import TableError
-from colonnade.session import Holding
 from colonnade.training.numbers import Numbers
+
+if TYPE_CHECKING:
+    from colonnade.session import Holding
 
 __all__ = ["Inputs"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import NormalDist
@@ -19,10 +19,12 @@ __all__ = ["Numbers"]
 
 Array = npt.NDArray[np.float64]
 
-_RAMPS = 8
+_RAMPS = 5
 """Into how many ramps a column is spread."""
+_FEW = 12
+"""Of a column with so few different values each begins a ramp."""
 _LARGEST = 1e150
-"""Numbers beyond count as this one, so that differences and squares stay finite."""
+"""Training numbers beyond count as this one, so that differences and squares stay finite."""
 _USUAL = 0.5
 """A value that more than this share of rows has, such as no gain at all, is not one quantity among others."""
 _FENCE = 3.0
@@ -30,11 +32,13 @@ _FENCE = 3.0
 _FARTHEST = 10.0
 """How far apart the least and the largest output may lie."""
 _SHARES = np.linspace(0.025, 0.975, 191)
-_LOWER, _UPPER = 45, 145
-"""The places of the quartiles among them."""
 _NORMAL = np.array([NormalDist().inv_cdf(share) for share in _SHARES])
+_UNITS = np.array([0.05, 0.25, 0.5, 0.75])
+"""At which quantiles of the distance from its centre a curve may begin to bend."""
 _STRAIGHT = 0.97
 """A column whose quantiles correlate so much with those of a normal distribution is not skewed."""
+_WAVES = 3
+"""How many waves a cycle gives beside ramps: with three, any function of the weekday is a sum of them."""
 _CYCLES = {"year": 12, "week": 7, "day": 24}
 """Cycles of dates and moments, and how many parts each has: months, weekdays, hours."""
 
@@ -59,8 +63,9 @@ class Numbers:
     """Encode one numeric column.
 
     The first output is the number itself on its `curve`. A value that most rows have adds a mark, each two neighbours
-    among `knots` add a ramp that rises from the one to the other, a date adds waves for its cycles, and missing cells
-    add a mark. Numbers, first mark and ramps are standardised, so that a missing cell, 0, is in their middle.
+    among `knots` add a ramp that rises from the one to the other, and a date adds waves for its cycles. All these are
+    standardised, ramps to half the size, as they say what the number says too; a missing cell, which is 0, lies in
+    their middle. Missing cells add a mark of zeros and ones.
     """
 
     column: str
@@ -70,10 +75,10 @@ class Numbers:
     usual: float | None
     """The value most rows have, if there is one."""
     knots: tuple[float, ...]
-    means: tuple[float, ...]
-    scales: tuple[float, ...]
     cycles: tuple[str, ...]
     harmonics: int
+    means: tuple[float, ...]
+    scales: tuple[float, ...]
     marks_missing: bool
 
     kind: ClassVar[Kind] = "numeric"
@@ -82,44 +87,46 @@ class Numbers:
     def fit(cls, column: str, values: Array, *, is_date: bool, splines: bool, minimum_support: int) -> Numbers | None:
         """Learn from a column's training rows; None where they have nothing that may be told apart."""
         absent = np.isnan(values)
-        known = np.clip(values[~absent], -_LARGEST, _LARGEST)
+        known = np.sort(np.clip(values[~absent], -_LARGEST, _LARGEST))
         if not len(known):
             return None
         cycles = tuple(name for name in _CYCLES if is_date and _has_cycle(known, name, minimum_support))
         if minimum_support:
-            in_order = np.sort(known)
             # Fewer than twice as many rows are not told apart at all.
             first, last = (minimum_support - 1, -minimum_support) if len(known) >= 2 * minimum_support else (0, 0)
-            known = np.clip(known, in_order[first], in_order[last])
+            known = np.clip(known, known[first], known[last])
         different, counts = np.unique(known, return_counts=True)
         usual = None
         if len(different) > 2 and counts.max() > _USUAL * len(known):
-            most = int(counts.argmax())
-            usual = float(different[most]) if has_support(int(counts[most]), len(known), minimum_support) else None
-        curve = _fit_curve(known if usual is None else known[known != usual], different)
-        knots = _fit_knots(curve, different, known[known != usual]) if splines and curve is not None else ()
-        raw = _raw(curve, usual, knots, known)
-        scales = np.maximum(raw.std(axis=0), np.ptp(raw, axis=0) / _FARTHEST)
+            usual = float(different[counts.argmax()])
+        rest = known if usual is None else known[known != usual]
+        curve = _fit_curve(rest, different)
         part = cls(
             column=column,
             is_date=is_date,
             curve=curve,
-            usual=usual,
-            knots=knots,
-            means=tuple(raw.mean(axis=0).tolist()),
-            scales=tuple(scales.tolist()),
+            usual=None if curve is None else usual,
+            knots=_fit_knots(curve, different, known, rest, minimum_support) if splines and curve is not None else (),
             cycles=cycles,
-            harmonics=3 if splines else 1,
+            harmonics=_WAVES if splines else 1,
+            means=(),
+            scales=(),
             marks_missing=has_support(int(absent.sum()), len(values), minimum_support),
         )
-        return part if part.names else None
+        return part._standardised(known) if part.names else None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Name the outputs."""
         shown = [] if self.curve is None else [self.column]
-        shown += [] if self.usual is None else [f"{self.column} is not {self._shown(self.usual)}"]
-        shown += [f"{self.column} from {self._shown(low)} to {self._shown(high)}" for low, high in pairwise(self.knots)]
+        shown += [] if self.usual is None else [f"{self.column} is not {self._shown(self.usual, 6)}"]
+        # With as many digits as tell them apart.
+        texts = next(
+            texts
+            for digits in range(3, 18)
+            if len(set(texts := [self._shown(knot, digits) for knot in self.knots])) == len(texts) or digits == 17
+        )
+        shown += [f"{self.column} from {low} to {high}" for low, high in pairwise(texts)]
         for cycle in self.cycles:
             for times in range(1, self.harmonics + 1):
                 shown += [f"{self.column} {wave} of the {cycle} ({times})" for wave in ("sine", "cosine")]
@@ -129,10 +136,9 @@ class Numbers:
     def write(self, values: Array, block: npt.NDArray[Any]) -> None:
         """Write the outputs of these cells into a block of zeros."""
         present = ~np.isnan(values)
-        known = values[present]
-        standard = (_raw(self.curve, self.usual, self.knots, known) - np.array(self.means)) / np.array(self.scales)
-        outputs = [standard, *(_waves(known, cycle, self.harmonics) for cycle in self.cycles)]
-        block[present, : block.shape[1] - self.marks_missing] = np.concatenate(outputs, axis=1)
+        rows = slice(None) if present.all() else present
+        for place, output in enumerate(self._outputs(values[rows])):
+            block[rows, place] = (output - self.means[place]) / self.scales[place]
         if self.marks_missing:
             block[:, -1] = ~present
 
@@ -173,32 +179,67 @@ class Numbers:
             ),
             usual=None if usual is None else typed(usual, float),
             knots=tuple(typed(one, float) for one in saved["knots"]),
-            means=tuple(typed(one, float) for one in saved["means"]),
-            scales=tuple(typed(one, float) for one in saved["scales"]),
             cycles=tuple(typed(one, str) for one in saved["cycles"]),
             harmonics=typed(saved["harmonics"], int),
+            means=tuple(typed(one, float) for one in saved["means"]),
+            scales=tuple(typed(one, float) for one in saved["scales"]),
             marks_missing=typed(saved["marks_missing"], bool),
         )
-        count = (part.curve is not None) + (part.usual is not None) + max(len(part.knots) - 1, 0)
-        if not len(part.means) == len(part.scales) == count or not set(part.cycles) <= set(_CYCLES):
+        if not len(part.means) == len(part.scales) == len(part.names) - part.marks_missing:
             raise ValueError
-        if any(scale <= 0 for scale in part.scales) or (part.curve is None and part.knots):
+        if (
+            not set(part.cycles) <= set(_CYCLES)
+            or part.harmonics not in (1, _WAVES)
+            or min(part.scales, default=1) <= 0
+        ):
             raise ValueError
-        if part.curve is not None and not (part.curve.unit > 0 and part.curve.least < part.curve.largest):
-            raise ValueError
-        if part.curve is not None and (np.diff(part.curve(np.array(part.knots))) <= 0).any():
+        if part.curve is None:
+            is_sound = part.usual is None and not part.knots
+        else:
+            places = part.curve(np.array(part.knots))
+            is_sound = part.curve.unit > 0 and part.curve.least < part.curve.largest
+            is_sound &= bool((np.diff(places) > 0).all())
+        if not is_sound:
             raise ValueError
         return part
 
-    def _shown(self, value: float) -> str:
+    def _standardised(self, known: Array) -> Numbers:
+        """Return the part with means and scales by which outputs of these cells have about unit variance."""
+        means, scales = [], []
+        for output in self._outputs(known):
+            means.append(float(output.mean()))
+            spread = float(np.ptp(output))
+            scales.append(max(float(output.std()), spread / _FARTHEST) if spread else 1.0)
+        first = (self.curve is not None) + (self.usual is not None)
+        for place in range(first, first + len(self.knots) - 1):
+            scales[place] *= 2
+        return replace(self, means=tuple(means), scales=tuple(scales))
+
+    def _outputs(self, known: Array) -> Iterator[Array]:
+        """Return the outputs of cells that are not missing, one by one, before they are standardised."""
+        if self.curve is not None:
+            number = self.curve(known)
+            yield number
+            if self.usual is not None:
+                # Compared on the curve, where few rows beyond its bounds count as what lies at them.
+                yield (number != self.curve(np.array(self.usual))).astype(np.float64)
+            for low, high in pairwise(self.curve(np.array(self.knots))):
+                yield np.clip((number - low) / (high - low), 0.0, 1.0)
+        for cycle in self.cycles:
+            angle = _part_of_cycle(known, cycle) * (2 * np.pi / _CYCLES[cycle])
+            for times in range(1, self.harmonics + 1):
+                yield np.sin(times * angle).round(9)
+                yield np.cos(times * angle).round(9)
+
+    def _shown(self, value: float, digits: int) -> str:
         if not self.is_date or abs(value) > 700_000:
-            return f"{value:g}"
+            return f"{value:.{digits}g}"
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date().isoformat()
 
 
 def _bent(values: Array, centre: float, unit: float, bends: bool) -> Array:
     with np.errstate(over="ignore"):
-        scaled = (np.clip(values, -_LARGEST, _LARGEST) - centre) / unit
+        scaled = (values - centre) / unit
     return np.arcsinh(scaled) if bends else scaled
 
 
@@ -206,24 +247,25 @@ def _fit_curve(rest: Array, different: Array) -> _Curve | None:
     """Choose the form in which quantiles come nearest to those of a normal distribution, and bound it."""
     if len(different) == 1:
         return None
-    quantiles = np.quantile(rest, _SHARES)
-    middle = float(np.median(rest))
-    span = float(quantiles[_UPPER] - quantiles[_LOWER]) or float(different[-1] - different[0])
-    centre, unit, bends = middle, span, False
+    quantiles = _quantiles(rest, _SHARES)
+    outer = _quantiles(rest, np.array([0.01, 0.25, 0.5, 0.75, 0.99]))
+    centre, unit, bends = float(outer[2]), float(outer[3] - outer[1]) or float(different[-1] - different[0]), False
     straight = best = _normality(_bent(quantiles, centre, unit, bends))
-    for place in (float(quantiles[0]), middle, float(quantiles[-1])):
+    for place in (quantiles[0], outer[2], quantiles[-1]) if straight < _STRAIGHT else ():
         distances = np.abs(quantiles - place)
-        units = np.quantile(distances[distances > 0], (0.05, 0.25, 0.5, 0.75)) if distances.any() else ()
-        for one in units:
-            reached = _normality(_bent(quantiles, place, float(one), True))
-            if straight < _STRAIGHT and reached > best and 1 - reached < (1 - straight) / 2:
-                best, centre, unit, bends = reached, place, float(one), True
-    outer = np.quantile(rest, (0.01, _SHARES[_LOWER], _SHARES[_UPPER], 0.99))
-    ends, (low, lower, upper, high) = (_bent(one, centre, unit, bends) for one in (different[[0, -1]], outer))
+        for distance in _quantiles(np.sort(distances[distances > 0]), _UNITS) if distances.any() else ():
+            reached = _normality(_bent(quantiles, place, distance, bends=True))
+            if reached > best and 1 - reached < (1 - straight) / 2:
+                best, centre, unit, bends = reached, float(place), float(distance), True
+    ends, (low, lower, _, upper, high) = (_bent(one, centre, unit, bends) for one in (different[[0, -1]], outer))
     fence = _FENCE * (upper - lower)
     least = max(float(ends[0]), float(min(lower - fence, low)))
     largest = min(float(ends[1]), float(max(upper + fence, high)))
     return _Curve(centre, unit, bends, least, largest) if least < largest else None
+
+
+def _quantiles(in_order: Array, shares: Array) -> Array:
+    return np.interp(shares * (len(in_order) - 1), np.arange(len(in_order)), in_order)
 
 
 def _normality(numbers: Array) -> float:
@@ -233,29 +275,21 @@ def _normality(numbers: Array) -> float:
     return float(np.corrcoef(numbers, _NORMAL)[0, 1])
 
 
-def _fit_knots(curve: _Curve, different: Array, rest: Array) -> tuple[float, ...]:
-    """Choose where ramps begin and end: at each of few values, or at quantiles."""
-    if len(different) <= 2:
-        return ()
+def _fit_knots(curve: _Curve, different: Array, known: Array, rest: Array, support: int) -> tuple[float, ...]:
+    """Choose where ramps begin and end: at each of few values, or at quantiles, with enough rows between two."""
     places = different
-    if len(different) > _RAMPS + 1:
-        inner = np.quantile(rest, np.arange(1, _RAMPS) / _RAMPS)
-        places = np.unique([different[0], *inner, different[-1]])
+    if len(different) > _FEW:
+        places = np.unique([different[0], *_quantiles(rest, np.arange(1, _RAMPS) / _RAMPS), different[-1]])
     _, first = np.unique(curve(places), return_index=True)
-    return tuple(places[first].tolist()) if len(first) > 2 else ()
-
-
-def _raw(curve: _Curve | None, usual: float | None, knots: tuple[float, ...], values: Array) -> Array:
-    """Return what is standardised: the number, the mark of the usual value, and the ramps."""
-    outputs: list[npt.NDArray[Any]] = []
-    if curve is not None:
-        outputs.append(curve(values))
-    if usual is not None:
-        outputs.append(values != usual)
-    if curve is not None and knots:
-        places = curve(np.array(knots))
-        outputs += [np.clip((outputs[0] - low) / (high - low), 0.0, 1.0) for low, high in pairwise(places)]
-    return np.stack(outputs, axis=1).astype(np.float64) if outputs else np.empty((len(values), 0))
+    places = places[first]
+    # The difference of two neighbouring ramps must not tell few rows apart either.
+    below = np.searchsorted(known, places, side="right")
+    kept = [0]
+    for place in range(1, len(places)):
+        if below[place] - below[kept[-1]] >= max(support, 1):
+            kept.append(place)
+    kept = [*kept[:-1], len(places) - 1] if kept[-1] else kept
+    return tuple(places[kept].tolist()) if len(kept) > 2 else ()
 
 
 def _part_of_cycle(days: Array, cycle: str) -> npt.NDArray[np.int64]:
@@ -273,11 +307,3 @@ def _has_cycle(days: Array, cycle: str, support: int) -> bool:
     counts = np.bincount(_part_of_cycle(days, cycle))
     there = counts[counts > 0]
     return len(there) > 1 and int(there.min()) >= support
-
-
-def _waves(days: Array, cycle: str, harmonics: int) -> Array:
-    angle = _part_of_cycle(days, cycle) * (2 * np.pi / _CYCLES[cycle])
-    turns = angle[:, None] * np.arange(1, harmonics + 1)
-    # Times the root of two, as the mean square of a wave is a half.
-    waves: Array = np.sqrt(2) * np.stack([np.sin(turns), np.cos(turns)], axis=2)
-    return waves.reshape(len(days), 2 * harmonics)

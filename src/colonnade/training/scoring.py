@@ -56,7 +56,7 @@ def in_parts(rows: Places, score: Callable[[Places], torch.Tensor]) -> torch.Ten
     """Return what a function gives for rows, which it gets part by part."""
     with torch.no_grad():
         found = [score(part) for part in parts_of(rows)]
-    return torch.cat(found) if found else torch.empty(0, 1)
+    return torch.cat(found) if found else torch.empty(0, 1, 1)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ V = TypeVar("V", torch.Tensor, npt.NDArray[Any])
 
 _MOST_STEPS = 2**40
 # Batches of a pass where settings leave their size open, and the fewest and the most rows that one has then.
-_BATCHES, _SMALLEST, _LARGEST = 16, 32, 512
+_BATCHES, _SMALLEST, _LARGEST = 8, 32, 256
 
 
 # The roles are the method's: it says between(Verdict, "label_holder", "feature_holder").
@@ -66,7 +66,7 @@ class Budget:
 
     epochs: int
     batch_size: int = 0
-    """Rows of a step; 0 takes a sixteenth of all, within bounds."""
+    """Rows of a step; 0 takes an eighth of all, within bounds."""
     patience: int = 0
     """Epochs without a lower loss that are borne; 0 compares none and trains all."""
     minimum_steps: int = 0

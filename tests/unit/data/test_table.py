@@ -63,6 +63,32 @@ def test_arrays_are_read_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "is_date", "is_boolean"),
+    [
+        ([True, False, True], False, True),
+        ([True, None, False], False, True),
+        (pd.array([True, None, False], dtype="boolean"), False, True),
+        ([1, 0, 1], False, False),
+        (np.array([True, 2, None], dtype=object), False, False),
+        ([None, None, None], False, False),
+        (pd.to_datetime(["1970-01-02", None, "1970-01-01 12:00"], format="ISO8601"), True, False),
+        (pd.to_datetime(["1970-01-02T01:00+01:00"] * 3), True, False),
+        ([date(1970, 1, 2), None, date(1969, 12, 31)], True, False),
+        (pd.to_timedelta([12, 24, None], unit="h"), False, False),
+        (["a", None, "b"], False, False),
+    ],
+)
+def test_a_column_says_whether_it_holds_dates_or_booleans(values: object, is_date: bool, is_boolean: bool) -> None:
+    table = PartyTable(frame(x=values), id="id")
+    for one in (table, table.take([1, 0])):
+        (column,) = one.columns
+        assert (column.is_date, column.is_boolean) == (is_date, is_boolean)
+    (as_text,) = PartyTable(frame(x=values), id="id", types={"x": "categorical"}).columns
+    assert not as_text.is_date
+    assert not as_text.is_boolean
+
+
+@pytest.mark.parametrize(
     ("values", "kind", "expected"),
     [
         ([True, False, True], "numeric", [1, 0, 1]),

@@ -22,7 +22,7 @@ from colonnade.settings import config_to_json
 # Each method with each of its protections, in one of its stages.
 PLAYED = {
     "splitnn: in the clear": "predict",
-    "splitnn: three parties, summed, dropout": "train",
+    "splitnn: three parties, dropout": "train",
     "splitnn: marvell": "train",
     "secure_lr: no noise": "train",
     "ftl: in the clear": "validate",

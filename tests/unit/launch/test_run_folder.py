@@ -379,10 +379,10 @@ def test_a_ledger_cut_back_to_an_earlier_end_is_found(tmp_path: Path) -> None:
         "bank": cn.PartyTable(frame, id="id", label="y"),
         "shop": cn.PartyTable(frame.drop(columns="y").assign(a=frame["a"] * 2), id="id"),
     }
-    cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0), both, folder=tmp_path / "run")
     first = (tmp_path / "run/bank/ledger.jsonl").read_bytes()
     (tmp_path / "run/simulation.json").unlink()
-    cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0), both, folder=tmp_path / "run")
     RunFolder(tmp_path / "run").ledgers()
     (tmp_path / "run/bank/ledger.jsonl").write_bytes(first)
     Ledger(first, "cut").verify()
@@ -400,7 +400,7 @@ def test_a_run_with_ids_of_several_columns_and_others_for_a_partner_is_kept(tmp_
         "bank": cn.PartyTable(bank, id=["first", "born"], label="y", partner_ids={"shop": "card"}),
         "shop": cn.PartyTable(shop.iloc[::-1], id="number"),
     }
-    run = cn.simulate(cn.SplitNN(epochs=1), both, folder=tmp_path / "run")
+    run = cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0), both, folder=tmp_path / "run")
     assert run.tables["bank"]["partner_ids"] == {"shop": {"id": "card", "missing": 12}}
     loaded = cn.load_run(tmp_path / "run")
     assert loaded.tables == run.tables

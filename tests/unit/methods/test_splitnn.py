@@ -29,7 +29,7 @@ from colonnade.session import Session
 
 def settings(**changes: Any) -> cn.SplitNN:
     """Return settings of runs that repeat."""
-    return cn.SplitNN(**{"secret_start": False, **changes})
+    return cn.SplitNN(**{"secret_start": False, "minimum_steps": 0, **changes})
 
 
 def tables(rows: int = 200, label: str = "binary") -> dict[str, cn.PartyTable]:
@@ -283,6 +283,6 @@ def test_networks_that_cannot_fit_the_tables_are_refused_before_they_are_made() 
     ],
 )
 def test_a_report_says_first_what_crossed_in_the_clear(changes: dict[str, Any], said: set[str]) -> None:
-    marks = cn.simulate(cn.SplitNN(epochs=1, **changes), tables()).marks
+    marks = cn.simulate(cn.SplitNN(epochs=1, minimum_steps=0, **changes), tables()).marks
     every = ("Known start", "Columns in effect: bank", "Labels can be read: shop")
     assert {one for one in every if any(mark.startswith(one) for mark in marks)} == said

@@ -18,7 +18,7 @@ from colonnade.errors import CheckpointBroken, ConfigError, PolicyRefused, RoleF
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run_folder import RunFolder
 from colonnade.launch.simulation import simulate_plan
-from colonnade.methods.splitnn.defence import LabelDefence
+from colonnade.methods.splitnn.network import LabelDefence
 from colonnade.privacy import LabelDisguise, auc_bound
 from colonnade.session import Session, parties_of
 
@@ -71,7 +71,7 @@ def tables(label: str = "binary", parties: tuple[str, ...] = ("bank", "shop"), r
 
 def config(defence: str, **settings: Any) -> cn.SplitNN:
     given = {"epochs": 3, "batch_size": 32, "hidden": (8,), "cut_width": 4, "patience": 0, "learning_rate": 0.02}
-    given["secret_start"] = False
+    given |= {"secret_start": False, "minimum_steps": 0}
     return cn.SplitNN(defence=defence, **{**given, **settings})  # type: ignore[arg-type]
 
 

@@ -44,7 +44,7 @@ class Trial:
 
     def config(self) -> SplitNN:
         small: dict[str, Any] = {"epochs": 3, "batch_size": BATCH, "hidden": (4,), "cut_width": 3, "dropout": 0.25}
-        fixed = {"checkpoint_every": 2, "patience": 2, "secret_start": False}
+        fixed = {"checkpoint_every": 2, "patience": 2, "secret_start": False, "minimum_steps": 0}
         return SplitNN(**{**small, **fixed, **self.settings})
 
     def run(

@@ -133,6 +133,11 @@ def test_two_values_stay_one_number_even_with_splines() -> None:
     assert all(len(np.unique(one)) == 2 for one in outputs.values())
 
 
+def test_a_rare_value_does_not_become_a_huge_number() -> None:
+    outputs = encoded(table(fraud=[True] + [False] * 4999, count=[9.0, 3.0, 3.0] + [0.0] * 4997), splines=True)
+    assert 5 <= max(np.abs(one).max() for one in outputs.values()) <= 10
+
+
 def test_splines_let_a_linear_model_follow_any_function_of_a_code() -> None:
     source = table(code=[-2, -1, 0, 1, 2, 8] * 20)
     outputs = np.stack([*encoded(source, splines=True).values(), np.ones(120)], axis=1)
@@ -146,6 +151,7 @@ def test_splines_rise_one_after_the_other() -> None:
     outputs = encoded(table(age=ages), splines=True)
     ramps = np.stack([one for name, one in outputs.items() if " from " in name])
     assert len(ramps) > 2
+    np.testing.assert_allclose(ramps.std(axis=1), 0.5)
     assert (np.diff(ramps, axis=1) >= 0).all()
     moving = np.diff(ramps, axis=1) > 1e-12
     assert moving.any(axis=1).all()
@@ -170,6 +176,11 @@ def test_a_date_shows_its_place_in_the_year_and_in_the_week() -> None:
     assert (by_month.iloc[:, :2] == 1).all(axis=None)
     by_day = waves.groupby(days.day_of_week).nunique()
     assert (by_day.iloc[:, 2:] == 1).all(axis=None)
+
+
+def test_a_wave_that_is_flat_on_the_training_rows_says_nothing() -> None:
+    days = pd.to_datetime([f"202{year}-{month}-0{day}" for year in (0, 1) for month in ("01", "07") for day in (1, 2)])
+    assert not encoded(table(since=days))["since sine of the year (1)"].any()
 
 
 def test_moments_show_their_hour_and_dates_do_not() -> None:
@@ -257,6 +268,10 @@ def test_damaged_content_is_refused_wherever_it_is() -> None:
             del changed["columns"][column][key]
             with pytest.raises(TableError, match="incomplete or changed"):
                 Inputs.from_json(changed)
+    backwards = deepcopy(saved)
+    backwards["columns"][0]["knots"].reverse()
+    with pytest.raises(TableError, match="incomplete or changed"):
+        Inputs.from_json(backwards)
     with pytest.raises(TableError, match="version 2"):
         Inputs.from_json(saved | {"version": 2})
     with pytest.raises(TableError, match="incomplete or changed"):
@@ -312,6 +327,40 @@ def test_no_output_tells_fewer_rows_apart_than_the_minimum_support(seed: int, su
     assert inputs.width > 5
     assert least_told_apart(inputs.transform(source, dtype=np.float64)) >= support
     assert least_told_apart(Inputs.fit(source, splines=splines).transform(source, dtype=np.float64)) < 20
+
+
+def test_a_value_that_only_bounds_make_usual_tells_no_few_rows_apart() -> None:
+    # Nine lower numbers count as the four fours, so that thirteen of 25 rows have one value.
+    source = table(gain=[*np.linspace(0, 3, 9), *[4.0] * 4, 5.0, 6.0, *range(10, 20)])
+    outputs = encoded(source, minimum_support=10)
+    assert "gain is not 4" in outputs
+    assert least_told_apart(np.stack([*outputs.values()], axis=1)) >= 10
+
+
+@pytest.mark.parametrize("support", [0, 20])
+def test_ramps_together_do_not_tell_few_rows_apart_either(support: int) -> None:
+    code = np.repeat([0.0, 1.0, 2.0, 5.0, 6.0, 7.0], [100, 3, 100, 50, 19, 20])
+    outputs = np.stack([*encoded(table(code=code), splines=True, minimum_support=support).values(), code**0], axis=1)
+    assert outputs.shape[1] > 3
+    for value in (1.0, 6.0):
+        rows = (code == value).astype(float)
+        nearest = outputs @ np.linalg.lstsq(outputs, rows)[0]
+        assert (np.abs(rows - nearest).max() > 0.3) == bool(support)
+
+
+def test_few_missing_dates_are_not_told_apart_by_the_season() -> None:
+    days = [*pd.date_range("2021-03-01", "2021-05-31", freq="D"), *[pd.NaT] * 3]
+    inputs = Inputs.fit(table(since=days), minimum_support=10)
+    assert {"since sine of the year (1)", "since cosine of the week (1)"} <= set(inputs.names)
+    assert "since is missing" not in inputs.names
+    assert least_told_apart(inputs.transform(table(since=days), dtype=np.float64)) >= 10
+
+
+def test_a_season_of_few_rows_leaves_seasons_out() -> None:
+    days = [*pd.date_range("2021-03-01", "2021-05-31", freq="D"), *pd.date_range("2021-08-01", "2021-08-03", freq="D")]
+    outputs = encoded(table(since=days), minimum_support=10)
+    assert not any("of the year" in name for name in outputs)
+    assert any("of the week" in name for name in outputs)
 
 
 def test_a_table_too_small_for_the_support_gives_nothing() -> None:

@@ -183,9 +183,56 @@ METHOD = Method(
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Iterations:
+    """The budget of a method whose verdict comes within each step, as in FTL's algorithm 1."""
+
+    epochs: int = 12
+    batch_size: int = 10**6
+    checkpoint_every: int = 3
+    rate: float = 0.05
+
+
+def descend(session: Session, holding: Holding, config: Iterations) -> Result:
+    """Both roles: each tells the other a number, one knows the loss, and says whether the step is taken."""
+    kept, (peer,) = Kept(session), session.all_channels
+    knows = session.role == L
+    net = mlp((1, 1), seed=session.own_seed("net"), dtype=torch.float64)
+    learner = kept.learner({"net": net}, "SGD", config.rate, {})
+    who: dict[str, Any] = {"rule": Plateau(1e-9, rises=2), "tells": [peer]} if knows else {"hears": peer}
+    budget, taken = Budget.of(config), 0
+    for step in steps(session, kept, holding.split.train, budget, verdicts="step", **who):
+        out = net(torch.ones(1, 1, dtype=torch.float64))
+        loss = ((out + exchange(out.detach(), [peer]) - 3.0) ** 2).mean()
+        loss.backward()
+        if step.agree(loss.item() if knows else None):
+            learner.step()
+            taken += 1
+    part = kept.part(config, {"taken": torch.tensor(taken)}, inputs=None)
+    return Result(part)
+
+
+DESCENT = Method(
+    name="descent",
+    title="t",
+    citation="c",
+    situation="s",
+    config=Iterations,
+    roles=(Role(L, "l", has_label=True), Role(F, "f"), Role(C, "n", at_least=0)),
+    lead=L,
+    stages={
+        "train": Stage(
+            roles={L: descend, F: descend, C: descend},
+            messages=(Numbers, between(Verdict, L, F)),
+            makes_model=True,
+        )
+    },
+)
+
+
 @pytest.fixture(autouse=True)
 def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(colonnade.methods, "METHODS", (*colonnade.methods.METHODS, METHOD))
+    monkeypatch.setattr(colonnade.methods, "METHODS", (*colonnade.methods.METHODS, METHOD, DESCENT))
     # The same secrets in every run, so that two of them can be compared.
     monkeypatch.setattr(Session, "_durable_secret", lambda session: session.party.encode().ljust(32, b"."))
 
@@ -237,6 +284,38 @@ def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_model(
         if hit:
             assert same(whole, play(tmp_path / str(at))), f"interrupted at {hit}"
     assert interrupted >= 5
+
+
+def descent(folder: Path | None = None, **settings: Any) -> cn.Run:
+    tables = {name: table for name, table in tally.tables().items() if name != "helper"}
+    return cn.simulate(Iterations(**settings), tables, seed=5, roles={L: "bank", F: "shop"}, folder=folder)
+
+
+def last_sum(run: cn.Run) -> float:
+    every = (item for part in run.parts.values() for item in part.tensors.items())
+    return sum(float(value.sum()) for name, value in every if "net" in name)
+
+
+def test_a_verdict_within_a_step_goes_back_to_the_best_at_both_parties() -> None:
+    """Steps so long that the loss rises end at the best weights; short ones come near the aim."""
+    assert abs(last_sum(descent(epochs=60)) - 3.0) < 0.05
+    long = descent(rate=0.6)
+    assert all(int(part.tensors["taken"]) < 12 for part in long.parts.values()), "it stopped when the loss rose again"
+    assert abs(last_sum(long) - 3.0) <= abs(last_sum(descent(epochs=1, rate=1e-9)) - 3.0) + 1e-6
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_verdicts_within_steps_survive_an_interruption(
+    party: str, tmp_path: Path, interrupt: Callable[[str, int], list[int]]
+) -> None:
+    whole = descent()
+    hit = interrupt(party, 8)
+    with pytest.raises(ColonnadeError):
+        descent(tmp_path / "run")
+    assert hit == [8]
+    resumed = descent(tmp_path / "run")
+    for name, part in whole.parts.items():
+        assert torch.equal(part.tensors["net.0.weight"], resumed.parts[name].tensors["net.0.weight"])
 
 
 def test_a_small_table_is_trained_for_the_floor_in_steps() -> None:

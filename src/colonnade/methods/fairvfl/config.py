@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -165,6 +165,11 @@ class FairVFL:
     """For the audit: the privacy loss of a row in one attribute's counts; none or 0 adds no noise."""
     smallest_group: int = 5
     """For the audit: groups of fewer rows are not counted."""
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+    }
 
     def __post_init__(self) -> None:
         self._check_numbers()

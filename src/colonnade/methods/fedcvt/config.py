@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -175,6 +175,11 @@ class FedCVT:
         """Return the paper's settings: it compares nothing, and a row's estimate may look at the row itself."""
         own: dict[str, Any] = {"candidates": ("fedcvt",), "self_mask": False, "gradient_clip": 0.0}
         return cls(**own | changes)
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+    }
 
     def __post_init__(self) -> None:
         positive = ("temperature", "learning_rate", "clip", "noise", "agreement", "head_rate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -93,6 +93,11 @@ class FTL:
     counts columns."""
     checkpoint_every: int = 1
     """Iterations between checkpoints."""
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+    }
 
     def __post_init__(self) -> None:
         for name, lowest in (

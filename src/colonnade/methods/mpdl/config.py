@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -166,6 +166,12 @@ class MPDL:
     suggested_links: int = 0
     """For graphs: for how many pairs of people, of whom each holder knows one, both holders are told that a link is
     likely: those whose neighbours are most alike."""
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+        "generator_optimiser": "Write generator_optimizer.",
+    }
 
     def __post_init__(self) -> None:
         self._check_numbers()

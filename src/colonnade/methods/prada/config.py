@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
@@ -144,6 +144,11 @@ class PrADA:
     """Bits of the feature holder's key. `insecure_test` has 1024 and marks the run and its report."""
     checkpoint_every: int = 0
     """Steps between checkpoints within an epoch; the end of an epoch always makes one."""
+
+    REPLACED: ClassVar[Mapping[str, str]] = {
+        "optimiser": "Write optimizer.",
+        "optimiser_options": "Write optimizer_options.",
+    }
 
     def __post_init__(self) -> None:
         for name in ("epochs", "fine_epochs", "batch_size", "fine_batch_size", "aggregate", "most_passes"):

@@ -31,13 +31,16 @@ _MOST_WEIGHTS = 100_000_000
 class SplitNN:
     """Settings of the split network, agreed by all parties."""
 
-    hidden: tuple[int, ...] = (64,)
+    hidden: tuple[int, ...] = (256,)
     """Widths of the hidden layers of every encoder."""
     cut_width: int = 32
     """How many numbers an encoder gives per row; this is what crosses."""
-    head_hidden: tuple[int, ...] = ()
-    """Widths of the hidden layers of the label holder's head."""
-    dropout: float = 0.0
+    members: int = 8
+    """How many small heads the label holder has, each on its own part of the codes; the score is their mean. Fewer
+    where `cut_width` cannot be divided by them."""
+    head_hidden: tuple[int, ...] = (16,)
+    """Widths of the hidden layers of each of these heads; without any, the parties' columns only add up."""
+    dropout: float = 0.2
     """The share of values set to zero while training, from 0 up to, but not including, 1."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from the training labels."""
@@ -51,12 +54,12 @@ class SplitNN:
     """More arguments of that class, such as `weight_decay`."""
     schedule: Literal["constant", "cosine"] = "constant"
     """`cosine` lets the learning rate fall to zero at the last epoch; `constant` keeps it."""
-    epochs: int = marked(50, passes=True)
+    epochs: int = marked(60, passes=True)
     """Most passes over the training rows."""
-    minimum_steps: int = marked(1000, floor=True)
+    minimum_steps: int = marked(1200, floor=True)
     """On a small table an epoch is several passes, so that all epochs together have at least so many steps."""
     batch_size: int = marked(0, batch=True)
-    """Rows per step; 0 takes a sixteenth of the training rows, at least 32 and at most 512."""
+    """Rows per step; 0 takes an eighth of the training rows, at least 32 and at most 256."""
     patience: int = marked(10, within=(0, 0))
     """Epochs without a better validation loss before training stops; 0 trains all and keeps the last."""
     look_ahead: int = 0
@@ -83,27 +86,17 @@ class SplitNN:
     }
 
     def __post_init__(self) -> None:
-        for name, widths in (
-            ("hidden", self.hidden),
-            ("head_hidden", self.head_hidden),
-            ("cut_width", (self.cut_width,)),
-        ):
-            for width in widths:
-                if not 1 <= width <= WIDEST:
-                    raise ConfigError(
-                        f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {width} instead."
-                    )
+        widths = {"hidden": self.hidden, "head_hidden": self.head_hidden, "cut_width": (self.cut_width,)}
+        for name, each in widths.items():
+            if wrong := [width for width in each if not 1 <= width <= WIDEST]:
+                raise ConfigError(
+                    f"config.{name} must hold whole numbers of at least 1 and at most {WIDEST}. Got {wrong[0]} instead."
+                )
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
         check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
-        least = {
-            "epochs": 1,
-            "batch_size": 0,
-            "minimum_steps": 0,
-            "patience": 0,
-            "look_ahead": 0,
-            "checkpoint_every": 0,
-        }
+        whole = ("batch_size", "minimum_steps", "patience", "look_ahead", "checkpoint_every")
+        least = {"epochs": 1, "members": 1, **dict.fromkeys(whole, 0)}
         for name, lowest in least.items():
             if getattr(self, name) < lowest:
                 raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")

@@ -1,4 +1,4 @@
-"""The parts of a split network: each party's encoder, and the head at the label holder."""
+"""The parts of a split network: each party's encoder, the head, and what it learns and sends about labels."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
+from torch.nn import functional
 
+from colonnade.data import LabelEncoder
 from colonnade.errors import CheckpointBroken, ConfigError
+from colonnade.exchanges.label_protection import protection_finding
 from colonnade.methods.splitnn.config import SplitNN, check_weights
 from colonnade.methods.splitnn.messages import HeldOutActivations
-from colonnade.nn import mlp, tensors_under
-from colonnade.session import Channel, Holding, Session
-from colonnade.training import Inputs, in_parts, parts_of
+from colonnade.metrics import area_under_roc
+from colonnade.nn import Heads, balanced_weights, mlp, supervised_loss, tensors_under
+from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
+from colonnade.session import Channel, Finding, Holding, ModelPart, Session
+from colonnade.training import Inputs, in_parts, parts_of, row_losses
 
-__all__ = ["OwnEncoder", "build_encoder", "build_head", "gather", "load_into"]
+__all__ = ["LabelDefence", "OwnEncoder", "build_encoder", "build_head", "gather", "load_into", "scores_of"]
 
+Numbers = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
+
+_DISGUISE = "disguise."
 
 
 @dataclass(frozen=True)
@@ -70,18 +78,19 @@ def build_encoder(config: SplitNN, party: str, inputs: int, seed: int) -> nn.Mod
     """Return a party's encoder as the settings describe it."""
     widths = (inputs, *config.hidden, config.cut_width)
     check_weights(f"The encoder of '{party}'", widths, "hidden or cut_width, or drop columns of many categories")
-    return mlp(widths, seed=seed, dropout=config.dropout, activate_output=True, dtype=config.dtype)
+    return mlp(widths, seed=seed, dropout=config.dropout, dtype=config.dtype)
 
 
-def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> nn.Sequential:
-    """Return the head over all parties' codes, whose widths are given."""
+def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> Heads:
+    """Return the head, of several members, over all parties' codes, whose widths are given."""
     if not widths:
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     layers = (sum(widths), *config.head_hidden, outputs)
     check_weights("The head", layers, "head_hidden or cut_width")
-    return mlp(layers, seed=seed, dropout=config.dropout, dtype=config.dtype)
+    hidden, dropout, dtype = config.head_hidden, config.dropout, config.dtype
+    return Heads(widths, hidden, outputs, members=config.members, seed=seed, dropout=dropout, dtype=dtype)
 
 
 def gather(peers: Sequence[Channel], own: OwnEncoder | None, head: nn.Module, rows: Places) -> torch.Tensor:
@@ -122,3 +131,148 @@ def _width_of(encoder: nn.Module, party: str, features: torch.Tensor) -> int:
     if tried.ndim != 2 or len(tried) != len(features[:2]) or tried.dtype != features.dtype:
         raise ConfigError(f"The module of '{party}' must return one row of {features.dtype} numbers per row of input.")
     return int(tried.shape[1])
+
+
+class LabelDefence:
+    """Targets to learn, gradients to send and scores to keep, with the defence that the settings ask for, or none.
+
+    Where no one else takes part, nothing crosses and nothing is defended.
+    """
+
+    def __init__(
+        self, session: Session, config: SplitNN, labels: LabelEncoder, values: npt.NDArray[Any], train: Places
+    ) -> None:
+        """Take the labels of all shared rows, and which of them are trained on."""
+        self._task, self._dtype, known = labels.task, config.dtype, labels.encode(values)
+        targets = torch.from_numpy(known)
+        self._labels = targets.long() if labels.task == "multiclass" else targets.to(self._dtype)
+        self._weights = _class_weights(config, labels, self._labels[torch.from_numpy(train)])
+        self._partners = [channel.peer for channel in session.channels("feature_holder")]
+        parts = config.defence.split("+") if self._partners else []
+        if "coae" in parts and labels.task == "regression":
+            raise ConfigError("config.defence = 'coae' disguises classes, and these labels are numbers. Use 'marvell'.")
+        self._marvells: list[Marvell] = []
+        self._meters: list[LeakMeter] = []
+        classes = 0 if labels.task == "regression" else max(len(labels.classes), 2)
+        for partner in self._partners if "marvell" in parts else ():
+            meter = LeakMeter(known.astype(np.int64 if classes else np.float64), classes, area_under_roc)
+            noise, purpose = SecretNoise(session.secret("label noise")), f"cut gradient for {partner}"
+            self._marvells.append(Marvell(config.label_budget, noise, classes=classes, purpose=purpose, meter=meter))
+            self._meters.append(meter)
+        self._disguise: LabelDisguise | None = None
+        self.targets = self._labels
+        """What the network learns: the labels, or their codes."""
+        if "coae" in parts:
+            self._wear(LabelDisguise.train(classes, session.secret("label disguise")))
+
+    def loss(self, outputs: torch.Tensor, wanted: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """Return a batch's loss, the mean of all members'. A class keeps its weight whatever its code."""
+        members = outputs.shape[1]
+        outputs = outputs.flatten(0, 1)
+        if members > 1:
+            wanted, rows = wanted.repeat_interleave(members, 0), rows.repeat_interleave(members)
+        if self._disguise is None or self._weights is None:
+            return supervised_loss(self._task, outputs, wanted, self._weights)
+        weights = self._weights[self._labels[rows].long()]
+        if self._task == "binary":
+            losses = functional.binary_cross_entropy_with_logits(outputs.squeeze(1), wanted, reduction="none")
+        else:
+            losses = functional.cross_entropy(outputs, wanted, reduction="none")
+        return (weights * losses).sum() / weights.sum()
+
+    def judge(self, outputs: torch.Tensor, rows: Places) -> float | None:
+        """Return the loss of the members' mean on validation rows, if there are any."""
+        if not len(rows):
+            return None
+        known = self._labels[torch.from_numpy(rows)].double().numpy()
+        losses = row_losses(self._task, known, self.scores(outputs))
+        weights = None if self._weights is None else self._weights.double().numpy()[known.astype(np.int64)]
+        return float(np.average(losses, weights=weights))
+
+    def protect(
+        self, codes: list[torch.Tensor], gradients: list[torch.Tensor], step: int, rows: torch.Tensor
+    ) -> list[torch.Tensor]:
+        """Return the partners' gradients of a batch, with noise where the settings ask for it."""
+        if not self._marvells:
+            return gradients
+        labels, places = self._labels[rows].numpy(), rows.numpy()
+        for meter, received in zip(self._meters, codes, strict=True):
+            meter.saw(places, received.numpy())
+        return [
+            torch.from_numpy(marvell.protect(gradient.double().numpy(), labels, step, places)).to(self._dtype)
+            for marvell, gradient in zip(self._marvells, gradients, strict=True)
+        ]
+
+    def scores(self, outputs: torch.Tensor) -> Numbers:
+        """Return the head's outputs as probabilities, or as standardised predictions."""
+        return _scores(self._task, outputs, self._disguise)
+
+    def end_epoch(self) -> None:
+        """Close the meters' epoch."""
+        for meter in self._meters:
+            meter.end_epoch()
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return everything a checkpoint needs."""
+        meters = enumerate(self._meters)
+        tensors = {f"meter.{place}.{name}": value for place, meter in meters for name, value in meter.state().items()}
+        return tensors | self.kept(), {"marvell": [marvell.state() for marvell in self._marvells]}
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        for place, (marvell, meter) in enumerate(zip(self._marvells, self._meters, strict=True)):
+            marvell.load_state(document["marvell"][place])
+            meter.load_state(tensors_under(f"meter.{place}.", tensors))
+        if self._disguise is not None:
+            self._wear(LabelDisguise.from_state(tensors_under(_DISGUISE, tensors)))
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        """Return what scoring needs later."""
+        state = {} if self._disguise is None else self._disguise.state()
+        return {f"{_DISGUISE}{name}": value for name, value in state.items()}
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Say what was hidden how well, if anything was."""
+        if not self._marvells and self._disguise is None:
+            return ()
+        pairs = zip(self._partners, self._marvells, strict=False)
+        measured = {partner: found for partner, marvell in pairs if (found := marvell.measured()) is not None}
+        warnings = () if self._disguise is None else self._disguise.warnings
+        return (protection_finding(measured, is_disguised=self._disguise is not None, warnings=warnings),)
+
+    def _wear(self, disguise: LabelDisguise) -> None:
+        self._disguise, codes = disguise, disguise.codes[self._labels.long()]
+        self.targets = (codes[:, 1] if self._task == "binary" else codes).to(self._dtype)
+
+
+def scores_of(part: ModelPart, task: str, outputs: torch.Tensor) -> Numbers:
+    """Return a trained head's outputs as probabilities, or as standardised predictions."""
+    kept = tensors_under(_DISGUISE, part.tensors)
+    return _scores(task, outputs, LabelDisguise.from_state(kept) if kept else None)
+
+
+def _scores(task: str, outputs: torch.Tensor, disguise: LabelDisguise | None) -> Numbers:
+    """Return the mean of what members say."""
+    outputs = outputs.double()
+    if task == "multiclass":
+        probabilities = outputs.softmax(2).mean(1)
+        return (probabilities if disguise is None else disguise.decode(probabilities)).numpy()
+    values = (outputs.sigmoid() if task == "binary" else outputs).mean(1).squeeze(1)
+    if task == "binary" and disguise is not None:
+        return disguise.decode(torch.stack([1.0 - values, values], dim=1))[:, 1].numpy()
+    return values.numpy()
+
+
+def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor) -> torch.Tensor | None:
+    if config.class_weights == "none":
+        return None
+    if labels.task == "regression":
+        raise ConfigError("config.class_weights has no meaning for regression. Remove it.")
+    if config.class_weights == "balanced":
+        return balanced_weights(targets, len(labels.classes)).to(config.dtype)
+    if len(config.class_weights) != len(labels.classes):
+        raise ConfigError(
+            f"config.class_weights has {len(config.class_weights)} entries for {len(labels.classes)} classes. "
+            "Give one weight per class, in the order of the sorted classes."
+        )
+    return torch.tensor(config.class_weights, dtype=config.dtype)

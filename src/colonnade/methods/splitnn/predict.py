@@ -6,8 +6,7 @@ import numpy as np
 
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.splitnn.config import SplitNN
-from colonnade.methods.splitnn.defence import scores_of
-from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather, load_into
+from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather, load_into, scores_of
 from colonnade.session import Holding, Result, Session
 from colonnade.training import Serving, agree_on_model, asked_model
 

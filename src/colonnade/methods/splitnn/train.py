@@ -11,9 +11,8 @@ from torch import nn
 
 from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.methods.splitnn.config import SplitNN
-from colonnade.methods.splitnn.defence import LabelDefence
 from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutWidth
-from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather
+from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_head, gather
 from colonnade.nn import backpropagate
 from colonnade.session import Holding, Result, Session
 from colonnade.training import Budget, Kept, Patience, Serving, TrainedModel, steps
@@ -68,9 +67,9 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     targets, places = defence.targets, torch.arange(len(labels))
 
     def validate() -> float | None:
-        found, rows = gather(peers, own, head, split.validation), torch.from_numpy(split.validation)
+        found = gather(peers, own, head, split.validation)
         defence.end_epoch()
-        return defence.loss(found, targets[rows], rows).item() if len(rows) else None
+        return defence.judge(found, split.validation)
 
     rule = Patience(config.patience)
     for step in steps(session, kept, split.train, Budget.of(config), validate=validate, rule=rule, tells=peers):
