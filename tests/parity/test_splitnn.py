@@ -104,9 +104,7 @@ def central_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN, task:
         weights = torch.tensor(len(model.train) / (len(counts) * counts))
     for rows in model.batches(config.epochs):
         cuts = [model.encoders[name](values[rows]) for name, values in model.features.items()]
-        # Every member of the head learns by itself; the loss is the mean of theirs.
-        members = model.head(torch.cat(cuts, 1)).unbind(1)
-        loss = sum(row_loss(task, one, model.targets[rows], weights) for one in members) / len(members)
+        loss = members_loss(task, model.head(torch.cat(cuts, 1)), model.targets[rows], weights)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -127,9 +125,8 @@ def delayed_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> di
     per_epoch = math.ceil(len(model.train) / BATCH)
     for number, rows in enumerate(model.batches(config.epochs), 1):
         sent = {name: model.encoders[name](model.features[name][rows]).detach().requires_grad_() for name in others}
-        codes = torch.cat([model.encoders["bank"](model.features["bank"][rows]), *sent.values()], 1)
-        members = model.head(codes).unbind(1)
-        loss = sum(row_loss("binary", one, model.targets[rows], None) for one in members) / len(members)
+        result = model.head(torch.cat([model.encoders["bank"](model.features["bank"][rows]), *sent.values()], 1))
+        loss = members_loss("binary", result, model.targets[rows], None)
         own.zero_grad()
         loss.backward()
         own.step()
@@ -142,6 +139,11 @@ def delayed_reference(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> di
                 model.encoders[name](model.features[name][earlier]).backward(gradients[name])
                 optimizers[name].step()
     return model.parameters()
+
+
+def members_loss(task: str, found: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """Every member of the head learns by itself; the loss is the mean of theirs."""
+    return sum(row_loss(task, one, wanted, weights) for one in found.unbind(1)) / found.shape[1]
 
 
 def row_loss(task: str, result: torch.Tensor, wanted: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
