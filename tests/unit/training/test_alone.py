@@ -48,7 +48,8 @@ def test_columns_that_act_together_are_learned_by_the_forest(task: Task) -> None
     targets = product / product.std() if task == "regression" else (product > 0).astype(float)
     model = Alone.fit(task, COLUMNS[:400], targets[:400], CLASSES[task], seed=1)
     assert model.choice.name == "forest"
-    assert quality(task, model, targets, slice(400, 600)) > 0.25
+    least = {"binary": 0.9, "multiclass": 0.8, "regression": 0.25}[task]
+    assert quality(task, model, targets, slice(400, 600)) > least
 
 
 @pytest.mark.parametrize("task", TASKS)
