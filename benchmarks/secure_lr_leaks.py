@@ -59,7 +59,7 @@ CONTROL |= {"minimum_support": 0, "coefficient_noise": 0.0, "allow_leak": True}
 MOST_LOST = 0.01
 LEAST_SHARE = 1 / 3
 # Of the attack on columns.
-MOST_COLUMNS, STARTS = 8, 100
+MOST_COLUMNS, STARTS = 8, 300
 # With the usual one as many categories as an encoder gives a column of their own.
 PER_COLUMN = 49
 
@@ -274,7 +274,7 @@ def measure(arguments: argparse.Namespace) -> Findings:
 def _measure(quick: bool) -> Findings:
     findings = Findings(figures={"load_average": os.getloadavg()[0]})
     for name, frames in loaded(findings, OF_COLUMNS, quick).items():
-        measure_columns(findings, name, frames, *((1, 30) if quick else (6, STARTS)))
+        measure_columns(findings, name, frames, *((1, STARTS) if quick else (6, STARTS)))
     if not quick:
         own, other = cut_patients()
         found, two_valued, _ = attacked(tables_of((own, other)), STARTS, epochs=other.shape[1], allow_leak=True)
