@@ -60,7 +60,10 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
         for column in tables[party].columns:
             name = f"{party}: {column.name}"
             columns[name] = tables[party].values(column.name)[rows.positions]
-            types[name] = column.kind
+            if column.is_date:
+                columns[name] = pd.to_datetime(columns[name], unit="D", utc=True)
+            else:
+                types[name] = column.kind
     labels = tables[lead].labels
     if labels is not None:
         columns["label"] = labels[aligned[lead].positions]

@@ -34,7 +34,10 @@ _ID_BYTES = 16
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="end of training", carries=Carries.VERDICT)
 class TrainedModel:
-    """The id of the model that the training made, and whether scores need the receiver's columns. Reveals: that."""
+    """The id of the model that the training made, and whether scores need the receiver's columns.
+
+    Reveals: that, and so whether the label holder's own columns alone are clearly better.
+    """
 
     model: Annotated[str, Hex(_ID_BYTES)]
     is_needed: bool
