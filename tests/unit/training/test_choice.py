@@ -27,7 +27,7 @@ def labels(rows: int, seed: int = 0) -> Numbers:
 
 def binary(rows: int, together: float, alone: float) -> tuple[str, Numbers, dict[str, Numbers]]:
     truth = labels(rows)
-    scores = {"together": probabilities(truth, together, 1), "alone": probabilities(truth, alone, 2)}
+    scores = {"together": probabilities(truth, together, 2), "alone": probabilities(truth, alone, 1)}
     return "binary", truth, scores
 
 
@@ -94,6 +94,15 @@ def test_the_average_serves_when_the_rows_cannot_tell(made: Made) -> None:
     assert choice.qualities["average"] <= (choice.qualities["together"] + choice.qualities["alone"]) / 2
 
 
+def test_the_federated_model_serves_where_an_average_is_no_better() -> None:
+    truth = labels(60)
+    good = probabilities(truth, 1.0, 1)
+    choice = choose("binary", truth, {"together": good, "alone": np.clip(0.9 * good + 0.06, 0.01, 0.99)})
+    assert choice.weights == {"together": 1.0, "alone": 0.0}
+    assert choice.qualities["average"] >= choice.qualities["together"]
+    assert choice.sentence.endswith("and their average is no better.")
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_who_comes_first_does_not_change_who_is_clearly_better(seed: int) -> None:
     truth = labels(150, seed)
@@ -151,9 +160,9 @@ def test_a_single_wild_row_does_not_decide() -> None:
 def test_three_candidates_leave_out_the_one_that_is_clearly_worse() -> None:
     truth = labels(80)
     scores = {
-        "together": probabilities(truth, 1.2, 1),
+        "together": probabilities(truth, 1.2, 3),
         "alone": probabilities(truth, 0.05, 2),
-        "joint": probabilities(truth, 1.2, 3),
+        "joint": probabilities(truth, 1.2, 1),
     }
     choice = choose("binary", truth, scores)
     assert choice.weights == {"together": 0.5, "alone": 0.0, "joint": 0.5}
