@@ -461,7 +461,7 @@ class LinearPartner(_Half):
         if found.size and np.abs(found).max() > 2.0 ** (self.format.weight_magnitude_bits + 4):
             raise TrainingFailed(
                 f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. "
-                "Lower learning_rate, or raise l2, and run again."
+                "Where the method has a learning_rate, lower it; else look for a column that nearly tells the label."
             )
         return found
 

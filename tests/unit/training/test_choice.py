@@ -95,9 +95,9 @@ def test_the_average_serves_when_the_rows_cannot_tell(made: Made) -> None:
 
 
 def test_the_federated_model_serves_where_an_average_is_no_better() -> None:
-    truth = labels(60)
-    good = probabilities(truth, 1.0, 1)
-    choice = choose("binary", truth, {"together": good, "alone": np.clip(0.9 * good + 0.06, 0.01, 0.99)})
+    truth = labels(8)
+    scores = {"together": probabilities(truth, 1.0, 3), "alone": probabilities(truth, 0.6, 8)}
+    choice = choose("binary", truth, scores)
     assert choice.weights == {"together": 1.0, "alone": 0.0}
     assert choice.qualities["average"] >= choice.qualities["together"]
     assert choice.sentence.endswith("and their average is no better.")
