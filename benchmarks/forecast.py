@@ -236,7 +236,7 @@ CASES = (
 )
 _SMALL: dict[str, dict[str, Any]] = {
     "splitnn": {"epochs": 6, "batch_size": 16},
-    "secure_lr": {"epochs": 3, "batch_size": 16, "minimum_support": 2, "allow_leak": True},
+    "secure_lr": {"epochs": 3, "minimum_support": 2, "allow_leak": True},
     "ftl": {"width": 3, "iterations": 4, "allow_leak": True},
     "prada": {"epochs": 3, "fine_epochs": 3, "batch_size": 16, "fine_batch_size": 16, "interactions": False},
     "fedcvt": {"epochs": 3, "shared_width": 3, "unique_width": 3, "candidates": ["fedcvt"], "least_keys": 0.0},

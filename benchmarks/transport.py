@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.form import Findings, main, say
-from benchmarks.overhead import BATCH, CUT, HIDDEN, make_frames
+from benchmarks.overhead import BATCH, make_frames
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import PLAIN, declaration_of, message
 from colonnade.session import Channel, Policy
@@ -155,8 +155,6 @@ roles = {{ label_holder = "bank", feature_holder = "shop" }}
 seed = 1
 
 [config]
-hidden = [{HIDDEN}]
-cut_width = {CUT}
 batch_size = {BATCH}
 epochs = 3
 minimum_steps = 0

@@ -57,13 +57,13 @@ def test_a_run_file_becomes_a_plan_with_every_default(tmp_path: Path) -> None:
     assert plan.parties == ("bank", "shop", "post")
     assert plan.seed == 0
     assert plan.alignment == Alignment()
-    assert plan.config["epochs"] == 50
+    assert plan.config["epochs"] == 60
 
 
 def test_the_digest_does_not_depend_on_what_is_written_out(tmp_path: Path) -> None:
     first, second = tmp_path / "a.toml", tmp_path / "b.toml"
     first.write_text(RUN)
-    second.write_text(RUN.replace("[run]", "# same\n[run]\nseed = 0") + "[config]\nepochs = 50\ndropout = 0\n")
+    second.write_text(RUN.replace("[run]", "# same\n[run]\nseed = 0") + "[config]\nepochs = 60\npatience = 10\n")
     assert read_run_file(first).digest() == read_run_file(second).digest()
 
 

@@ -174,9 +174,10 @@ def test_a_large_run_follows_from_two_small_ones(
 
 
 def test_what_a_guard_refuses_a_rehearsal_refuses_too() -> None:
-    plan = joint_plan(cn.SecureLR(epochs=2, key_size="insecure_test"))
+    plan, found = joint_plan(cn.SecureLR(key_size="insecure_test")), tables(80, 0)
+    found["shop"] = cn.PartyTable(frames(80, 0)["shop"][["id", "shop0"]], id="id", name="shop")
     with pytest.raises(cn.errors.LeakRefused, match="Training and scoring open"):
-        rehearse([plan], World.of(plan, tables(80, 0), {}, None, None))
+        rehearse([plan], World.of(plan, found, {}, None, None))
 
 
 def test_made_up_tables_have_the_shapes_of_real_ones_and_none_of_their_values() -> None:

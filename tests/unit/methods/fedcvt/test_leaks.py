@@ -121,17 +121,18 @@ def test_the_gradient_that_comes_back_is_of_no_row_or_of_too_many_to_take_apart(
 
 
 def test_with_few_kept_rows_the_attack_would_succeed() -> None:
-    """So that the rule is known to be needed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sealed_cut, "hidden_rows", lambda columns: 0)
-        steps, _ = attention_of_run(epochs=4, least_keys=2.0, threshold=0.36)
+    """So that the rule is known to be needed. At which threshold few rows are kept is a matter of first weights."""
     worst = 1.0
-    for one in steps:
-        is_kept = np.abs(one["asked"]).max(axis=1) > 0
-        if 0 < is_kept.sum() <= 4:
-            truth = one["weights"][is_kept]
-            solved = np.linalg.pinv(one["asked"][is_kept]).T @ np.concatenate([back.numpy() for back in one["back"]]).T
-            worst = min(worst, float(np.abs(solved - truth).max()))
+    for threshold in (0.34, 0.36, 0.37):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sealed_cut, "hidden_rows", lambda columns: 0)
+            steps, _ = attention_of_run(epochs=4, least_keys=2.0, threshold=threshold)
+        for one in steps:
+            is_kept = np.abs(one["asked"]).max(axis=1) > 0
+            if 0 < is_kept.sum() <= 4:
+                returned = np.concatenate([back.numpy() for back in one["back"]]).T
+                solved = np.linalg.pinv(one["asked"][is_kept]).T @ returned
+                worst = min(worst, float(np.abs(solved - one["weights"][is_kept]).max()))
     assert worst < 1e-3
 
 
