@@ -94,15 +94,6 @@ def test_the_average_serves_when_the_rows_cannot_tell(made: Made) -> None:
     assert choice.qualities["average"] <= (choice.qualities["together"] + choice.qualities["alone"]) / 2
 
 
-def test_the_federated_model_serves_where_an_average_is_no_better() -> None:
-    truth = labels(8)
-    scores = {"together": probabilities(truth, 1.0, 3), "alone": probabilities(truth, 0.6, 8)}
-    choice = choose("binary", truth, scores)
-    assert choice.weights == {"together": 1.0, "alone": 0.0}
-    assert choice.qualities["average"] >= choice.qualities["together"]
-    assert choice.sentence.endswith("and their average is no better.")
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_who_comes_first_does_not_change_who_is_clearly_better(seed: int) -> None:
     truth = labels(150, seed)
