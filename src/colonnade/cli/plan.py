@@ -165,7 +165,7 @@ def _show(document: Mapping[str, Any], plan: RunPlan) -> None:
 
     key = "nothing is encrypted" if document["key_size"] is None else f"key size {document['key_size']}"
     echo(f"{plan.name}: {plan.method}, {plan.stage}, {key}")
-    echo("\n".join(f"rows of {', '.join(one['parties'])}: {one['count']}" for one in document["rows"]))
+    echo("\n".join([*(f"rows of {', '.join(one['parties'])}: {one['count']}" for one in document["rows"]), ""]))
     rows = []
     for part in document["parts"]:
         for times in sorted({1, part["times"]}):
@@ -174,7 +174,6 @@ def _show(document: Mapping[str, Any], plan: RunPlan) -> None:
             rows.append([part["name"] + count, duration_text(part["seconds"] * times), *sends])
     totals = [readable_bytes(sent) for sent in document["bytes_sent"].values()]
     rows.append(["in all, at most", duration_text(document["seconds"]), *totals])
-    echo()
     print_table(["part", "time", *(f"{party} sends" for party in plan.parties)], rows)
     echo()
     names = ("message", "sender", "receiver", "count", "bytes")

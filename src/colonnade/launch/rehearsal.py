@@ -31,15 +31,13 @@ __all__ = ["Rehearsal", "rehearse", "stages_before"]
 Parts = dict[str, dict[tuple[str, ...], float]]
 """What one pass takes that a setting counts, by its name, and all else: ``seconds``, ``turns`` by party, and ``count``
 and ``bytes`` of messages by sender, receiver and name."""
-_End = tuple[str, str, int]
-"""When a pass ended, the setting that counts it, and its number."""
+_End = tuple[str, str, int]  # when a pass ended, the setting that counts it, and its number
 
 _ONCE = "all but passes"
 # More passes make time more certain; where something is encrypted, each takes long.
 _PASSES, _SEALED_PASSES = 4, 2
-_LEAST_ROWS = 60
-# Steps of a pass at least, and what the rows of a step divide where settings do not tell.
-_STEPS, _BATCH = 3, 16
+# Rows of a run and steps of a pass at least, and what the rows of a step divide where settings do not tell.
+_LEAST_ROWS, _STEPS, _BATCH = 60, 3, 16
 # All seconds that are spent, those of a run that is short, or long; and of so many rows one may as well play all.
 _BUDGET, _SHORT, _LONG, _NEARLY = 24.0, 1.0, 4.0, 0.6
 
@@ -96,22 +94,17 @@ class _Player:
         plan, method = plans[-1], method_named(plans[-1].method)
         self._largest = max(world.groups, key=lambda group: (len(group) > 1, world.groups[group]))
         self.most = world.groups[self._largest]
-        self._config, self.wanted, self._batches = dict(plan.config), dict[str, int](), dict[str, int]()
-        self._floor: str | None = None
-        for one in dataclasses.fields(method.config):
-            value, (least, most) = plan.config[one.name], one.metadata.get("within") or (None, None)
-            if least is not None:
-                self._config[one.name] = type(value)(min(max(value, least), most))
-            if one.metadata.get("passes"):
-                self.wanted[one.name] = value
-            if one.metadata.get("batch") and value:
-                self._batches[one.name] = value
-            if one.metadata.get("floor"):
-                self._floor = one.name
-        if self._floor is not None:
-            # It follows from the rows of the whole run, where the settings leave it open.
-            budget = Budget.of(validated(method.config, plan.config, "config"))
-            self._batches = {"batch_size": budget.size(self._training(self.most))}
+        marks, self._config = {one.name: one.metadata for one in dataclasses.fields(method.config)}, dict(plan.config)
+        for name, (least, most) in ((name, one["within"]) for name, one in marks.items() if one.get("within")):
+            self._config[name] = type(plan.config[name])(min(max(plan.config[name], least), most))
+        self.wanted = {name: plan.config[name] for name, one in marks.items() if one.get("passes")}
+        self._batches = {
+            name: plan.config[name] for name, one in marks.items() if one.get("batch") and plan.config[name]
+        }
+        self._floors, self._repeats = [name for name, one in marks.items() if one.get("floor")], 1
+        if self._floors:
+            budget, whole = Budget.of(validated(method.config, plan.config, "config")), self._training(self.most)
+            self._batches, self._repeats = {"batch_size": budget.size(whole)}, budget.passes_per_epoch(whole)
         self._size = max(self._batches.values(), default=_BATCH)
         # Where whole batches would take too long: steps of a pass, with few rows each.
         self._has_smaller_batches, self._steps = False, min(_STEPS, self._training(self.most) / self._size)
@@ -213,26 +206,14 @@ class _Player:
         began, share = time.monotonic(), self._training(rows) / self._training(self.most)
         batch = self._share(rows) if self._has_smaller_batches else 1.0
         smaller = {name: max(1, round(batch * size)) for name, size in self._batches.items()}
-        few = _SEALED_PASSES if self.is_sealed else _PASSES
-        passes = {name: min(few, count) for name, count in self.wanted.items()}
+        passes = {name: min(_SEALED_PASSES if self.is_sealed else _PASSES, one) for name, one in self.wanted.items()}
         groups = {group: max(1, round(count * share)) for group, count in self._world.groups.items()}
         world = replace(self._world, groups={**groups, self._largest: rows})
         self._say(f"Rehearsing with {rows} of {self.most} rows …")
-        config = {**self._config, **passes, **smaller, **self._fewest_steps(rows, passes, smaller), **changes}
-        plans = [replace(one, config=config) for one in self._plans]
+        steps = math.ceil(self._training(rows) / max(smaller.values(), default=1)) * sum(passes.values())
+        few = {**passes, **smaller, **dict.fromkeys(self._floors, self._repeats * steps), **changes}
+        plans = [replace(one, config={**self._config, **few}) for one in self._plans]
         return _play(plans, world, self._engine), time.monotonic() - began
-
-    def _fewest_steps(self, rows: int, passes: Mapping[str, int], batches: Mapping[str, int]) -> dict[str, int]:
-        """Return the floor in steps by which a pass of these goes through its rows as often as one of the whole run."""
-        if self._floor is None:
-            return {}
-
-        def steps(rows: int, sizes: Mapping[str, int]) -> int:
-            return math.ceil(self._training(rows) / max(sizes.values()))
-
-        whole = sum(self.wanted.values()) * steps(self.most, self._batches)
-        times = max(1, math.ceil(self._config[self._floor] / whole))
-        return {self._floor: times * steps(rows, batches) * sum(passes.values())}
 
 
 def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:
