@@ -41,6 +41,9 @@ bench: $(VENV)/dev.done ## Measure speed against peers, with the bars that must 
 	$(BIN)/python -m benchmarks.fedcvt_speed
 	$(BIN)/python -m benchmarks.mpdl_speed
 	$(BIN)/python -m benchmarks.fairvfl_speed
+	$(BIN)/python -m benchmarks.inputs
+	$(BIN)/python -m benchmarks.choice
+	$(BIN)/python -m benchmarks.strangers
 
 format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff check --fix .
