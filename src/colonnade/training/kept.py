@@ -19,6 +19,7 @@ __all__ = ["Kept", "Leaf", "Tensors"]
 
 State = tuple[dict[str, torch.Tensor], dict[str, Any]]
 L = TypeVar("L", bound="Leaf")
+P = TypeVar("P", bound="PlainState")
 V = TypeVar("V")
 
 
@@ -43,6 +44,29 @@ class Tensors(dict[str, torch.Tensor]):
         """Take up those that were kept."""
         self.clear()
         self.update(tensors)
+
+
+class PlainState(Protocol):
+    """A thing whose state is one mapping: of tensors, or of JSON values."""
+
+    def state(self) -> dict[str, Any]:
+        """Return everything a checkpoint needs."""
+
+    def load_state(self, state: Mapping[str, Any], /) -> None:
+        """Take up what `state` returned."""
+
+
+class _PlainLeaf:
+    def __init__(self, thing: PlainState) -> None:
+        self._thing = thing
+
+    def state(self) -> State:
+        found = self._thing.state()
+        is_tensors = all(isinstance(one, torch.Tensor) for one in found.values())
+        return (found, {}) if is_tensors else ({}, found)
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        self._thing.load_state(tensors or document)
 
 
 class Kept:
@@ -98,6 +122,11 @@ class Kept:
             if best is not None:
                 self._compared[name] = (tensors_under(f"best:{name}/", tensors), best)
         return leaf
+
+    def plain(self, name: str, thing: P) -> P:
+        """Keep a thing whose state is tensors only, or plain values only."""
+        self.leaf(name, _PlainLeaf(thing))
+        return thing
 
     def under(self, name: str) -> Kept:
         """Return the register of one of several trainings, such as a phase, a fold, a candidate, a partner."""

@@ -22,7 +22,7 @@ from colonnade.metrics import area_under_roc
 from colonnade.nn import Heads, balanced_weights, mlp, supervised_loss, tensors_under
 from colonnade.privacy import LabelDisguise, LeakMeter, Marvell, SecretNoise
 from colonnade.session import Channel, Finding, Holding, ModelPart, Session
-from colonnade.training import Inputs, in_parts, parts_of, row_losses
+from colonnade.training import Inputs, Kept, in_parts, parts_of, row_losses
 
 __all__ = ["LabelDefence", "OwnEncoder", "build_encoder", "build_head", "gather", "load_into", "scores_of"]
 
@@ -140,7 +140,13 @@ class LabelDefence:
     """
 
     def __init__(
-        self, session: Session, config: SplitNN, labels: LabelEncoder, values: npt.NDArray[Any], train: Places
+        self,
+        session: Session,
+        kept: Kept,
+        config: SplitNN,
+        labels: LabelEncoder,
+        values: npt.NDArray[Any],
+        train: Places,
     ) -> None:
         """Take the labels of all shared rows, and which of them are trained on."""
         self._task, self._dtype, known = labels.task, config.dtype, labels.encode(values)
@@ -157,13 +163,17 @@ class LabelDefence:
         for partner in self._partners if "marvell" in parts else ():
             meter = LeakMeter(known.astype(np.int64 if classes else np.float64), classes, area_under_roc)
             noise, purpose = SecretNoise(session.secret("label noise")), f"cut gradient for {partner}"
-            self._marvells.append(Marvell(config.label_budget, noise, classes=classes, purpose=purpose, meter=meter))
-            self._meters.append(meter)
+            marvell = Marvell(config.label_budget, noise, classes=classes, purpose=purpose, meter=meter)
+            self._marvells.append(kept.plain(f"noise for {partner}", marvell))
+            self._meters.append(kept.plain(f"what {partner} saw", meter))
         self._disguise: LabelDisguise | None = None
         self.targets = self._labels
         """What the network learns: the labels, or their codes."""
         if "coae" in parts:
-            self._wear(LabelDisguise.train(classes, session.secret("label disguise")))
+            # From a secret that lasts as long as the run, so that one that is taken up again has the same codes.
+            self._disguise = LabelDisguise.train(classes, session.secret("label disguise"))
+            codes = self._disguise.codes[self._labels.long()]
+            self.targets = (codes[:, 1] if self._task == "binary" else codes).to(self._dtype)
 
     def loss(self, outputs: torch.Tensor, wanted: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Return a batch's loss, the mean of all members'. A class keeps its weight whatever its code."""
@@ -212,20 +222,6 @@ class LabelDefence:
         for meter in self._meters:
             meter.end_epoch()
 
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return everything a checkpoint needs."""
-        meters = enumerate(self._meters)
-        tensors = {f"meter.{place}.{name}": value for place, meter in meters for name, value in meter.state().items()}
-        return tensors | self.kept(), {"marvell": [marvell.state() for marvell in self._marvells]}
-
-    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        for place, (marvell, meter) in enumerate(zip(self._marvells, self._meters, strict=True)):
-            marvell.load_state(document["marvell"][place])
-            meter.load_state(tensors_under(f"meter.{place}.", tensors))
-        if self._disguise is not None:
-            self._wear(LabelDisguise.from_state(tensors_under(_DISGUISE, tensors)))
-
     def kept(self) -> dict[str, torch.Tensor]:
         """Return what scoring needs later."""
         state = {} if self._disguise is None else self._disguise.state()
@@ -239,10 +235,6 @@ class LabelDefence:
         measured = {partner: found for partner, marvell in pairs if (found := marvell.measured()) is not None}
         warnings = () if self._disguise is None else self._disguise.warnings
         return (protection_finding(measured, is_disguised=self._disguise is not None, warnings=warnings),)
-
-    def _wear(self, disguise: LabelDisguise) -> None:
-        self._disguise, codes = disguise, disguise.codes[self._labels.long()]
-        self.targets = (codes[:, 1] if self._task == "binary" else codes).to(self._dtype)
 
 
 def scores_of(part: ModelPart, task: str, outputs: torch.Tensor) -> Numbers:

@@ -63,7 +63,7 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     head = build_head(config, widths, outputs, kept.seed("head"))
     modules: dict[str, nn.Module] = {"head": head} if own is None else {"encoder": own.module, "head": head}
     learner = kept.learner(modules, config.optimizer, config.learning_rate, config.optimizer_options)
-    defence = kept.leaf("defence", LabelDefence(session, config, label_encoder, labels, split.train))
+    defence = LabelDefence(session, kept, config, label_encoder, labels, split.train)
     targets, places = defence.targets, torch.arange(len(labels))
 
     def validate() -> float | None:
