@@ -123,7 +123,7 @@ class Serving:
         temperature = _temperature(task, served[:count], targets[split.validation])
         serving = cls(_id_of(weights), labels, choice, alone, temperature)
         for peer in peers:
-            peer.send(TrainedModel(serving.model, choice.weights.get("together", 0.0) > 0.0))
+            peer.send(TrainedModel(serving.model, serving.needs_partners))
         if choice.name not in every:
             every = every | {"average": served}
         truth = values[split.test]

@@ -156,7 +156,7 @@ class Step:
     """Counted from 1 over the whole run."""
     epoch: int
     batch: int
-    """The batch's place in its pass; where batches are cut once, its number for the whole run."""
+    """The batch's place in its pass."""
     count: int
     """How many rows the batch has."""
     rate: float
@@ -206,7 +206,6 @@ def steps(
     tells: Sequence[Channel] = (),
     hears: Channel | None = None,
     verdicts: Literal["epoch", "step"] = "epoch",
-    batches: Literal["anew", "once"] = "anew",
     idle: Sequence[Channel] = (),
     setting: str = "epochs",
 ) -> Iterator[Step]:
@@ -215,8 +214,8 @@ def steps(
     After an epoch's last step ``validate`` is called at all parties, which exchange what they need; the party with a
     ``rule`` judges the loss that it returns there and ``tells`` the others, who ``hear``. With verdicts of every step
     they call ``step.agree``. A checkpoint comes after a verdict, never twice at a step. A training that is over yields
-    nothing; either way it ends with its best weights, in evaluation. ``batches`` are cut anew in every pass, or once,
-    with another order in each. ``idle`` parties `wait`, and keep the same steps. ``setting`` is what counts epochs.
+    nothing; either way it ends with its best weights, in evaluation. ``idle`` parties `wait`, and keep the same steps.
+    ``setting`` is what counts epochs.
 
     The loop must not be left by break or return: what comes after a step is done when the next one is asked for.
     """
@@ -263,16 +262,15 @@ def steps(
         for position in range(session.step - at["first"] - at["epoch"] * per_epoch, per_epoch):
             passed, place = divmod(position, per_pass)
             if order is None or place == 0:
-                order = _Order(session, rows, budget.size(total), at["epoch"] * passes + passed, batches)
+                order = _Order(session, rows, budget.size(total), at["epoch"] * passes + passed)
             done = at["epoch"] * per_epoch + position
             rate = budget.rate(done / (per_epoch * budget.epochs))
             session.next_step()
             kept.begin_step(session.step, rate)
             is_last = position + 1 == per_epoch
             is_due = budget.checkpoint_every > 0 and session.step % budget.checkpoint_every == 0
-            chosen, own, cut = order.batch(place)
-            count = order.size_of(chosen) if own is None else len(own)
-            step = Step(session, session.step, at["epoch"], chosen, count, rate, is_last or is_due, own, cut, agree)
+            count, own, cut = order.batch(place)
+            step = Step(session, session.step, at["epoch"], place, count, rate, is_last or is_due, own, cut, agree)
             yield step
             if step.loss is not None:
                 at["loss"] += step.loss * count
@@ -321,29 +319,20 @@ def _keep(session: Session, kept: Kept, idle: Sequence[Channel], *, is_over: boo
 class _Order:
     """One pass over the rows, in an order that all parties derive from the run's seed."""
 
-    def __init__(self, session: Session, rows: Places | int, size: int, number: int, batches: str) -> None:
-        self._is_cut_once = batches == "once"
+    def __init__(self, session: Session, rows: Places | int, size: int, number: int) -> None:
         self._total, self._size = rows if isinstance(rows, int) else len(rows), size
         self._rows: Places | None = None
         if not isinstance(rows, int):
-            seed = session.seed("batches", 0 if self._is_cut_once else number)
+            seed = session.seed("batches", number)
             self._rows = np.random.Generator(np.random.PCG64(seed)).permutation(rows).astype(np.int64)
-        count = max(1, math.ceil(self._total / self._size))
-        self._chosen = np.arange(count)
-        if self._is_cut_once:
-            self._chosen = np.random.default_rng(session.seed("order", number)).permutation(count)
         self._sorted: dict[int, tuple[Any, Any]] = {}
 
     def batch(self, place: int) -> tuple[int, Places | None, Callable[[Any], Any]]:
-        """Return a batch's number, its rows, and what takes them from an array."""
-        chosen = int(self._chosen[place])
-        window = slice(chosen * self._size, (chosen + 1) * self._size)
+        """Return how many rows a batch has, which they are where that is known, and what takes them from an array."""
+        window = slice(place * self._size, (place + 1) * self._size)
+        count = max(0, min(self._size, self._total - place * self._size))
         own = None if self._rows is None else self._rows[window]
-        return chosen, own, lambda values: self._in_order(values)[window]
-
-    def size_of(self, chosen: int) -> int:
-        """Return how many rows a batch has, for a party that only knows how many there are in all."""
-        return max(0, min(self._size, self._total - chosen * self._size))
+        return count, own, lambda values: self._in_order(values)[window]
 
     def _in_order(self, values: Any) -> Any:
         """Put an array's rows in this pass's order, once, so that every batch is a slice."""
