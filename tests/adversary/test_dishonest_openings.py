@@ -1,7 +1,7 @@
 """A label holder that has the owner of a key open something else than agreed: what it gets, and that it is counted.
 
-This stays possible, because a uniform mask hides from the owner what it opens. What one opening yields is pinned here
-and told in docs/limits.md; that it is one, is what the owner can see to.
+This stays possible, because a uniform mask hides from the owner what it opens. That it is one opening, and of the
+agreed form, is what the owner can see to.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import pytest
 from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
-from colonnade.crypto import FixedPoint
 from colonnade.errors import OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
-from colonnade.exchanges.open_masked import ask_to_open, take_opened
-from colonnade.exchanges.secure_linear import LinearOwner, LinearPartner, MaskedLogits, OpenedLogits
+from colonnade.exchanges.open_masked import Opening
+from colonnade.exchanges.secure_product import SumFormat
+from colonnade.methods.secure_lr import train
+from colonnade.methods.secure_lr.messages import MaskedSlopes
 from colonnade.session import Channel, Evaluate
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.openings import MOST_ATTEMPTS
@@ -34,8 +35,6 @@ CONFIG = cn.SecureLR(
     coefficient_noise=0.0,
     allow_leak=True,
 )
-# One column in the lowest 28 bits of the number that is opened for a row, the next one above it.
-COLUMN_BITS = 28
 
 
 def tables() -> dict[str, cn.PartyTable]:
@@ -65,100 +64,58 @@ def honest() -> cn.Run:
 
 
 def test_the_owner_says_how_much_it_opened(honest: cn.Run) -> None:
-    """36 training rows in the second epoch, and a gradient of two columns in both."""
-    assert opened(honest) == [({"MaskedLogits": 1, "MaskedGradient": 2}, {"MaskedLogits": 36, "MaskedGradient": 2 * 2})]
-
-
-def dishonest_in_step(step: int, patch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Let the label holder hide two columns of a batch behind the mask of its part of the logits, once."""
-    seen: dict[str, Any] = {"calls": 0}
-    ask, logits, answer = LinearPartner.ask, LinearPartner.logits, LinearOwner.answer
-
-    def asked(partner: LinearPartner, batch: Any) -> Any:
-        seen["calls"] += 1
-        if seen["calls"] != step:
-            return ask(partner, batch)
-        share = partner._forward_share()
-        more = np.array([[1], [1 << COLUMN_BITS]], dtype=object)
-        wanted = FixedPoint.share(share.integers + more, share.fraction_bits, share.bound)
-        seen["mask"] = ask_to_open(partner._peer, MaskedLogits, batch.columns @ wanted)
-        return seen["mask"]
-
-    def taken(partner: LinearPartner, mask: Any) -> Any:
-        if mask is not seen.get("mask"):
-            return logits(partner, mask)
-        seen["read"] = [int(one) for one in take_opened(partner._peer, OpenedLogits, mask).integers[:, 0]]
-        # Of this batch's scores it has learned nothing.
-        return np.zeros(mask.layout.shape)
-
-    def answered(owner: LinearOwner, inputs: FixedPoint) -> None:
-        seen.setdefault("inputs", inputs)
-        answer(owner, inputs)
-
-    patch.setattr(LinearPartner, "ask", asked)
-    patch.setattr(LinearPartner, "logits", taken)
-    patch.setattr(LinearOwner, "answer", answered)
-    return seen
-
-
-def test_one_dishonest_opening_reads_two_columns_of_a_batch_and_is_counted_as_the_honest_one(
-    honest: cn.Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the first step the weights are zero. Whoever sends no gradient keeps them there."""
-    seen, teach = dishonest_in_step(1, monkeypatch), LinearPartner.teach_together
-    nothing = lambda partner, batches, steps: teach(partner, batches, [0 * one for one in steps])  # noqa: E731
-    monkeypatch.setattr(LinearPartner, "teach_together", nothing)
-    run = played()
-    half = 1 << (COLUMN_BITS - 1)
-    first = [(one + half) % (1 << COLUMN_BITS) - half for one in seen["read"]]
-    second = [(one - low) >> COLUMN_BITS for one, low in zip(seen["read"], first, strict=True)]
-    assert np.stack([first, second], axis=1).tolist() == seen["inputs"].integers.tolist()
-    assert opened(run) == opened(honest)
+    """The slopes of two columns in both epochs."""
+    assert opened(honest) == [({"MaskedSlopes": 2}, {"MaskedSlopes": 2 * 2})]
 
 
 def test_a_second_opening_in_the_same_step_is_refused() -> None:
-    """Where the gradient is due, a label holder asks for more logits."""
+    """Where what takes the mask off is due, a label holder asks for more."""
     kept: list[Any] = []
     send = Channel.send
 
     def keeping(channel: Channel, message: Any) -> None:
-        if isinstance(message, MaskedLogits):
+        if isinstance(message, MaskedSlopes):
             kept.append(message.values)
         send(channel, message)
 
-    lie = Lie("bank", "MaskedGradient", lambda _: MaskedLogits(kept[0]), place=1)
+    lie = Lie("bank", "SlopeShare", lambda _: MaskedSlopes(kept[0]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "send", keeping)
-        check_refused(played, lie, OutOfStep, "MaskedGradient", seconds=60)
+        check_refused(played, lie, OutOfStep, "SlopeShare", seconds=60)
 
 
 def test_the_owners_code_cannot_open_twice_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest_answer = LinearOwner.answer
+    honest_open = SumFormat.open
 
-    def twice(owner: LinearOwner, inputs: FixedPoint) -> None:
-        honest_answer(owner, inputs)
-        honest_answer(owner, inputs)
+    def twice(format: SumFormat, opening: Opening, array: Any) -> Any:
+        found = honest_open(format, opening, array)
+        Opening(opening.peer, MaskedSlopes, opening._key, scores=1, columns=2)
+        return found
 
-    monkeypatch.setattr(LinearOwner, "answer", twice)
-    with pytest.raises(OpeningRefused, match="MaskedLogits for 'bank' a second time at step 2, part 0"):
+    monkeypatch.setattr(SumFormat, "open", twice)
+    with pytest.raises(OpeningRefused, match="MaskedSlopes for 'bank' a second time at step 1"):
         played()
 
 
 def test_nothing_is_opened_outside_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest_open = LinearOwner.open
+    def early(session: Any, *_: Any, **__: Any) -> Any:
+        Opening(session.channel("label_holder"), MaskedSlopes, None, scores=1, columns=2)  # type: ignore[arg-type]
 
-    def early(owner: LinearOwner) -> None:
-        honest_open(owner)
-        owner.answer(owner.encode(np.zeros((1, 2))))
-
-    monkeypatch.setattr(LinearOwner, "open", early)
+    honest_steps = train.steps
+    monkeypatch.setattr(
+        train,
+        "steps",
+        lambda session, *rest, **more: (
+            early(session) if session.role == "feature_holder" else honest_steps(session, *rest, **more)
+        ),
+    )
     with pytest.raises(OpeningRefused, match="outside of any step"):
         played()
 
 
 def test_an_opening_of_another_shape_is_refused() -> None:
-    for shape in ((3, 1), (4, 2), (8, 1)):
-        lie = Lie("bank", "MaskedLogits", with_field(values=functools.partial(same_key, shape=shape)))
+    for shape in ((2, 2), (1, 3), (2, 1)):
+        lie = Lie("bank", "MaskedSlopes", with_field(values=functools.partial(same_key, shape=shape)))
         check_refused(played, lie, WrongContent, "shape", seconds=60)
 
 
@@ -172,25 +129,21 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     honest: cn.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partner that makes a run break off gets the steps since the checkpoint a second time."""
-    teach, calls = LinearPartner.teach_together, []
+    multiply, calls = SumFormat.multiply, []
 
-    def broken(partner: LinearPartner, batch: Any, steps: Any) -> None:
-        calls.append(steps)
+    def broken(format: SumFormat, parts: Any, weights: Any) -> Any:
+        calls.append(weights)
         if len(calls) == 2:
             raise PeerLost("gone")
-        teach(partner, batch, steps)
+        return multiply(format, parts, weights)
 
-    monkeypatch.setattr(LinearPartner, "teach_together", broken)
-    with pytest.raises(PeerLost, match="gone"):
+    monkeypatch.setattr(SumFormat, "multiply", broken)
+    with pytest.raises((PeerLost, PeerFailed), match="gone"):
         played(tmp_path / "run")
     run = played(tmp_path / "run")
-    first, second = opened(run)
-    whole = opened(honest)[0][0]
-    # The first attempt ends after the logits of step 2, the second begins after the checkpoint of step 1.
-    assert first[0] == {"MaskedLogits": 1, "MaskedGradient": 1}
-    assert second[0] == {"MaskedLogits": 1, "MaskedGradient": 1}
-    assert whole == {"MaskedLogits": 1, "MaskedGradient": 2}
-    assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 2, "MaskedGradient": 2}}
+    # The first attempt ends in step 2, the second begins after the checkpoint of step 1.
+    assert [messages for messages, _ in opened(run)] == [{"MaskedSlopes": 1}, {"MaskedSlopes": 1}]
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSlopes": 2}}
     assert np.allclose(run.parts["shop"].tensors["weights"], honest.parts["shop"].tensors["weights"])
 
 
@@ -199,14 +152,16 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
 ) -> None:
     """It says each time that it has lost its checkpoints, and would have every step opened anew."""
     monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
+    gather = train.gather_scores
 
-    def broken(partner: LinearPartner, *_: Any) -> None:
+    def broken(*_: Any) -> None:
         raise PeerLost("gone")
 
-    monkeypatch.setattr(LinearPartner, "teach_together", broken)
+    monkeypatch.setattr(train, "gather_scores", broken)
     for _ in range(MOST_ATTEMPTS):
         with pytest.raises((PeerLost, PeerFailed), match="gone"):
             played(tmp_path / "run")
+    monkeypatch.setattr(train, "gather_scores", gather)
     with pytest.raises(OpeningRefused, match="again and again"):
         played(tmp_path / "run")
 

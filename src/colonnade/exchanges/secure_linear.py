@@ -21,7 +21,7 @@ Gradients for the inputs are taken at the weights that made the logits (the pape
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -95,8 +95,8 @@ class LinearFormat:
     slope_format: Format = Format(fraction_bits=32, magnitude_bits=0)  # noqa: RUF009 - frozen
     """For slopes in the gradient of trained inputs."""
     weight_magnitude_bits: int = 4
-    forward_bits: int | None = 24
-    """Fraction bits of the weights in the logits; None takes all, so that logits do not depend on the shares at all."""
+    forward_bits: int = 24
+    """Fraction bits of the weights in the logits."""
     noised: bool = False
     """Whether the partner adds noise to the gradient of trained inputs, as large as that gradient may be."""
     summed_inputs: int = 0
@@ -115,14 +115,9 @@ class LinearFormat:
         return 1 << (self.weight_bits + self.weight_magnitude_bits + self.hiding_bits)
 
     @property
-    def forward_fraction(self) -> int:
-        """Return the fraction bits of the weights in the logits."""
-        return self.weight_bits if self.forward_bits is None else self.forward_bits
-
-    @property
     def forward_bound(self) -> int:
         """Return the limit of the weights in the logits."""
-        return 1 << (self.forward_fraction + self.weight_magnitude_bits)
+        return 1 << (self.forward_bits + self.weight_magnitude_bits)
 
     @property
     def update_bound(self) -> int:
@@ -137,7 +132,7 @@ class LinearFormat:
 
     def logits(self, rows: int) -> Layout:
         """Lay out the logits, without the owner's part."""
-        product = self.columns(rows).times(self.forward_bound, self.forward_fraction, self.inputs, is_share=True)
+        product = self.columns(rows).times(self.forward_bound, self.forward_bits, self.inputs, is_share=True)
         return replace(product, shape=(rows, self.outputs), packed_axis=0)
 
     def rows(self, rows: int) -> Layout:
@@ -157,7 +152,7 @@ class LinearFormat:
             (self.outputs, self.inputs),
             1,
             modulus_bits=self.key_bits,
-            fraction_bits=self.forward_fraction,
+            fraction_bits=self.forward_bits,
             bound=self.forward_bound,
             room=self.slope_format.bound * self.outputs * (2 if self.noised else 1),
         )
@@ -298,9 +293,9 @@ class _Half:
     def _forward_share(self) -> FixedPoint:
         """Return the share as the logits take it."""
         format = self.format
-        dropped = format.weight_bits - format.forward_fraction
+        dropped = format.weight_bits - format.forward_bits
         half = 1 << (dropped - 1) if dropped else 0
-        return FixedPoint.share((self.share + half) >> dropped, format.forward_fraction, format.forward_bound)
+        return FixedPoint.share((self.share + half) >> dropped, format.forward_bits, format.forward_bound)
 
     def state(self) -> tuple[dict[str, Any], dict[str, list[str]]]:
         """Return the share and its momentum for a checkpoint: no tensors, as the integers are long."""
@@ -373,17 +368,6 @@ class LinearOwner(_Half):
         if self._update is not None:
             self._peer.send(ShareUpdate(self._update))
             self._update = None
-
-    def weights(self, partner_share: tuple[int, ...]) -> Numbers:
-        """Return the weights, once the partner has given up its share."""
-        whole = self.share + np.array(partner_share, dtype=object).reshape(self.share.shape)
-        limit = 1 << (self.format.weight_bits + self.format.weight_magnitude_bits + 2)
-        if any(abs(one) > limit for one in whole.reshape(-1)):
-            raise WrongContent(
-                f"'{self._peer.peer}' sent a share that does not fit this party's; the weights are lost."
-            )
-        scale = 1 << self.format.weight_bits
-        return np.array([int(one) / scale for one in whole.reshape(-1)]).reshape(whole.shape)
 
     def _seal(self, inputs: FixedPoint, *layouts: Layout) -> list[CipherArray]:
         # In one go, so that an engine can divide all of it.
@@ -467,11 +451,7 @@ class LinearPartner(_Half):
 
     def teach(self, batch: SealedBatch, steps: Numbers) -> None:
         """Send the weight gradient for slopes times the learning rate, masked."""
-        self.teach_together([batch], [steps])
-
-    def teach_together(self, batches: Sequence[SealedBatch], steps: Sequence[Numbers]) -> None:
-        """Send the weight gradient of several batches in one; ``most_rows`` of the format counts all their rows."""
-        masked, self._mask = self._gradient(batches, steps)
+        masked, self._mask = self._gradient(batch, steps)
         self._peer.send(MaskedGradient(masked))
 
     def teach_with_inputs(
@@ -484,7 +464,7 @@ class LinearPartner(_Half):
         """
         if batch.shares is None or (self.format.noised and noise is None):
             raise RuntimeError("A gradient at inputs needs the owner's share, and noise where the format has it.")
-        masked, self._mask = self._gradient([batch], [steps])
+        masked, self._mask = self._gradient(batch, steps)
         weights = batch.shares.add_share(self._forward_share().T)
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
         if self.format.noised and noise is not None:
@@ -498,21 +478,11 @@ class LinearPartner(_Half):
         """Receive what completes this party's share of the next weights."""
         self._take(self._peer.receive(ShareUpdate, **self._due()).values, decay)
 
-    def give_up_share(self, noise: Numbers | None = None) -> tuple[int, ...]:
-        """Return this party's share, with which the owner knows the weights, give or take noise of their shape."""
-        whole = self.share + _as_integers(noise, self.share.shape, self.format.weight_bits)
-        return tuple(int(one) for one in whole.reshape(-1))
-
-    def _gradient(self, batches: Sequence[SealedBatch], steps: Sequence[Numbers]) -> tuple[CipherArray, Mask]:
-        total: CipherArray | None = None
-        for batch, own in zip(batches, steps, strict=True):
-            if batch.rows is None:
-                raise RuntimeError("These inputs were asked for to be scored only.")
-            product = FixedPoint.encode(own, self.format.step_format).T @ batch.rows
-            total = product if total is None else total + product
-        if total is None:
-            raise RuntimeError("There is no batch to learn from.")
-        return total.widened(self.format.update_bound).mask()
+    def _gradient(self, batch: SealedBatch, steps: Numbers) -> tuple[CipherArray, Mask]:
+        if batch.rows is None:
+            raise RuntimeError("These inputs were asked for to be scored only.")
+        product = FixedPoint.encode(steps, self.format.step_format).T @ batch.rows
+        return product.widened(self.format.update_bound).mask()
 
     def _due(self) -> dict[str, int]:
         """Return the size of the update that is due."""

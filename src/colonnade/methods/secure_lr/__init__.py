@@ -27,27 +27,24 @@ integer shares that are drawn anew in every step; every reply is re-randomised.
 """
 
 from colonnade.exchanges.public_keys import PublicModulus
-from colonnade.exchanges.secure_linear import (
-    MaskedGradient,
-    MaskedLogits,
-    OpenedLogits,
-    OpeningShare,
-    SealedInputs,
-    ShareUpdate,
-)
 from colonnade.messages import between
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import ColumnCount, Factors, PartnerShare, RowScores, TrainingExtent
+from colonnade.methods.secure_lr.messages import (
+    ColumnCount,
+    Factors,
+    MaskedSlopes,
+    RowScores,
+    SealedColumns,
+    SlopeShare,
+    TrainingExtent,
+)
 from colonnade.session import Method, Role, Stage
 from colonnade.training import ModelToScore, TrainedModel
 
 __all__ = ["METHOD", "SecureLR"]
 
 _OWNER, _PARTNER = "feature_holder", "label_holder"
-_FROM_OWNER = (PublicModulus, OpeningShare, SealedInputs, OpenedLogits, ShareUpdate)
-_FROM_PARTNER = (MaskedLogits, MaskedGradient, TrainedModel)
-
 METHOD = Method(
     name="secure_lr",
     title="Secure regression",
@@ -64,13 +61,15 @@ METHOD = Method(
         "train": Stage(
             roles={"label_holder": train.label_holder, "feature_holder": train.feature_holder},
             messages=(
-                *(between(one, _OWNER, _PARTNER) for one in _FROM_OWNER),
-                *(between(one, _PARTNER, _OWNER) for one in _FROM_PARTNER),
+                between(PublicModulus, _OWNER, _PARTNER),
                 ColumnCount,
                 TrainingExtent,
-                PartnerShare,
+                SealedColumns,
+                MaskedSlopes,
+                SlopeShare,
                 RowScores,
                 Factors,
+                between(TrainedModel, _PARTNER, _OWNER),
             ),
             makes_model=True,
         ),

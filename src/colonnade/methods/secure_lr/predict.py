@@ -1,4 +1,4 @@
-"""Score rows with a trained secure regression: all shared rows after training, new rows later."""
+"""Score rows with a trained secure regression."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colonnade.exchanges.contributions import Contributions, Guard
+from colonnade.exchanges.contributions import Contributions
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.messages import RowScores
@@ -21,12 +21,14 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     """Play a party that brings columns of new rows."""
     part, peer = own_part(session, holding), session.channel("label_holder")
     if asked_model(session, peer, part):
-        mean, directions, weights = (part.tensors[name].numpy() for name in ("mean", "directions", "weights"))
-        contributions = Contributions(session, peer.peer, holding, part.document["contributions"]["run"])
-        guard, scores = Guard(session, peer, len(weights), config.allow_leak), weights.shape[1]
-        contributions.score(scores, lambda opened: guard.check_scoring(scores, opened))
-        columns = own_columns(holding, Inputs.of(holding))
-        send_scores(peer, Whitening(mean, directions).transform(columns), weights)
+        mean, directions, weights, factors = (
+            part.tensors[name].numpy() for name in ("mean", "directions", "weights", "factors")
+        )
+        run = part.document["contributions"]["run"]
+        contributions = Contributions(session, peer, holding, run, len(weights), allow_leak=config.allow_leak)
+        contributions.score(factors.shape[1])
+        whitened = Whitening(mean, directions).transform(own_columns(holding, Inputs.of(holding)))
+        send_scores(peer, whitened, weights @ factors)
     return Result()
 
 
@@ -37,10 +39,11 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
     agree_on_model(peers, serving)
     own = own_columns(holding, inputs)
     if serving.needs_partners:
-        names = ("coefficients", "intercept", "factors")
-        coefficients, intercept, factors = (part.tensors[name].numpy() for name in names)
-        added = gather_scores(peers, len(own), factors.shape[1])
-        together = scores_of(serving.labels.task, own @ coefficients + intercept + (added @ factors).sum(axis=0))
+        logits = own @ part.tensors["coefficients"].numpy() + part.tensors["intercept"].numpy()
+        count = max(1, logits.shape[1] - 1)
+        for added in gather_scores(peers, len(own), count):
+            logits[:, :count] += added
+        together = scores_of(serving.labels.task, logits)
     return Result(scores=serving.scores(together, None if inputs is None else own, np.arange(len(own))))
 
 

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from colonnade.crypto import Format, key_bits
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.contributions import Contributions, Guard, is_allowed
+from colonnade.exchanges.contributions import Contributions, check_opened, most_opened
 from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.exchanges.labels import most_scores
+from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, SealedBatch
+from colonnade.exchanges.secure_product import SumFormat
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, PartnerShare, TrainingExtent
+from colonnade.methods.secure_lr.messages import (
+    MOST,
+    ColumnCount,
+    Factors,
+    MaskedSlopes,
+    SealedColumns,
+    SlopeShare,
+    TrainingExtent,
+)
 from colonnade.methods.secure_lr.predict import gather_scores, own_columns, send_scores
 from colonnade.nn.regression import Numbers, Whitening, scores_of
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Holding, Result, Session
+from colonnade.session import Holding, Result, Session
 from colonnade.training import (
     Budget,
     Inputs,
@@ -38,51 +47,60 @@ __all__ = ["feature_holder", "label_holder"]
 
 # The numbers of epochs that are tried in turn where the settings leave it open.
 _EPOCHS = (2, 1)
-# How much longer or shorter than the first a later step may be.
-_LONGEST = 3.0
 
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns."""
-    peer, split, kept, began_at = session.channel("label_holder"), holding.split, Kept(session), session.step
+    peer, train, kept = session.channel("label_holder"), holding.split.train, Kept(session)
     inputs = Inputs.of(holding, minimum_support=config.minimum_support)
     columns = own_columns(holding, inputs)
-    whitening = Whitening.fit(columns[split.train], config.minimum_support)
-    if inputs is None or not whitening.width:
+    whitening = Whitening.fit(columns[train], config.minimum_support)
+    rank = whitening.width
+    if inputs is None or not rank:
         raise without_columns(session)
-    whitened, mark = whitening.transform(columns), session.secret("contributions").hex()[:16]
-    contributions, key = Contributions(session, peer.peer, holding, mark), make_key(session, config.key)
+    whitened, run = whitening.transform(columns), session.secret("contributions").hex()[:16]
+    contributions = Contributions(session, peer, holding, run, rank, allow_leak=config.allow_leak)
+    key = make_key(session, config.key)
     send_key(peer, key)
-    peer.send(ColumnCount(whitening.width, contributions.earlier()))
+    peer.send(ColumnCount(rank, contributions.earlier()))
     agreed = (config.epochs,) if config.epochs else _EPOCHS
     extent = peer.receive(TrainingExtent, most_scores=most_scores(config.task, MOST), epochs=agreed)
     told = [extent.scores, extent.epochs]
     if kept.once("extent", lambda: told) != told:
         raise WrongContent(f"'{peer.peer}' goes on with another number of scores or epochs than it began with.")
     # Before anything about the columns leaves, but how many there are.
-    Guard(session, peer, whitening.width, config.allow_leak).train(contributions, extent.scores, extent.epochs)
-    format = _format(config, whitening.width, extent.scores, len(split.train))
-    layer = kept.leaf("layer", LinearOwner(peer, format, key))
-    if session.resumed is None:
-        layer.open()
+    contributions.train(extent.scores, extent.epochs)
+    format = SumFormat(len(train), rank, extent.scores, key.bits)
+    for rows in parts_of(train):
+        peer.send(SealedColumns(format.seal(key, whitened[rows])))
 
-    batches = [layer.encode(whitened[rows]) for rows in parts_of(split.train)]
-    for step in steps(session, kept, split.train, Budget(extent.epochs, len(split.train))):
-        if step.number == began_at + 1:
-            for batch in batches:
-                layer.send_inputs(batch)
-        for number, batch in enumerate(batches if step.epoch else []):
-            with peer.openings.at(f"part {number}"):
-                layer.answer(batch)
-        layer.learn()
+    # By epoch: this party's shares of the slopes, and the slopes when the mask is taken off.
+    shape = (extent.epochs, extent.scores, rank)
+    slopes = Tensors(shares=torch.zeros(shape, dtype=torch.int64), opened=torch.zeros(shape, dtype=torch.float64))
+    kept.leaf("slopes", slopes)
 
-    weights = layer.weights(peer.receive(PartnerShare, **layer.extents()).values)
-    send_scores(peer, whitened, weights)
-    factors = peer.receive(Factors, scores=extent.scores, outputs=extent.outputs).values
-    model, tensors = peer.receive(TrainedModel), _tensors(**vars(whitening), weights=weights)
-    about = {"contributions": {"run": mark, "rank": whitening.width}, "model": model.model}
-    about |= _named(inputs, whitening.directions @ weights @ factors)
-    return Result(kept.part(config, tensors, is_needed=model.is_needed, **about))
+    def learn(epoch: int) -> None:
+        share = peer.receive(SlopeShare, scores=extent.scores, columns=rank).values
+        found = format.decode(share + slopes["shares"][epoch].numpy().view(np.uint64)) / len(train)
+        slopes["opened"][epoch] = torch.from_numpy(found)
+        send_scores(peer, whitened, found.T)
+
+    for step in steps(session, kept, train, Budget(extent.epochs, len(train))):
+        if step.epoch:
+            learn(step.epoch - 1)
+        opening = Opening(peer, MaskedSlopes, key, scores=extent.scores, columns=rank)
+        share = format.open(opening, opening.received.values)
+        slopes["shares"][step.epoch] = torch.from_numpy(share.view(np.int64))
+    learn(extent.epochs - 1)
+
+    every = slopes["opened"].numpy().reshape(-1, rank).T
+    factors = peer.receive(Factors, scores=every.shape[1], outputs=extent.outputs).values
+    model = peer.receive(TrainedModel)
+    # What all classes have in common changes no probability: one number less about each row.
+    fewer = factors if extent.outputs == 1 else factors[:, :-1] - factors[:, -1:]
+    tensors = _tensors(**vars(whitening), weights=every, factors=fewer)
+    about = {"contributions": {"run": run, "rank": rank}, "model": model.model, "is_needed": model.is_needed}
+    return Result(kept.part(config, tensors, **about, **_named(inputs, whitening.directions @ every @ factors)))
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
@@ -94,66 +112,64 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         raise ConfigError(
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
-    own = own_columns(holding, inputs)
+    own, train = own_columns(holding, inputs), split.train
     # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
-    noise, began_at = SecretNoise(session.secret("coefficients")), session.step
-    regression = JoinedRegression(label_encoder, own[split.train], labels[split.train])
+    noise = SecretNoise(session.secret("coefficients"))
+    regression = JoinedRegression(label_encoder, own[train], labels[train])
     keys = [receive_key(session, peer, config.key) for peer in peers]
     counted = [(one.rank, one.opened) for one in (peer.receive(ColumnCount) for peer in peers)]
     scores, epochs = kept.once("extent", lambda: list(_chosen_extent(config, regression.scores, counted)))
-    layers: list[LinearPartner] = []
-    for peer, key, (rank, opened) in zip(peers, keys, counted, strict=True):
+    for peer, (rank, opened) in zip(peers, counted, strict=True):
         if config.allow_leak:
             # It may be the feature holder's guard that is overridden, but both ledgers say so.
-            Guard(session, peer, rank, allow_leak=True).check_training(scores, epochs, opened)
+            most = most_opened(rank, opened, epochs)
+            check_opened(session, peer, rank, epochs * scores, opened, most, "", allow_leak=True)
         peer.send(TrainingExtent(scores, regression.outputs, epochs))
-        layer = LinearPartner(peer, _format(config, rank, scores, len(split.train)), key)
-        layers.append(kept.leaf(f"layer of {peer.peer}", layer))
-        if session.resumed is None:
-            layer.open()
+    formats = [SumFormat(len(train), rank, scores, key.bits) for key, (rank, _) in zip(keys, counted, strict=True)]
+    sealed = [
+        [
+            format.under(key, peer.receive(SealedColumns, rows=len(rows), columns=format.columns).values)
+            for rows in parts_of(train)
+        ]
+        for peer, key, format in zip(peers, keys, formats, strict=True)
+    ]
 
-    cut, basis, rate = (
-        list(parts_of(np.arange(len(split.train)))),
-        regression.basis(scores),
-        regression.curvature * len(split.train),
-    )
-    # By partner: the slopes of all steps together, and how far one row's label has moved them.
-    slopes = torch.zeros(len(peers), len(split.train), scores, dtype=torch.float64)
-    sums = kept.leaf("sums", Tensors(slopes=slopes, moved=torch.zeros(len(peers), dtype=torch.float64)))
-    for step in steps(session, kept, split.train, Budget(epochs, len(split.train)), rule=Patience(0)):
-        if step.number == began_at + 1:
-            sealed = [[layer.receive_inputs(len(rows)) for rows in cut] for layer in layers]
-        # In the first epoch the weights are zero: there is nothing to open.
-        factors = regression.fit(_opened(layers, sealed) if step.epoch else [])
+    # By partner: this party's shares of the slopes of every epoch, and what the slopes make of every row.
+    shape, ranks = (epochs, scores), [format.columns for format in formats]
+    shares = {f"shares of {place}": torch.zeros(*shape, rank, dtype=torch.int64) for place, rank in enumerate(ranks)}
+    added = torch.zeros(len(peers), len(own), epochs * scores, dtype=torch.float64)
+    known = kept.leaf("known", Tensors(**shares, added=added))
+
+    def unmask(epoch: int) -> None:
+        for place, (peer, format) in enumerate(zip(peers, formats, strict=True)):
+            share = known[f"shares of {place}"][epoch].numpy().view(np.uint64)
+            # The same noise on other slopes could be taken off: the noise depends on the share, which is secret.
+            drawn = noise.gaussian(f"{peer.peer} {hashlib.sha256(share.tobytes()).hexdigest()}", 0, share.shape)
+            peer.send(SlopeShare(share + format.words(config.coefficient_noise * np.sqrt(epochs) * drawn)))
+        found = gather_scores(peers, len(own), scores)
+        known["added"][:, :, epoch * scores : (epoch + 1) * scores] = torch.from_numpy(found)
+
+    for step in steps(session, kept, train, Budget(epochs, len(train)), rule=Patience(0)):
+        if step.epoch:
+            unmask(step.epoch - 1)
+        regression.fit(list(known["added"].numpy()[:, train, : step.epoch * scores]) if step.epoch else [])
         step.loss = regression.loss
-        for place, (layer, batches) in enumerate(zip(layers, sealed, strict=True)):
-            before, after = sums["slopes"][place].numpy(), regression.residuals @ basis / rate
-            moved = 1.0 / rate
-            if step.epoch:
-                # What was learned before is carried on as the regression has weighted it.
-                carried = factors[place] @ basis
-                length = float(np.clip(np.trace(carried) / scores, 1 / _LONGEST, _LONGEST))
-                after = before @ carried + length * after
-                moved = float(np.abs(carried).sum(axis=0).max() * sums["moved"][place]) + length * moved
-            layer.teach_together(batches, [(before - after)[rows] for rows in cut])
-            sums["slopes"][place], sums["moved"][place] = torch.from_numpy(after), moved
-        for layer in layers:
-            layer.receive_update()
+        residuals = (regression.residuals @ regression.basis(scores)).T
+        for place, (peer, format) in enumerate(zip(peers, formats, strict=True)):
+            masked, share = format.multiply(sealed[place], residuals)
+            known[f"shares of {place}"][step.epoch] = torch.from_numpy(share.view(np.int64))
+            peer.send(MaskedSlopes(masked))
+    unmask(epochs - 1)
 
-    for peer, layer, moved in zip(peers, layers, sums["moved"].tolist(), strict=True):
-        # A training that begins anew after coefficients were given up is another release, with noise of its own: the
-        # same noise on other coefficients could be taken off.
-        release = max(_releases(session, peer) - (session.step == began_at), 0)
-        drawn = noise.gaussian(peer.peer, release, layer.share.shape)
-        peer.send(PartnerShare(layer.give_up_share(config.coefficient_noise * moved * drawn)))
-    added = gather_scores(peers, len(own), scores)
-    factors = regression.fit(list(added[:, split.train]))
+    every = known["added"].numpy()
+    factors = regression.fit(list(every[:, train]))
     for peer, factor in zip(peers, factors, strict=True):
         peer.send(Factors(factor))
-    stacked = np.reshape(factors, (len(peers), scores, regression.outputs))
-    logits = own @ regression.coefficients + regression.intercept + (added @ stacked).sum(axis=0)
+    logits = own @ regression.coefficients + regression.intercept
+    for one, factor in zip(every, factors, strict=True):
+        logits += one @ factor
     together = scores_of(regression.task, logits[np.concatenate([split.validation, split.test])])
-    tensors = _tensors(coefficients=regression.coefficients, intercept=regression.intercept, factors=stacked)
+    tensors = _tensors(coefficients=regression.coefficients, intercept=regression.intercept)
     usable = None if inputs is None else own
     served = Serving.settle(session, holding, label_encoder, labels, together, usable, peers, tensors)
     further, document = served.serving.kept()
@@ -164,42 +180,16 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 def _chosen_extent(config: SecureLR, scores: int, brought: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Return how many scores and epochs there are: the most that every rank, after what was opened, allows.
 
-    With fewer scores than classes ask for, partners' columns tell only the classes apart that own columns do not.
+    With fewer scores than classes ask for, partners' columns tell only the classes apart that are told worst so far.
     """
     epochs = (config.epochs,) if config.epochs else _EPOCHS
     tried = [*((scores, one) for one in epochs), *((one, epochs[-1]) for one in range(scores - 1, 0, -1))]
-    fit = (one for one in tried if all(is_allowed(rank, one[0], opened, one[1]) for rank, opened in brought))
-    return tried[0] if config.allow_leak else next(fit, tried[0])
 
+    def fits(extent: tuple[int, int]) -> bool:
+        needed = extent[0] * extent[1]
+        return all(opened + needed <= most_opened(rank, opened, extent[1]) for rank, opened in brought)
 
-def _format(config: SecureLR, inputs: int, outputs: int, rows: int) -> LinearFormat:
-    """Return the ranges and scales of one feature holder's layer; logits do not depend on the secret shares at all."""
-    return LinearFormat(
-        inputs=inputs,
-        outputs=outputs,
-        most_rows=rows,
-        key_bits=key_bits(config.key),
-        input_format=Format(fraction_bits=20, magnitude_bits=3),
-        step_format=Format(fraction_bits=28, magnitude_bits=4),
-        weight_magnitude_bits=6,
-        forward_bits=None,
-    )
-
-
-def _opened(layers: Sequence[LinearPartner], sealed: Sequence[Sequence[SealedBatch]]) -> list[Numbers]:
-    """Return by partner what its columns add to the training rows' scores."""
-    found = []
-    for batches in zip(*sealed, strict=True):
-        # All are asked before the first answer is awaited, so that the feature holders work at the same time.
-        masks = [layer.ask(batch) for layer, batch in zip(layers, batches, strict=True)]
-        found.append([layer.logits(mask) for layer, mask in zip(layers, masks, strict=True)])
-    return [np.concatenate(one) for one in zip(*found, strict=True)]
-
-
-def _releases(session: Session, peer: Channel) -> int:
-    """Return how often a partner got coefficients in earlier attempts at this run, by this party's ledger."""
-    sent = (entry.content for entry in session.ledger.read().entries if entry.kind == "sent")
-    return sum((one["peer"], one["message"]) == (peer.peer, PartnerShare.__name__) for one in sent)
+    return tried[0] if config.allow_leak else next(filter(fits, tried), tried[0])
 
 
 def _tensors(**arrays: Numbers) -> dict[str, torch.Tensor]:

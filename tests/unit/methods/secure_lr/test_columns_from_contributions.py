@@ -14,7 +14,6 @@ from tests.references import shared_rows
 from tests.unit.methods.secure_lr.worlds import (
     columns_found,
     frames,
-    scored,
     seen_contributions,
     steps_at_random,
     tables,
@@ -23,8 +22,8 @@ from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
-from colonnade.exchanges.contributions import Contributions, is_allowed
-from colonnade.exchanges.secure_linear import LinearPartner
+from colonnade.exchanges.contributions import Contributions, most_opened
+from colonnade.exchanges.secure_product import SumFormat
 from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.reports import PartyRun
@@ -41,18 +40,15 @@ def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
     brought = tables(frames())
     with integers_for_ciphertexts(), seen_contributions() as seen:
         run = cn.simulate(config, brought, seed=7)
-    places = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
-    rows = places[run.plan.split(len(places)).train]
+    rows = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
     columns = Inputs.from_json(run.parts["shop"].document["inputs"]).transform(brought["shop"], rows, dtype=np.float64)
-    # The last opening is the scoring of these rows with the finished model.
-    every = [*seen, scored(run.parts["shop"], columns)]
-    return columns_found(np.hstack(every), columns), run
+    return columns_found(np.hstack(seen), columns), run
 
 
 def test_with_default_settings_no_column_is_found() -> None:
     found, run = attacked(cn.SecureLR(**QUICK))
     assert found == 0
-    assert run.ledgers["shop"].openings() == {"bank": {"MaskedLogits": 1, "MaskedGradient": 2}}
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSlopes": 2}}
 
 
 def test_half_the_rank_is_too_little_also_for_a_label_holder_that_steps_at_random() -> None:
@@ -67,7 +63,7 @@ def test_with_as_many_epochs_as_the_rank_most_columns_are_found_and_both_ledgers
     assert found >= 6, "of 7"
     for party, partner in (("bank", "shop"), ("shop", "bank")):
         (mark,) = [entry.content for entry in run.ledgers[party].entries if entry.kind == "override"]
-        expected = {"partner": partner, "guard": "contributions", "rank": RANK, "epochs": 8, "scores": 1, "opened": 0}
+        expected = {"partner": partner, "guard": "contributions", "rank": RANK, "needed": 8, "opened": 0}
         assert expected.items() <= mark.items()
 
 
@@ -110,13 +106,13 @@ def test_a_label_holder_that_chooses_more_epochs_or_scores_than_the_guard_allows
 )
 def test_the_settings_left_open_take_what_the_rule_allows(rank: int, scores: int, extent: tuple[int, int]) -> None:
     assert train._chosen_extent(cn.SecureLR(), scores, [(rank, 0), (50, 0)]) == extent
-    assert is_allowed(rank, extent[0], 0, extent[1])
-    assert not any(is_allowed(rank, scores, 0, epochs) for epochs in range(3, 30) if rank <= 5)
+    assert extent[0] * extent[1] <= most_opened(rank, 0, extent[1])
+    assert not any(epochs * scores <= most_opened(rank, 0, epochs) for epochs in range(3, 30) if rank <= 5)
 
 
 def test_after_other_runs_half_the_rank_is_left() -> None:
     assert [train._chosen_extent(cn.SecureLR(), 1, [(rank, 2)]) for rank in (8, 7, 6)] == [(1, 2), (1, 1), (1, 1)]
-    assert not is_allowed(5, 1, 2, 1)
+    assert most_opened(5, 2, 1) < 2 + 1
 
 
 def test_a_refusal_for_too_few_columns_says_so() -> None:
@@ -133,8 +129,7 @@ def test_default_settings_are_not_refused_with_two_numbers(columns: int) -> None
     found["shop"] = found["shop"][["id", "s0", "s1"]].assign(s2=draw.normal(size=400)).iloc[:, : columns + 1]
     with integers_for_ciphertexts():
         run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
-    opened = run.ledgers["shop"].openings()["bank"]
-    assert opened == ({"MaskedGradient": 1} if columns == 2 else {"MaskedLogits": 1, "MaskedGradient": 2})
+    assert run.ledgers["shop"].openings()["bank"] == {"MaskedSlopes": columns - 1}
     assert run.metrics["auc"] > 0.75
 
 
@@ -143,7 +138,8 @@ def test_classes_take_one_score_less_than_there_are() -> None:
     found["bank"]["y"] = np.digitize(found["bank"]["b0"] + found["shop"]["s0"], [-0.7, 0.7])
     with integers_for_ciphertexts():
         run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
-    assert run.parts["shop"].tensors["weights"].shape == (RANK, 2)
+    assert run.parts["shop"].tensors["weights"].shape == (RANK, 4)
+    assert run.parts["shop"].tensors["factors"].shape == (4, 2)
     assert all(len(row) == 3 for row in run.coefficients["shop"].values())
     assert run.metrics["macro_auc"] > 0.9
 
@@ -179,81 +175,75 @@ def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp
     # What a run counted for scoring may be scored; rows that another run trained on may not.
     parts = {party: one.part for party, one in first.items()}
     played(tmp_path, early, cn.SecureLR(**QUICK, epochs=3), stage="predict", parts=parts)
-    with pytest.raises(LeakRefused, match="Other runs have opened 3 numbers"):
+    with pytest.raises(LeakRefused, match=r"open 1 numbers .* after 3"):
         played(tmp_path, late, cn.SecureLR(**QUICK, epochs=3), stage="predict", parts=parts)
 
 
 @pytest.fixture
 def contributions(tmp_path: Path) -> Any:
-    """Make contributions of a run about some rows, all in one home."""
+    """Make contributions of a run about some rows, all in one home, of columns of rank 100."""
 
-    def made(run: str, rows: range, partner: str = "bank") -> Contributions:
+    def made(run: str, rows: range, partner: str = "bank", *, rank: int = 100, step: int = 0) -> Contributions:
         holding = SimpleNamespace(
             table=SimpleNamespace(ids=np.array([f"id{row}" for row in range(100)], dtype=object)),
             aligned=SimpleNamespace(positions=np.array(rows)),
         )
-        session = SimpleNamespace(contributions=tmp_path / "home" / "contributions.jsonl")
-        return Contributions(session, partner, holding, run)  # type: ignore[arg-type]
+        session = SimpleNamespace(contributions=tmp_path / "home" / "contributions.jsonl", step=step, party="shop")
+        peer = SimpleNamespace(peer=partner)
+        return Contributions(session, peer, holding, run, rank, allow_leak=False)  # type: ignore[arg-type]
 
     return made
 
 
 def test_a_row_counts_with_all_that_any_run_opened_about_it(contributions: Any) -> None:
-    asked: list[int] = []
-    contributions("one", range(50)).score(4, asked.append)
-    contributions("two", range(40, 100)).score(3, asked.append)
-    contributions("three", range(45, 46), "another bank").score(9, asked.append)
-    assert asked == [0, 4, 0]
+    contributions("one", range(50)).score(4)
+    contributions("two", range(40, 100)).score(3)
+    contributions("three", range(45, 46), "another bank").score(9)
     assert [contributions("four", rows).earlier() for rows in (range(40), range(100), range(50, 100))] == [4, 7, 3]
 
 
 def test_a_run_scores_its_own_rows_without_counting_them_again(contributions: Any) -> None:
-    asked: list[int] = []
-    contributions("one", range(50)).train(4, 3, asked.append, pytest.fail)
-    contributions("one", range(50)).score(1, pytest.fail)
-    assert asked == [0]
-    contributions("one", range(60)).score(1, asked.append)
-    assert asked == [0, 0]
-    assert contributions("two", range(60)).earlier() == 4
+    contributions("one", range(50)).train(2, 2)
+    contributions("one", range(50), rank=1).score(1)
+    contributions("one", range(60)).score(1)
+    assert [contributions("two", rows).earlier() for rows in (range(50), range(50, 60))] == [4, 1]
 
 
 def test_a_run_that_is_taken_up_again_counts_what_it_opens_once_more(contributions: Any) -> None:
     """A label holder that breaks off and trains on other labels gets other numbers each time."""
-    asked: list[int] = []
-    contributions("other", range(10)).train(2, 0, asked.append, pytest.fail)
-    contributions("one", range(50)).train(4, 3, asked.append, pytest.fail)
-    for again in (3, 1):
-        contributions("one", range(50)).train(4, again, pytest.fail, asked.append)
-    assert asked == [0, 2, 6, 9]
-    assert contributions("two", range(50)).earlier() == 10
+    contributions("other", range(10)).train(1, 2)
+    contributions("one", range(50)).train(1, 4)
+    for step, opened in ((1, 8), (4, 9)):
+        contributions("one", range(50), step=step).train(1, 4)
+        assert contributions("two", range(10, 50)).earlier() == opened
+    assert contributions("two", range(50)).earlier() == 11
+    with pytest.raises(LeakRefused, match=r"open 2 numbers .*, after 11"):
+        contributions("one", range(50), rank=12, step=3).train(1, 4)
 
 
 def test_a_run_cannot_be_taken_up_again_until_its_columns_are_spanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rank is 7: an epoch that opens and a scoring are 2 numbers, all again 4 and 6, and once more would be 8."""
-    found, teach = frames(200), LinearPartner.teach_together
+    found, multiply = frames(200), SumFormat.multiply
 
-    def broken(partner: LinearPartner, *rest: Any) -> None:
+    def broken(format: SumFormat, *rest: Any) -> Any:
         if len(calls) == 1:
             raise PeerLost("gone")
         calls.append(1)
-        teach(partner, *rest)
+        return multiply(format, *rest)
 
-    monkeypatch.setattr(LinearPartner, "teach_together", broken)
+    monkeypatch.setattr(SumFormat, "multiply", broken)
     for attempt in range(4):
         calls: list[int] = []
-        kinds, said = ((LeakRefused, PeerFailed), "once more") if attempt == 3 else ((PeerLost, PeerFailed), "gone")
+        kinds, said = ((LeakRefused, PeerFailed), "after 6") if attempt == 3 else ((PeerLost, PeerFailed), "gone")
         with pytest.raises(kinds, match=said):
             played(tmp_path, found, cn.SecureLR(**QUICK, epochs=2), secret=b"s" * 32, monkeypatch=monkeypatch)
 
 
-def test_what_a_check_refuses_is_not_counted(contributions: Any) -> None:
-    def refuse(opened: int) -> None:
-        raise LeakRefused("no")
-
-    with pytest.raises(LeakRefused):
-        contributions("one", range(50)).score(4, refuse)
-    with pytest.raises(LeakRefused):
-        contributions("one", range(50)).train(4, 3, refuse, pytest.fail)
-    assert contributions("two", range(50)).earlier() == 0
+def test_what_is_refused_is_not_counted(contributions: Any) -> None:
+    contributions("other", range(50)).score(1)
+    for refused in (lambda one: one.score(4), lambda one: one.train(2, 2)):
+        with pytest.raises(LeakRefused):
+            refused(contributions("one", range(50), rank=5))
+    assert contributions("two", range(50)).earlier() == 1

@@ -14,10 +14,9 @@ from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import PeerFailed, PeerLost
-from colonnade.exchanges.secure_linear import LinearPartner
+from colonnade.exchanges.secure_product import SumFormat
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.privacy import SecretNoise
 from colonnade.session.checkpoints import CheckpointStore
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
@@ -40,7 +39,11 @@ def with_rare_categories(rows: int, columns: int) -> tuple[dict[str, pd.DataFram
 
 def read(run: cn.Run, truth: dict[str, int]) -> tuple[int, int, float]:
     """Take each such coefficient for a label; return how many are right by their sign, of how many, and the AUC."""
-    found = {name: value[0] for name, value in run.coefficients["shop"].items() if name in truth}
+    part = run.parts["shop"]
+    # What the epochs say together.
+    sums = (part.tensors["directions"] @ part.tensors["weights"]).sum(dim=1).tolist()
+    names = part.document["coefficients"]
+    found = {name: value for name, value in zip(names, sums, strict=True) if name in truth}
     if not found:
         return 0, 0, 0.5
     labels, values = np.array([truth[name] for name in found]), np.array(list(found.values()))
@@ -84,12 +87,11 @@ def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient
             for noise in (0.0, 4.0, 4.0)
         ]
     plain, once, again = (run.parts["shop"].tensors["weights"].numpy()[:, 0] for run in runs)
-    # One step over 280 rows, by the curvature of about as many zeros as ones.
-    influence = 4 / 280
+    influence = 1 / 280
     for noised in (once - plain, again - plain, once - again):
         assert 0.3 < np.sqrt(np.mean(noised**2)) / (4 * influence) < 2.5
         assert np.abs(noised).min() > 0
-    sent = [one for run in runs for one in run.ledgers["bank"].summary() if one.message == "PartnerShare"]
+    sent = [one for run in runs for one in run.ledgers["bank"].summary() if one.message == "SlopeShare"]
     assert [(one.count, one.protection) for one in sent] == [(1, "PLAIN"), (1, "NOISED"), (1, "NOISED")]
 
 
@@ -97,27 +99,21 @@ def test_the_label_of_a_row_moves_a_coefficient_by_no_more_than_the_noise_is_mad
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where a column is 1 in one row only, flipping the label of that row."""
-    moved, give_up = [], LinearPartner.give_up_share
-
-    def noted(partner: LinearPartner, noise: Any = None) -> Any:
-        deviations.append(float(np.abs(noise).max()))
-        return give_up(partner, np.zeros_like(noise))
-
     encode_otherwise(monkeypatch)
-    monkeypatch.setattr(LinearPartner, "give_up_share", noted)
-    monkeypatch.setattr(SecretNoise, "gaussian", lambda noise, purpose, release, shape: np.ones(shape))
     found, truth = with_rare_categories(300, columns=1)
     aimed = [int(name.split("=x")[1]) for name in truth]
-    weights, deviations = [], list[float]()
+    weights = []
     for _ in range(2):
         with integers_for_ciphertexts():
-            run = cn.simulate(cn.SecureLR(**QUICK), tables(found), seed=7)
+            run = cn.simulate(cn.SecureLR(**QUICK, coefficient_noise=0.0), tables(found), seed=7)
         part = run.parts["shop"]
-        weights.append(dict(zip(part.document["coefficients"], part.tensors["weights"][:, 0].tolist(), strict=True)))
+        # In units of the sums over rows to which noise is added.
+        sums = part.tensors["weights"].numpy() * run.rows["train"]
+        weights.append(dict(zip(part.document["coefficients"], sums, strict=True)))
         row = next(row for row in aimed if f"branch0=x{row}" in weights[0])
         found["bank"].loc[row, "y"] = 1 - found["bank"].loc[row, "y"]
-    moved = [abs(one - other) for one, other in zip(*(own.values() for own in weights), strict=True)]
-    assert 0.5 < max(moved) / min(deviations) < 1.2
+    moved = [np.abs(one - other).max() for one, other in zip(*(own.values() for own in weights), strict=True)]
+    assert 0.5 < max(moved) < 1.2
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
@@ -128,20 +124,20 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
 
     Who goes on from the last checkpoint gets the same as before.
     """
-    noises, send_scores, give_up = [], train.send_scores, LinearPartner.give_up_share
+    noises, gather, words = [], train.gather_scores, SumFormat.words
 
-    def noted(layer: LinearPartner, noise: Any) -> Any:
-        noises.append(noise)
-        return give_up(layer, noise)
+    def noted(format: SumFormat, values: Any) -> Any:
+        noises.append(values)
+        return words(format, values)
 
     def broken(*_: Any) -> None:
-        monkeypatch.setattr(train, "send_scores", send_scores)
+        monkeypatch.setattr(train, "gather_scores", gather)
         if is_lost:
             monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
         raise PeerLost("gone")
 
-    monkeypatch.setattr(LinearPartner, "give_up_share", noted)
-    monkeypatch.setattr(train, "send_scores", broken)
+    monkeypatch.setattr(SumFormat, "words", noted)
+    monkeypatch.setattr(train, "gather_scores", broken)
     for attempt in range(2):
         with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if not attempt else nullcontext():
             cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7, folder=tmp_path / "run")

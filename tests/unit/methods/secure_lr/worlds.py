@@ -13,7 +13,6 @@ import pytest
 from sklearn.decomposition import FastICA
 
 import colonnade as cn
-from colonnade.exchanges.secure_linear import LinearPartner
 from colonnade.methods.secure_lr import train
 from colonnade.nn.regression import Whitening
 from colonnade.session import ModelPart
@@ -41,16 +40,17 @@ def tables(found: dict[str, pd.DataFrame]) -> dict[str, cn.PartyTable]:
 
 @contextmanager
 def seen_contributions() -> Iterator[list[np.ndarray]]:
-    """Keep what the label holder makes of every answer: the partner's part of the scores of one batch."""
+    """Keep what the label holder gets in each epoch: the partner's part of the scores of all rows."""
     seen: list[np.ndarray] = []
-    logits = LinearPartner.logits
+    gather = train.gather_scores
 
-    def kept(partner: LinearPartner, mask: Any) -> np.ndarray:
-        seen.append(logits(partner, mask))
-        return seen[-1]
+    def kept(peers: Any, count: int, scores: int) -> np.ndarray:
+        found = gather(peers, count, scores)
+        seen.append(found[0])
+        return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LinearPartner, "logits", kept)
+        patch.setattr(train, "gather_scores", kept)
         yield seen
 
 
