@@ -187,7 +187,7 @@ CASES = {
     "secure_lr": Case(
         "secure_lr",
         {"label_holder": ["bank"], "feature_holder": ["shop"]},
-        "epochs = 40\nallow_leak = true\n",
+        "epochs = 40\nallow_leak = true\ncoefficient_noise = 0.0\n",
         lambda: {party: frame for party, frame in transfer_tables().items() if party != "telecom"},
         ((["shop"], 8), (["bank"], 16), (["bank", "shop"], 24)),
     ),

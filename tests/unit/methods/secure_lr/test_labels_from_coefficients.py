@@ -112,8 +112,9 @@ def test_the_label_of_a_row_moves_a_coefficient_by_no_more_than_the_noise_is_mad
         weights.append(dict(zip(part.document["coefficients"], sums, strict=True)))
         row = next(row for row in aimed if f"branch0=x{row}" in weights[0])
         found["bank"].loc[row, "y"] = 1 - found["bank"].loc[row, "y"]
-    moved = [np.abs(one - other).max() for one, other in zip(*(own.values() for own in weights), strict=True)]
-    assert 0.5 < max(moved) < 1.2
+    # Each epoch's noise is so much larger that all epochs together tell no more than one would.
+    moved = [np.linalg.norm(one - other) for one, other in zip(*(own.values() for own in weights), strict=True)]
+    assert 0.5 < max(moved) / np.sqrt(2) < 1.25
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
