@@ -3,9 +3,8 @@
 Two parties, the bank with the labels and the shop with columns only, run `simulate` with integers in place of
 ciphertexts; everything else is the product's.
 
-Columns: a curious bank looks for two-valued columns of the shop in what the shop's columns add to the training rows'
-scores, in each epoch but the first and when the model scores them: independent components and random directions,
-rounded and projected on their span. It knows no row, and, but with default settings, steps at random, so that every
+Columns: a curious bank looks for two-valued columns of the shop in what the shop's columns add to rows' scores in each
+epoch: independent components and random directions, rounded and projected on their span. It knows no row, and, but with default settings, steps at random, so that every
 opening is another one. Played with default settings, with as many openings as half the rank of the columns, with one
 more, and with more epochs than the rank and no direction left out, where it must succeed or its failing elsewhere would
 say nothing. Numbers have no two values, so breast cancer's are cut at their medians. A table has at most eight columns
@@ -36,9 +35,9 @@ import torch
 from tests.unit.methods.secure_lr.worlds import (
     columns_found,
     encode_otherwise,
-    scored,
     seen_contributions,
     steps_at_random,
+    sums_by_name,
 )
 from tests.worlds import integers_for_ciphertexts, the_same_secrets
 
@@ -147,12 +146,9 @@ def attacked(tables: dict[str, cn.PartyTable], starts: int, **settings: Any) -> 
         run = trained(tables, SEED, **settings)
     lead, seed = run.method.leader_of(run.plan), derive_seed(SEED, "alignment")
     places = align_in_one_place(tables, lead, run.plan.alignment, seed)["shop"].positions
-    part, rows = run.parts["shop"], places[run.plan.split(len(places)).train]
-    columns = Inputs.from_json(part.document["inputs"]).transform(tables["shop"], rows, dtype=np.float64)
-    # The last opening is the scoring of these rows with the finished model.
-    opened = [*seen, scored(part, columns)]
+    columns = Inputs.from_json(run.parts["shop"].document["inputs"]).transform(tables["shop"], places, dtype=np.float64)
     two_valued = sum(len(np.unique(column)) == 2 for column in columns.T)
-    return columns_found(np.hstack(opened), columns, starts), two_valued, run
+    return columns_found(np.hstack(seen), columns, starts), two_valued, run
 
 
 def measure_columns(findings: Findings, name: str, frames: Frames, tables: int, starts: int) -> None:
@@ -212,11 +208,9 @@ def measure_labels(findings: Findings, name: str, frames: Frames, draws: int, va
             for what, noise in (("without noise", 0.0), ("with noise", 1.0)):
                 with pytest.MonkeyPatch.context() as patch:
                     encode_otherwise(patch, value)
-                    found = trained(tables, draw, coefficient_noise=noise).coefficients["shop"]
+                    found = sums_by_name(trained(tables, draw, coefficient_noise=noise).parts["shop"])
                 aimed = [one for one in found if one in truth]
-                area = area_under_roc(
-                    np.array([truth[one] for one in aimed]), np.array([found[one][0] for one in aimed])
-                )
+                area = area_under_roc(np.array([truth[one] for one in aimed]), np.array([found[one] for one in aimed]))
                 areas.setdefault(f"value {value}, {what}", []).append(area)
         targets += len(aimed)
     findings.figures[f"{name}: rows aimed at, {draws} draws"] = targets

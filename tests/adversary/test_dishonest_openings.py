@@ -18,10 +18,8 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.errors import OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
-from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.secure_product import SumFormat
+from colonnade.exchanges.secure_product import MaskedSums, SumOwner, SumPartner
 from colonnade.methods.secure_lr import train
-from colonnade.methods.secure_lr.messages import MaskedSlopes
 from colonnade.session import Channel, Evaluate
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.openings import MOST_ATTEMPTS
@@ -65,7 +63,7 @@ def honest() -> cn.Run:
 
 def test_the_owner_says_how_much_it_opened(honest: cn.Run) -> None:
     """The slopes of two columns in both epochs."""
-    assert opened(honest) == [({"MaskedSlopes": 2}, {"MaskedSlopes": 2 * 2})]
+    assert opened(honest) == [({"MaskedSums": 2}, {"MaskedSums": 2 * 2})]
 
 
 def test_a_second_opening_in_the_same_step_is_refused() -> None:
@@ -74,48 +72,43 @@ def test_a_second_opening_in_the_same_step_is_refused() -> None:
     send = Channel.send
 
     def keeping(channel: Channel, message: Any) -> None:
-        if isinstance(message, MaskedSlopes):
+        if isinstance(message, MaskedSums):
             kept.append(message.values)
         send(channel, message)
 
-    lie = Lie("bank", "SlopeShare", lambda _: MaskedSlopes(kept[0]))
+    lie = Lie("bank", "SumShare", lambda _: MaskedSums(kept[0]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Channel, "send", keeping)
-        check_refused(played, lie, OutOfStep, "SlopeShare", seconds=60)
+        check_refused(played, lie, OutOfStep, "SumShare", seconds=60)
 
 
 def test_the_owners_code_cannot_open_twice_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest_open = SumFormat.open
+    keep = SumOwner.keep
 
-    def twice(format: SumFormat, opening: Opening, array: Any) -> Any:
-        found = honest_open(format, opening, array)
-        Opening(opening.peer, MaskedSlopes, opening._key, scores=1, columns=2)
-        return found
+    def twice(sums: SumOwner, release: int) -> None:
+        keep(sums, release)
+        keep(sums, release)
 
-    monkeypatch.setattr(SumFormat, "open", twice)
-    with pytest.raises(OpeningRefused, match="MaskedSlopes for 'bank' a second time at step 1"):
+    monkeypatch.setattr(SumOwner, "keep", twice)
+    with pytest.raises(OpeningRefused, match="MaskedSums for 'bank' a second time at step 1"):
         played()
 
 
 def test_nothing_is_opened_outside_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    def early(session: Any, *_: Any, **__: Any) -> Any:
-        Opening(session.channel("label_holder"), MaskedSlopes, None, scores=1, columns=2)  # type: ignore[arg-type]
+    seal = SumOwner.seal
 
-    honest_steps = train.steps
-    monkeypatch.setattr(
-        train,
-        "steps",
-        lambda session, *rest, **more: (
-            early(session) if session.role == "feature_holder" else honest_steps(session, *rest, **more)
-        ),
-    )
+    def early(sums: SumOwner, rows: Any) -> None:
+        seal(sums, rows)
+        sums.keep(0)
+
+    monkeypatch.setattr(SumOwner, "seal", early)
     with pytest.raises(OpeningRefused, match="outside of any step"):
         played()
 
 
 def test_an_opening_of_another_shape_is_refused() -> None:
     for shape in ((2, 2), (3, 2)):
-        lie = Lie("bank", "MaskedSlopes", with_field(values=functools.partial(same_key, shape=shape)))
+        lie = Lie("bank", "MaskedSums", with_field(values=functools.partial(same_key, shape=shape)))
         check_refused(played, lie, WrongContent, "shape", seconds=60)
 
 
@@ -129,21 +122,21 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     honest: cn.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partner that makes a run break off gets the steps since the checkpoint a second time."""
-    multiply, calls = SumFormat.multiply, []
+    send, calls = SumPartner.send, []
 
-    def broken(format: SumFormat, parts: Any, weights: Any) -> Any:
+    def broken(sums: SumPartner, release: int, weights: Any) -> None:
         calls.append(weights)
         if len(calls) == 2:
             raise PeerLost("gone")
-        return multiply(format, parts, weights)
+        send(sums, release, weights)
 
-    monkeypatch.setattr(SumFormat, "multiply", broken)
+    monkeypatch.setattr(SumPartner, "send", broken)
     with pytest.raises((PeerLost, PeerFailed), match="gone"):
         played(tmp_path / "run")
     run = played(tmp_path / "run")
     # The first attempt ends in step 2, the second begins after the checkpoint of step 1.
-    assert [messages for messages, _ in opened(run)] == [{"MaskedSlopes": 1}, {"MaskedSlopes": 1}]
-    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSlopes": 2}}
+    assert [messages for messages, _ in opened(run)] == [{"MaskedSums": 1}, {"MaskedSums": 1}]
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSums": 2}}
     assert np.allclose(run.parts["shop"].tensors["weights"], honest.parts["shop"].tensors["weights"])
 
 

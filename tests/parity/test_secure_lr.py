@@ -79,7 +79,7 @@ def test_every_weight_matches_the_same_steps_in_plain(task: str, parties: int, c
     frames = toy(task, parties)
     run = federated(frames, **changes)
     epochs = changes.get("epochs", 3)
-    steps = [entry for entry in run.ledgers["bank"].messages() if entry.content["message"] == "MaskedSlopes"]
+    steps = [entry for entry in run.ledgers["bank"].messages() if entry.content["message"] == "MaskedSums"]
     assert len(steps) == epochs * (parties - 1)
     weights, _ = reference(frames, epochs, task)
     for party, expected in weights.items():

@@ -1,32 +1,39 @@
-"""Sums over rows that only one party sees, weighted by numbers that only another has, into shares of both.
+"""Sums over rows that only one party sees, weighted by numbers that only another has, opened with noise.
 
 The owner holds rows X (n by d) and a Paillier key; the partner holds weights V (k by n):
 
-1. owner to partner: [[X]], once, for any number of products;
+1. owner to partner: [[X]], once, for any number of sums (`SealedRows`);
 2. partner to owner: [[V X + M]], freshly randomised, with a mask M of whole numbers, uniform over a range 2**40 times
-   as wide as any sum; the partner keeps -M modulo 2**64;
-3. the owner decrypts and keeps V X + M modulo 2**64. Both shares together are V X.
+   as wide as any sum (`MaskedSums`). The owner keeps what it decrypts modulo 2**64, the partner -M modulo 2**64;
+3. partner to owner: -M plus noise (`SumShare`), when both have kept theirs, such as after a checkpoint.
 
-The owner sees numbers that differ from a mask alone with a probability of 2**-40 each. The partner sees ciphertexts
-under a key it does not have. Sums are exact in the rounded numbers; the more rows, the fewer digits their weights keep.
+So an owner that has a sum computed once more, of other rows, gets another mask and other noise, and one that asks for a
+share once more the same. In step 2 it sees numbers that differ from a mask alone with a probability of 2**-40 each. The
+partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers; the more rows, the fewer
+digits their weights keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import Words
 from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import hide, mask_bits, masked_bound, open_share
+from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
+from colonnade.privacy import SecretNoise
+from colonnade.session import Channel, Session
 
-__all__ = ["SumFormat"]
+__all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
 
 Numbers = npt.NDArray[np.float64]
 
@@ -76,33 +83,130 @@ class SumFormat:
         lines = max(grown.slots // self.columns, 1)
         return replace(grown, shape=(self.sums, self.columns), packed_axis=1, lines=lines)
 
-    def seal(self, key: PrivateKey, rows: Numbers) -> CipherArray:
-        """Encrypt rows under one's own key; numbers beyond 4 are cut off."""
-        limit, layout = 2.0**_NUMBERS.magnitude_bits, self.sealed(len(rows))
-        packed = layout.pack(FixedPoint.encode(np.clip(rows, -limit, limit), _NUMBERS))
-        return CipherArray(key, layout, key.encrypt_integers(packed))
-
-    def multiply(self, parts: Sequence[CipherArray], weights: Numbers) -> tuple[CipherArray, Words]:
-        """Return weighted sums over the rows of all parts, masked, and this party's share; cut off beyond 32."""
-        limit, at, products = 2.0**self.weights.magnitude_bits, 0, []
-        for part in parts:
-            own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
-            products.append(part.left_product(FixedPoint.encode(own, self.weights), dense=True))
-            at += part.shape[0]
-        return hide(reduce(add, products), mask_bits(self.bound, _HIDING_BITS))
-
-    def open(self, opening: Opening, array: CipherArray) -> Words:
-        """Decrypt the masked sums: the owner's share."""
-        return open_share(opening, array, self.masked())
-
-    def words(self, values: Numbers) -> Words:
-        """Return what is added to a share so that the sums grow by these values."""
-        return np.rint(np.ldexp(values, self.fraction_bits)).astype(np.int64).view(np.uint64)
-
     def decode(self, words: Words) -> Numbers:
         """Return the sums, of both shares added up."""
         return np.ldexp(words.view(np.int64).astype(np.float64), -self.fraction_bits)
 
-    def under(self, key: PublicKey, array: CipherArray) -> CipherArray:
-        """Check a part that has arrived."""
-        return array.under(key, self.sealed(array.shape[0]))
+
+@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="set-up", carries=Carries.ROW_CODE)
+class SealedRows:
+    """The sender's encoded columns of some training rows, under the sender's key.
+
+    Reveals: how many training rows and encoded columns the sender has.
+    """
+
+    values: Annotated[CipherArray, Dims("rows", "columns")]
+
+
+# The receiver owns the key: what hides the content from it is the mask.
+@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="every epoch", carries=Carries.SUM)
+class MaskedSums:
+    """Sums over the receiver's rows, weighted by the slopes of the loss, behind a mask.
+
+    Reveals: nothing about rows; the content differs from random numbers with a probability of 2**-40 each.
+    """
+
+    values: Annotated[CipherArray, Dims("sums", "columns")]
+
+
+@message(
+    sender=GIVEN,
+    receiver=GIVEN,
+    protection=when("coefficient_noise", NOISED, PLAIN),
+    step="every epoch",
+    carries=Carries.WEIGHTS,
+)
+class SumShare:
+    """What takes the mask off sums, once both parties have kept the masked ones.
+
+    Reveals: sums over the training rows, from which the labels of rows that a column sets apart can be read.
+    Reveals when NOISED: sums over the training rows, give or take about what the label of one row moves where a column
+    is 1. A column that is much larger in a single row still tells that row's label.
+    """
+
+    values: Annotated[np.ndarray[Any, Any], Dims("sums", "columns", kind="u")]
+
+
+class _Half:
+    """What both sides keep: their shares of every release."""
+
+    def __init__(self, peer: Channel, format: SumFormat, releases: int) -> None:
+        self._peer, self.format = peer, format
+        self._shares = np.zeros((releases, format.sums, format.columns), np.uint64)
+        self._extents = {"sums": format.sums, "columns": format.columns}
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the shares, for a checkpoint."""
+        return {"shares": torch.from_numpy(self._shares.view(np.int64).copy())}, {}
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self._shares = tensors["shares"].numpy().view(np.uint64).copy()
+
+
+class SumOwner(_Half):
+    """The side that holds the rows and the key."""
+
+    def __init__(self, peer: Channel, format: SumFormat, releases: int, key: PrivateKey) -> None:
+        super().__init__(peer, format, releases)
+        self._key = key
+
+    def seal(self, rows: Numbers) -> None:
+        """Encrypt a part of the rows and send it; numbers beyond 4 are cut off."""
+        limit, layout = 2.0**_NUMBERS.magnitude_bits, self.format.sealed(len(rows))
+        packed = layout.pack(FixedPoint.encode(np.clip(rows, -limit, limit), _NUMBERS))
+        self._peer.send(SealedRows(CipherArray(self._key, layout, self._key.encrypt_integers(packed))))
+
+    def keep(self, release: int) -> None:
+        """Decrypt masked sums and keep this party's share of them."""
+        opening = Opening(self._peer, MaskedSums, self._key, **self._extents)
+        self._shares[release] = open_share(opening, opening.received.values, self.format.masked())
+
+    def open(self, release: int) -> Numbers:
+        """Receive what takes the mask off, and return the sums, with the partner's noise."""
+        return self.format.decode(self._shares[release] + self._peer.receive(SumShare, **self._extents).values)
+
+
+class SumPartner(_Half):
+    """The side that computes on the owner's ciphertexts."""
+
+    def __init__(self, session: Session, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
+        super().__init__(peer, format, releases)
+        self._session, self._key, self._counts = session, key, np.zeros(releases, np.int64)
+        self._noise, self._parts = SecretNoise(session.secret("noise of sums")), list[CipherArray]()
+
+    def receive(self, rows: int) -> None:
+        """Receive the next part of the rows."""
+        received = self._peer.receive(SealedRows, rows=rows, columns=self.format.columns).values
+        self._parts.append(received.under(self._key, self.format.sealed(rows)))
+
+    def send(self, release: int, weights: Numbers) -> None:
+        """Send the weighted sums over all parts, masked, and keep this party's share; weights are cut off beyond 32."""
+        limit, at, products = 2.0**self.format.weights.magnitude_bits, 0, []
+        for part in self._parts:
+            own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
+            products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
+            at += part.shape[0]
+        masked, self._shares[release] = hide(reduce(add, products), mask_bits(self.format.bound, _HIDING_BITS))
+        # The same noise on sums that are computed anew, of other rows, could be taken off: so what was sent is counted,
+        # in earlier attempts at the run too.
+        sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
+        mine = [one for one in sent if (one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__)]
+        self._counts[release] = len(mine)
+        self._peer.send(MaskedSums(masked))
+
+    def unmask(self, release: int, deviation: float) -> None:
+        """Send this party's share, with noise of this standard deviation."""
+        share = self._shares[release]
+        noise = deviation * self._noise.gaussian(self._peer.peer, int(self._counts[release]), share.shape)
+        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
+        self._peer.send(SumShare(share + words))
+
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the shares, and which noise goes with them."""
+        return super().state()[0] | {"counts": torch.from_numpy(self._counts.copy())}, {}
+
+    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        super().load_state(tensors, document)
+        self._counts = tensors["counts"].numpy().copy()

@@ -6,39 +6,30 @@ vertically partitioned data via entity resolution and additively homomorphic enc
 
 Roles: one ``label_holder`` with the labels, with or without columns of its own, and any number of ``feature_holder``.
 
-Each feature holder whitens its columns, makes a Paillier key and sends them encrypted, once. The coefficients of its
-columns are shared between it and the label holder while training: neither knows them. The label holder fits its own
-columns exactly, step by step together with what the partners' columns add. At the end it gives up its shares, with
-noise, so that every party has the coefficients of its own columns.
+Each feature holder whitens its columns and sends them once, under a Paillier key of its own. In every epoch the label
+holder fits its own columns and what it got of the partners' exactly, and returns sums of the encrypted columns over all
+rows, weighted by what the fit leaves unexplained: masked until both have kept them, then with noise. They are
+coefficients: the feature holder sends what they add to every row.
 
-What each party learns. The label holder sees what each feature holder's columns add to a row's scores: for training
-rows once in every epoch but the first, and for all rows once when they are scored. Such numbers span the columns up to
-an unknown linear map, and as many as the columns have rank give two-valued columns away exactly. So each feature holder
-refuses to open more numbers about a row than half that rank, over all its runs with the label holder (`guard.py`). Rows
-with equal columns are seen to be equal even so. Each feature holder learns the coefficients of its own columns, about,
-with which factors they go into the scores, and whether these need them. The coefficient of a column, or of a direction
-of several, that few rows make up tells these rows' labels: such directions are left out by the feature holder, and
-against one that does otherwise the label holder adds noise. It gets no gradient for its columns' values: a linear model
-needs none, and in the paper's protocol that gradient gives away every label.
+What each party learns. The label holder sees one number about each row in every epoch, and when a row is scored later.
+As many as the columns have rank give two-valued columns away exactly, so each feature holder refuses to open more than
+half that rank, over all its runs with the label holder. Rows with equal columns are seen to be equal even so. Each
+feature holder learns about the coefficients of its own columns, with which factors they go into the scores, and whether
+these need them. The coefficient of a column, or of a direction of several, that few rows make up tells these rows'
+labels: the feature holder leaves such directions out, and against one that does otherwise there is the noise. It gets
+no gradient for its columns' values: in the paper's protocol that gives away every label.
 
 Differs from the papers: no third party; the exact sigmoid instead of a Taylor polynomial; whitened columns and exact
-local fits, so that two steps of all rows do what hundreds of small ones did; as many scores as classes less one;
-integer shares that are drawn anew in every step; every reply is re-randomised.
+local fits, so that two steps of all rows do what hundreds of small ones did; no encrypted forward pass; as many scores
+as classes less one; every reply is masked and re-randomised.
 """
 
 from colonnade.exchanges.public_keys import PublicModulus
+from colonnade.exchanges.secure_product import MaskedSums, SealedRows, SumShare
 from colonnade.messages import between
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import (
-    ColumnCount,
-    Factors,
-    MaskedSlopes,
-    RowScores,
-    SealedColumns,
-    SlopeShare,
-    TrainingExtent,
-)
+from colonnade.methods.secure_lr.messages import ColumnCount, Factors, RowScores, TrainingExtent
 from colonnade.session import Method, Role, Stage
 from colonnade.training import ModelToScore, TrainedModel
 
@@ -64,9 +55,9 @@ METHOD = Method(
                 between(PublicModulus, _OWNER, _PARTNER),
                 ColumnCount,
                 TrainingExtent,
-                SealedColumns,
-                MaskedSlopes,
-                SlopeShare,
+                between(SealedRows, _OWNER, _PARTNER),
+                between(MaskedSums, _PARTNER, _OWNER),
+                between(SumShare, _PARTNER, _OWNER),
                 RowScores,
                 Factors,
                 between(TrainedModel, _PARTNER, _OWNER),

@@ -22,8 +22,8 @@ class SecureLR:
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
     """What is learned. `auto` decides from the training labels."""
     epochs: int = marked(0, passes=True)
-    """Passes over the training rows. Each but the first opens numbers about every row, and so does scoring. 0 takes 2,
-    or 1 where the guard of columns allows no more."""
+    """Passes over the training rows, each of which opens numbers about every row. 0 takes 2, or 1 where the guard of
+    columns allows no more."""
     minimum_support: int = 10
     """How many training rows, at least, make up each encoded column of a feature holder, and each direction of them."""
     coefficient_noise: float = 1.0

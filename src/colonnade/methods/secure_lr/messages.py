@@ -6,19 +6,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from colonnade.crypto import CipherArray
-from colonnade.messages import ENCRYPTED, MASKED, NOISED, PLAIN, Between, Carries, Dims, OneOf, message, when
+from colonnade.messages import PLAIN, Between, Carries, Dims, OneOf, message
 
-__all__ = [
-    "MOST",
-    "ColumnCount",
-    "Factors",
-    "MaskedSlopes",
-    "RowScores",
-    "SealedColumns",
-    "SlopeShare",
-    "TrainingExtent",
-]
+__all__ = ["MOST", "ColumnCount", "Factors", "RowScores", "TrainingExtent"]
 
 MOST = 2**16
 """The most columns, and scores of a row: a hostile count would make us compute with arrays of any size."""
@@ -47,47 +37,6 @@ class TrainingExtent:
     scores: Annotated[int, Between(1, "most_scores")]
     outputs: Annotated[int, Between(1, "most_scores")]
     epochs: Annotated[int, OneOf(given="epochs")]
-
-
-@message(
-    sender="feature_holder", receiver="label_holder", protection=ENCRYPTED, step="set-up", carries=Carries.ROW_CODE
-)
-class SealedColumns:
-    """The sender's whitened columns of some training rows, under the sender's key.
-
-    Reveals: how many training rows and independent columns the sender has.
-    """
-
-    values: Annotated[CipherArray, Dims("rows", "columns")]
-
-
-# The receiver owns the key: what hides the content from it is the mask.
-@message(sender="label_holder", receiver="feature_holder", protection=MASKED, step="every epoch", carries=Carries.SUM)
-class MaskedSlopes:
-    """The slopes of the loss along the receiver's columns, over all training rows, behind a mask.
-
-    Reveals: nothing about rows; it differs from a random number with a probability of 2**-40.
-    """
-
-    values: Annotated[CipherArray, Dims("scores", "columns")]
-
-
-@message(
-    sender="label_holder",
-    receiver="feature_holder",
-    protection=when("coefficient_noise", NOISED, PLAIN),
-    step="every epoch",
-    carries=Carries.WEIGHTS,
-)
-class SlopeShare:
-    """What takes the mask off the slopes, once both parties have kept the masked ones.
-
-    Reveals: sums over the training rows, from which the labels of rows that a column sets apart can be read.
-    Reveals when NOISED: sums over the training rows, give or take about what the label of one row moves where a column
-    is 1. A column that is much larger in a single row still tells that row's label.
-    """
-
-    values: Annotated[np.ndarray[Any, Any], Dims("scores", "columns", kind="u")]
 
 
 @message(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,22 +12,12 @@ from colonnade.errors import ConfigError, WrongContent
 from colonnade.exchanges.contributions import Contributions, check_opened, most_opened
 from colonnade.exchanges.holdings import encoded_labels, without_columns
 from colonnade.exchanges.labels import most_scores
-from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.secure_product import SumFormat
+from colonnade.exchanges.secure_product import SumFormat, SumOwner, SumPartner
 from colonnade.methods.secure_lr.config import SecureLR
-from colonnade.methods.secure_lr.messages import (
-    MOST,
-    ColumnCount,
-    Factors,
-    MaskedSlopes,
-    SealedColumns,
-    SlopeShare,
-    TrainingExtent,
-)
+from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, TrainingExtent
 from colonnade.methods.secure_lr.predict import gather_scores, own_columns, send_scores
 from colonnade.nn.regression import Numbers, Whitening, scores_of
-from colonnade.privacy import SecretNoise
 from colonnade.session import Holding, Result, Session
 from colonnade.training import (
     Budget,
@@ -71,29 +60,25 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     # Before anything about the columns leaves, but how many there are.
     contributions.train(extent.scores, extent.epochs)
     format = SumFormat(len(train), rank, extent.scores, key.bits)
+    sums = kept.leaf("sums", SumOwner(peer, format, extent.epochs, key))
     for rows in parts_of(train):
-        peer.send(SealedColumns(format.seal(key, whitened[rows])))
+        sums.seal(whitened[rows])
 
-    # By epoch: this party's shares of the slopes, and the slopes when the mask is taken off.
-    shape = (extent.epochs, extent.scores, rank)
-    slopes = Tensors(shares=torch.zeros(shape, dtype=torch.int64), opened=torch.zeros(shape, dtype=torch.float64))
-    kept.leaf("slopes", slopes)
+    weights = torch.zeros(extent.epochs, extent.scores, rank, dtype=torch.float64)
+    learned = kept.leaf("learned", Tensors(weights=weights))
 
     def learn(epoch: int) -> None:
-        share = peer.receive(SlopeShare, scores=extent.scores, columns=rank).values
-        found = format.decode(share + slopes["shares"][epoch].numpy().view(np.uint64)) / len(train)
-        slopes["opened"][epoch] = torch.from_numpy(found)
-        send_scores(peer, whitened, found.T)
+        weights = sums.open(epoch) / len(train)
+        learned["weights"][epoch] = torch.from_numpy(weights)
+        send_scores(peer, whitened, weights.T)
 
     for step in steps(session, kept, train, Budget(extent.epochs, len(train))):
         if step.epoch:
             learn(step.epoch - 1)
-        opening = Opening(peer, MaskedSlopes, key, scores=extent.scores, columns=rank)
-        share = format.open(opening, opening.received.values)
-        slopes["shares"][step.epoch] = torch.from_numpy(share.view(np.int64))
+        sums.keep(step.epoch)
     learn(extent.epochs - 1)
 
-    every = slopes["opened"].numpy().reshape(-1, rank).T
+    every = learned["weights"].numpy().reshape(-1, rank).T
     factors = peer.receive(Factors, scores=every.shape[1], outputs=extent.outputs).values
     model = peer.receive(TrainedModel)
     # What all classes have in common changes no probability: one number less about each row.
@@ -113,8 +98,6 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
         )
     own, train = own_columns(holding, inputs), split.train
-    # Before the first checkpoint: noise that another secret made would weaken what was sent before an interruption.
-    noise = SecretNoise(session.secret("coefficients"))
     regression = JoinedRegression(label_encoder, own[train], labels[train])
     keys = [receive_key(session, peer, config.key) for peer in peers]
     counted = [(one.rank, one.opened) for one in (peer.receive(ColumnCount) for peer in peers)]
@@ -125,41 +108,33 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             most = most_opened(rank, opened, epochs)
             check_opened(session, peer, rank, epochs * scores, opened, most, "", allow_leak=True)
         peer.send(TrainingExtent(scores, regression.outputs, epochs))
-    formats = [SumFormat(len(train), rank, scores, key.bits) for key, (rank, _) in zip(keys, counted, strict=True)]
-    sealed = [
-        [
-            format.under(key, peer.receive(SealedColumns, rows=len(rows), columns=format.columns).values)
-            for rows in parts_of(train)
-        ]
-        for peer, key, format in zip(peers, keys, formats, strict=True)
-    ]
+    sums = []
+    for peer, key, (rank, _) in zip(peers, keys, counted, strict=True):
+        format = SumFormat(len(train), rank, scores, key.bits)
+        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, epochs, key)))
+    for one in sums:
+        for rows in parts_of(train):
+            one.receive(len(rows))
 
-    # By partner: this party's shares of the slopes of every epoch, and what the slopes make of every row.
-    shape, ranks = (epochs, scores), [format.columns for format in formats]
-    shares = {f"shares of {place}": torch.zeros(*shape, rank, dtype=torch.int64) for place, rank in enumerate(ranks)}
+    # By partner, row, and score of every epoch.
     added = torch.zeros(len(peers), len(own), epochs * scores, dtype=torch.float64)
-    known = kept.leaf("known", Tensors(**shares, added=added))
+    known = kept.leaf("scores", Tensors(added=added))
 
-    def unmask(epoch: int) -> None:
-        for place, (peer, format) in enumerate(zip(peers, formats, strict=True)):
-            share = known[f"shares of {place}"][epoch].numpy().view(np.uint64)
-            # The same noise on other slopes could be taken off: the noise depends on the share, which is secret.
-            drawn = noise.gaussian(f"{peer.peer} {hashlib.sha256(share.tobytes()).hexdigest()}", 0, share.shape)
-            peer.send(SlopeShare(share + format.words(config.coefficient_noise * np.sqrt(epochs) * drawn)))
+    def learn(epoch: int) -> None:
+        for one in sums:
+            # What one row's label moves in a sum is about 1; all epochs together shall tell no more of it than one.
+            one.unmask(epoch, config.coefficient_noise * np.sqrt(epochs))
         found = gather_scores(peers, len(own), scores)
         known["added"][:, :, epoch * scores : (epoch + 1) * scores] = torch.from_numpy(found)
 
     for step in steps(session, kept, train, Budget(epochs, len(train)), rule=Patience(0)):
         if step.epoch:
-            unmask(step.epoch - 1)
+            learn(step.epoch - 1)
         regression.fit(list(known["added"].numpy()[:, train, : step.epoch * scores]) if step.epoch else [])
         step.loss = regression.loss
-        residuals = (regression.residuals @ regression.basis(scores)).T
-        for place, (peer, format) in enumerate(zip(peers, formats, strict=True)):
-            masked, share = format.multiply(sealed[place], residuals)
-            known[f"shares of {place}"][step.epoch] = torch.from_numpy(share.view(np.int64))
-            peer.send(MaskedSlopes(masked))
-    unmask(epochs - 1)
+        for one in sums:
+            one.send(step.epoch, (regression.residuals @ regression.basis(scores)).T)
+    learn(epochs - 1)
 
     every = known["added"].numpy()
     factors = regression.fit(list(every[:, train]))

@@ -23,7 +23,7 @@ from tests.worlds import integers_for_ciphertexts, name_of
 import colonnade as cn
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
 from colonnade.exchanges.contributions import Contributions, most_opened
-from colonnade.exchanges.secure_product import SumFormat
+from colonnade.exchanges.secure_product import SumPartner
 from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, train
 from colonnade.reports import PartyRun
@@ -48,7 +48,7 @@ def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
 def test_with_default_settings_no_column_is_found() -> None:
     found, run = attacked(cn.SecureLR(**QUICK))
     assert found == 0
-    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSlopes": 2}}
+    assert run.ledgers["shop"].openings() == {"bank": {"MaskedSums": 2}}
 
 
 def test_half_the_rank_is_too_little_also_for_a_label_holder_that_steps_at_random() -> None:
@@ -129,7 +129,7 @@ def test_default_settings_are_not_refused_with_two_numbers(columns: int) -> None
     found["shop"] = found["shop"][["id", "s0", "s1"]].assign(s2=draw.normal(size=400)).iloc[:, : columns + 1]
     with integers_for_ciphertexts():
         run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
-    assert run.ledgers["shop"].openings()["bank"] == {"MaskedSlopes": columns - 1}
+    assert run.ledgers["shop"].openings()["bank"] == {"MaskedSums": columns - 1}
     assert run.metrics["auc"] > 0.75
 
 
@@ -225,15 +225,15 @@ def test_a_run_cannot_be_taken_up_again_until_its_columns_are_spanned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rank is 7: an epoch that opens and a scoring are 2 numbers, all again 4 and 6, and once more would be 8."""
-    found, multiply = frames(200), SumFormat.multiply
+    found, honest = frames(200), SumPartner.send
 
-    def broken(format: SumFormat, *rest: Any) -> Any:
+    def broken(sums: SumPartner, *rest: Any) -> None:
         if len(calls) == 1:
             raise PeerLost("gone")
         calls.append(1)
-        return multiply(format, *rest)
+        honest(sums, *rest)
 
-    monkeypatch.setattr(SumFormat, "multiply", broken)
+    monkeypatch.setattr(SumPartner, "send", broken)
     for attempt in range(4):
         calls: list[int] = []
         kinds, said = ((LeakRefused, PeerFailed), "after 6") if attempt == 3 else ((PeerLost, PeerFailed), "gone")

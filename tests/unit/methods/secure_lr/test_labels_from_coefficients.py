@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from tests.unit.methods.secure_lr.worlds import encode_otherwise, frames, tables
+from tests.unit.methods.secure_lr.worlds import encode_otherwise, frames, sums_by_name, tables
 from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import PeerFailed, PeerLost
-from colonnade.exchanges.secure_product import SumFormat
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
+from colonnade.privacy import SecretNoise
 from colonnade.session.checkpoints import CheckpointStore
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
@@ -39,11 +39,7 @@ def with_rare_categories(rows: int, columns: int) -> tuple[dict[str, pd.DataFram
 
 def read(run: cn.Run, truth: dict[str, int]) -> tuple[int, int, float]:
     """Take each such coefficient for a label; return how many are right by their sign, of how many, and the AUC."""
-    part = run.parts["shop"]
-    # What the epochs say together.
-    sums = (part.tensors["directions"] @ part.tensors["weights"]).sum(dim=1).tolist()
-    names = part.document["coefficients"]
-    found = {name: value for name, value in zip(names, sums, strict=True) if name in truth}
+    found = {name: value for name, value in sums_by_name(run.parts["shop"]).items() if name in truth}
     if not found:
         return 0, 0, 0.5
     labels, values = np.array([truth[name] for name in found]), np.array(list(found.values()))
@@ -91,7 +87,7 @@ def test_noise_is_as_large_as_one_rows_influence_and_drawn_for_every_coefficient
     for noised in (once - plain, again - plain, once - again):
         assert 0.3 < np.sqrt(np.mean(noised**2)) / (4 * influence) < 2.5
         assert np.abs(noised).min() > 0
-    sent = [one for run in runs for one in run.ledgers["bank"].summary() if one.message == "SlopeShare"]
+    sent = [one for run in runs for one in run.ledgers["bank"].summary() if one.message == "SumShare"]
     assert [(one.count, one.protection) for one in sent] == [(1, "PLAIN"), (1, "NOISED"), (1, "NOISED")]
 
 
@@ -125,11 +121,11 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
 
     Who goes on from the last checkpoint gets the same as before.
     """
-    noises, gather, words = [], train.gather_scores, SumFormat.words
+    noises, gather, gaussian = [], train.gather_scores, SecretNoise.gaussian
 
-    def noted(format: SumFormat, values: Any) -> Any:
-        noises.append(values)
-        return words(format, values)
+    def noted(noise: SecretNoise, *about: Any) -> Any:
+        noises.append(gaussian(noise, *about))
+        return noises[-1]
 
     def broken(*_: Any) -> None:
         monkeypatch.setattr(train, "gather_scores", gather)
@@ -137,7 +133,7 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
             monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
         raise PeerLost("gone")
 
-    monkeypatch.setattr(SumFormat, "words", noted)
+    monkeypatch.setattr(SecretNoise, "gaussian", noted)
     monkeypatch.setattr(train, "gather_scores", broken)
     for attempt in range(2):
         with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if not attempt else nullcontext():

@@ -81,10 +81,10 @@ def steps_at_random() -> Iterator[None]:
         yield
 
 
-def scored(part: ModelPart, columns: np.ndarray) -> np.ndarray:
-    """Return what a feature holder's encoded columns add to scores with the finished model."""
-    mean, directions, weights = (part.tensors[name].numpy() for name in ("mean", "directions", "weights"))
-    return Whitening(mean, directions).transform(columns) @ weights
+def sums_by_name(part: ModelPart) -> dict[str, float]:
+    """Return what a feature holder knows of the labels by each of its encoded columns: what all epochs say together."""
+    found = (part.tensors["directions"] @ part.tensors["weights"]).sum(dim=1).tolist()
+    return dict(zip(part.document["coefficients"], found, strict=True))
 
 
 def two_valued(contributed: np.ndarray, starts: int) -> list[np.ndarray]:
