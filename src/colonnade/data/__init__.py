@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
+from colonnade.data.dialect import DateOrder, Dialect
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
 from colonnade.data.id_formats import DIGITS, LETTERS, IdFormat, explain_few_shared, explain_nothing_shared
 from colonnade.data.ids import SEPARATORS, Id, IdRule, canonical_id_bytes, normalised_ids
@@ -33,6 +34,8 @@ __all__ = [
     "CodeEncoder",
     "CodedColumn",
     "Column",
+    "DateOrder",
+    "Dialect",
     "Id",
     "IdFormat",
     "IdRule",
