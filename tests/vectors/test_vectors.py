@@ -83,9 +83,7 @@ SAMPLES: dict[str, Any] = {
     "ResumeFrom": ResumeFrom(300),
     "Failed": Failed("bank", 3, "the loss is no longer a number.", False),
     "Finished": Finished(),
-    "AlignmentOffer": AlignmentOffer(
-        300, bytes(32), FORMAT, (bytes(range(16)),), bytes(32), 7
-    ),
+    "AlignmentOffer": AlignmentOffer(300, bytes(32), FORMAT, (bytes(range(16)),), bytes(32), 7),
     "AlignmentOpening": AlignmentOpening(2**32, bytes(range(32)), FORMAT, None, 7),
     "BlindedIds": BlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
     "TwiceBlindedIds": TwiceBlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),

@@ -66,9 +66,9 @@ class AlignmentOffer:
     """How many rows the sender brings, what its ids look like, its share of a salt, and which results it still has.
 
     Reveals: how many rows the sender brings, and of its ids: whether they are text or numbers; how long the shortest
-    and the longest are; and whether any has leading zeros, upper or lower case, spaces around, separators inside, the form
-    of a float, or would equal another if all that were ignored. No id. An earlier result is named by a random number
-    that both parties keep.
+    and the longest are; and whether any has leading zeros, upper or lower case, spaces around, separators inside, the
+    form of a float, or would equal another if all that were ignored. No id. An earlier result is named by a random
+    number that both parties keep.
     """
 
     count: Count
@@ -83,8 +83,8 @@ class AlignmentOffer:
 class AlignmentOpening:
     """How the alignment goes on: a share of its salt, an earlier result to use, or where to take up one cut short.
 
-    Reveals: how many rows the sender brings; what its ids look like, in the same terms as an AlignmentOffer; and whether
-    they are those of an earlier alignment. No id.
+    Reveals: how many rows the sender brings; what its ids look like, which is said as in an offer: length, case,
+    digits, separators, no id; and whether they are those of an earlier alignment.
     """
 
     count: Count

@@ -18,8 +18,8 @@ LETTERS = ("none", "upper", "lower", "mixed")
 DIGITS = ("none", "some", "all")
 """How many ids are whole numbers, apart from spaces around, separators inside and a `.0` at the end."""
 
-_AS_NUMBERS, _BARE = IdRule(type="text"), IdRule(type="text", separators="drop")
-_LOOSEST = IdRule(case="fold", type="number", separators="drop")
+# The loosest rule in three steps.
+_TEXT, _SEPARATED, _FOLDED = IdRule(type="text"), IdRule(separators="drop"), IdRule(case="fold", type="number")
 # As a spreadsheet writes long numbers, of which it has then lost the last digits.
 _EXPONENT = re.compile(r"\d[.,]\d+[eE]\+?\d+|\d[eE]\+\d+")
 
@@ -56,9 +56,10 @@ class IdFormat:
         given = [one for one in ids if one is not None]
         columns = list(zip(*given, strict=True)) if given and isinstance(given[0], tuple) else [tuple(given)]
         texts = [[str(part) for part in column] for column in columns]
-        bare = [written_by(column, _BARE) for column in texts]
-        every, every_bare = ([one for column in form for one in column] for form in (texts, bare))
-        trimmed, plain = [one.strip() for one in every], written_by(every, _AS_NUMBERS)
+        plain = [written_by(column, _TEXT) for column in texts]
+        bare = [written_by(column, _SEPARATED) for column in plain]
+        every, every_plain, every_bare = ([one for column in form for one in column] for form in (texts, plain, bare))
+        trimmed = [one.strip() for one in every]
         lengths, bare_lengths = ([sum(map(len, row)) for row in zip(*form, strict=True)] for form in (texts, bare))
         whole = [one for one in every_bare if is_whole_number(one)]
         has_upper, has_lower = any(one != one.lower() for one in every), any(one != one.upper() for one in every)
@@ -71,11 +72,11 @@ class IdFormat:
             longest_bare=max(bare_lengths, default=0),
             has_leading_zeros=any(len(one) > 1 and one[0] == "0" for one in whole),
             has_spaces=trimmed != every,
-            has_point_zero=plain != trimmed,
+            has_point_zero=every_plain != trimmed,
             has_exponents=any(_EXPONENT.fullmatch(one) for one in trimmed),
-            separators=separators_in(plain),
+            separators=separators_in(every_plain),
             letters=LETTERS[has_upper + 2 * has_lower],
-            stays_distinct=len(set(canonical_ids(given, _LOOSEST))) == len(given),
+            stays_distinct=len(set(canonical_ids(list(zip(*bare, strict=True)), _FOLDED))) == len(given),
             parts=len(columns),
         )
 
@@ -133,7 +134,10 @@ def _explained(formats: Mapping[str, IdFormat], rule: IdRule, is_agreed: bool) -
     if not settings:
         return causes, ""
     if is_agreed:
-        return causes, " The model was trained with this rule, so write the new rows' ids as those of the training rows."
+        return (
+            causes,
+            " The model was trained with this rule, so write the new rows' ids as those of the training rows.",
+        )
     written = " and ".join(f"{key} = {value}" for key, value in settings.items())
     remedy = f" To have more rows match, all parties write in run.toml, under [alignment]: {written}."
     alike = " and ".join(f"'{party}'" for party, one in formats.items() if not one.stays_distinct)
@@ -150,6 +154,7 @@ def _likely(seen: Sequence[IdFormat], rule: IdRule) -> Iterator[tuple[str, tuple
         return
     if any(one.has_exponents for one in seen):
         yield "a spreadsheet has cut off the last digits of long ids (export them again as text)", None
+        return
     with_numbers = [one for one in seen if one.digits != "none"]
     may_be_numbers = len(with_numbers) == len(seen)
     do_lengths_differ = len({(one.shortest_bare, one.longest_bare) for one in seen}) > 1
@@ -157,17 +162,13 @@ def _likely(seen: Sequence[IdFormat], rule: IdRule) -> Iterator[tuple[str, tuple
     loses_zeros = may_be_numbers and True in has_zeros and (len(has_zeros) > 1 or do_lengths_differ)
     is_apart = max(one.shortest_bare for one in seen) > min(one.longest_bare for one in seen)
     if is_apart and not loses_zeros:
-        yield (
-            "no length occurs at all parties, so a prefix, padding or a hash may differ (write ids alike, or name "
-            "another column as id in [table])",
-            None,
-        )
+        cause = "no length occurs at all parties, so a prefix, padding or a hash may differ"
+        yield f"{cause} (write ids alike, or name another column as id in [table])", None
         return
     if loses_zeros and rule.type != "number":
         yield "leading zeros may be kept at one party and lost at another", ("type", '"number"')
     elif not may_be_numbers and not all(one.is_text for one in seen):
         yield "ids are numbers at some parties and have letters at others (name another column as id in [table])", None
-        return
     elif rule.type == "keep" and len({one.is_text for one in seen}) > 1:
         yield "some parties hold numbers and others text, which never equal one another", ("type", '"text"')
     elif rule.type == "keep" and len({one.has_point_zero for one in seen}) > 1:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pandas as pd
 
 from colonnade.data.columns import Kind
-from colonnade.data.ids import canonical_whole_number, column_names
+from colonnade.data.ids import column_names, whole_number_of
 from colonnade.errors import TableError, did_you_mean
 
 if TYPE_CHECKING:
@@ -161,11 +161,12 @@ def _read_csv(path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[s
 
 
 def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
-    """Return ids as whole numbers if every one of them prints as one, else as they are written; some may be missing."""
+    """Return ids as whole numbers if every one prints as one, or as its float; else as written. Some may be missing."""
     texts = [text if isinstance(text, str) and text.strip() else None for text in column.tolist()]
-    if not all(text is None or canonical_whole_number(text) for text in texts):
+    numbers = [None if text is None else whole_number_of(text) for text in texts]
+    if [one is None for one in numbers] != [text is None for text in texts]:
         return column
-    return pd.Series([None if text is None else int(text) for text in texts], dtype=object, index=column.index)
+    return pd.Series(numbers, dtype=object, index=column.index)
 
 
 def _check_text(path: Path, *, compressed: bool) -> None:

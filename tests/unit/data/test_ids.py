@@ -22,7 +22,9 @@ RULES = [
     )
 ]
 # Lone surrogates are text, too: broken exports have them.
-texts = st.text(st.characters(), max_size=6) | st.sampled_from(["é", "é", "ẞ", "ß", "SS", " a", "A", "\ud800", "007", "7.0", "1-2", "1 2"])
+texts = st.text(st.characters(), max_size=6) | st.sampled_from(
+    ["é", "é", "ẞ", "ß", "SS", " a", "A", "\ud800", "007", "7.0", "1-2", "1 2"]
+)
 numbers = st.integers(0, 12) | st.integers(-(2**70), 2**70)
 parts = texts | numbers
 single_ids = st.lists(parts, unique_by=lambda one: (type(one), one))
@@ -63,7 +65,9 @@ def obvious(identifier: Id, rule: IdRule) -> Id:
         is_separator = [one.isspace() or one in "-./\\_‐‑‒–—―−" for one in text]
         ends = [at for at, separates in enumerate(is_separator) if not separates] or [0]
         text = "".join(
-            one for at, one in enumerate(text) if not is_separator[at] or at < ends[0] or at > ends[-1] or len(ends) == 1
+            one
+            for at, one in enumerate(text)
+            if not is_separator[at] or at < ends[0] or at > ends[-1] or len(ends) == 1
         )
     if rule.type == "number" and re.fullmatch(r"[+-]?\d+", text):
         return int(text)
