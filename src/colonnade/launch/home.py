@@ -355,10 +355,12 @@ def _line(name: str, value: Any) -> str:
 
 
 def shape_in_words(party: str, table: PartyTable) -> str:
-    """Return a line on the table that a party brings; it has rows unless there is none."""
+    """Return lines on the table that a party brings and what looks wrong with it; it has rows unless there is none."""
     if not table.rows:
         return f"{party}: brings no table"
-    return f"{party}: {table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+    from colonnade.training import inspect_table  # here, as it brings torch
+
+    return inspect_table(table).in_short(party)
 
 
 def _columns_in(*settings: str | list[str]) -> list[str]:

@@ -35,6 +35,7 @@ from colonnade.session import (
     taking_part,
 )
 from colonnade.settings import validated
+from colonnade.training import described
 from colonnade.transport import Link
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def take_part(
                 seconds=time.monotonic() - clock,
                 alignment=holding.aligned.protocol,
                 rows=_rows_of(holding),
-                table=table.describe() | {"shared_rows": len(holding.aligned)},
+                table=(table.describe() if plan.stage == "predict" else described(table))
+                | {"shared_rows": len(holding.aligned)},
                 ledger=session.ledger.read(),
                 history=session.metrics.lines,
                 evaluations={name: found for name, found in evaluations.items() if found is not None},
