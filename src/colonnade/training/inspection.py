@@ -199,7 +199,7 @@ def _of_table(
         )
     repeated = _repeated_rows(table, columns)
     if repeated:
-        yield f"{_plural(repeated, 'row')} repeat another one in all columns but the id."
+        yield f"{_plural(repeated, 'row', 'repeats')} another one in all columns but the id."
     if label is not None:
         if label.missing:
             yield f"{label.missing:,} of {table.rows:,} rows have no label."
@@ -236,9 +236,9 @@ def _looks_wrong(table: PartyTable, column: InspectedColumn, label: InspectedLab
     if column.kind == "date":
         old, ahead = int((present <= _LONG_AGO + 1).sum()), int((present > time.time() / 86_400).sum())
         if old:
-            yield f"{_plural(old, 'date')} are of 1900 or before, as placeholders for missing ones often are."
+            yield f"{_plural(old, 'date', 'is')} of 1900 or before, as placeholders for missing ones often are."
         if ahead:
-            yield f"{_plural(ahead, 'date')} lie in the future."
+            yield f"{_plural(ahead, 'date', 'lies')} in the future."
     if column.kind == "numeric":
         yield from _outliers(present)
 
@@ -263,7 +263,7 @@ def _outliers(present: Array) -> Iterator[str]:
             if count > 1 and len(set(beyond.tolist())) == 1
             else ""
         )
-        yield f"{_plural(count, 'number')} lie far away from all others{alike}."
+        yield f"{_plural(count, 'number', 'lies')} far away from all others{alike}."
 
 
 def _tells_label(table: PartyTable, column: InspectedColumn, label: InspectedLabel | None) -> bool:
@@ -306,5 +306,7 @@ def _area(values: Array, is_one: npt.NDArray[np.bool_]) -> float:
     return found
 
 
-def _plural(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def _plural(count: int, noun: str, verb: str = "") -> str:
+    """Count something; the verb is given for one of it."""
+    verbs = verb if count == 1 else {"is": "are"}.get(verb, verb.removesuffix("s"))
+    return f"{count:,} {noun}{'' if count == 1 else 's'} {verbs}".rstrip()
