@@ -379,7 +379,7 @@ class Texts:
 
         nothing = np.zeros(len(self._trimmed), bool)
         first = self._trimmed.filter(_arrow(self.present)).slice(0, _SAMPLE)
-        if _mask(pc.match_substring_regex(first, _DATE)).sum() * 2 <= len(first):
+        if not _mask(pc.match_substring_regex(first, _DATE)).any():
             return nothing, {}, ""
         parts = pc.extract_regex(pc.if_else(_arrow(self.present), self._trimmed, None), pattern=_DATE)
         return _read_dates(parts, self.present)
