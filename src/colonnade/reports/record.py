@@ -186,7 +186,11 @@ class RunRecord:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """Return what the method found out beside the model; where several parties found it, names say whose it is."""
-        every = [(party, one) for party, run in self.parties.items() for one in run.findings]
+        every: list[tuple[str, Finding]] = []
+        for party, one in ((party, one) for party, run in self.parties.items() for one in run.findings):
+            # A mere sentence that several parties say in the same words is said once.
+            if one.rows or one.values or one not in (other for _, other in every):
+                every.append((party, one))
         count = Counter(one.name for _, one in every)
         found: dict[str, Finding] = {}
         for party, one in every:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from tests import tally
 from tests.unit.alignment.intersecting import Intersected, intersect
 
 from colonnade.alignment import find_overlap
@@ -106,3 +108,15 @@ def test_a_policy_that_refuses_too_few_rows_says_what_would_help(tmp_path: Path)
 def test_who_only_counts_gets_the_hint_too(tmp_path: Path) -> None:
     met = intersect(tables("spaces", tmp_path, 3), rule=Alignment(mode="size_only"), step=find_overlap)
     assert all('separators = "drop"' in one.hints[0] for one in met.outcomes.values())
+
+
+@pytest.mark.filterwarnings("ignore::colonnade.errors.FewRowsShared")
+def test_a_run_on_few_rows_keeps_the_hint_among_its_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    tally.install(monkeypatch)
+    brought = tally.tables()
+    upper = pd.DataFrame({"id": [f"{'ROW' if row > 60 else 'row'}-{row}" for row in range(20, 150)], "x": 1.0})
+    run = tally.simulate(tables=brought | {"shop": PartyTable(upper, id="id", name="shop")})
+    finding = run.findings["few_shared"]
+    assert finding.text.startswith("Of the 120 rows of the smaller table, the parties share only 41.")
+    assert 'case = "fold"' in finding.text
+    assert "few_shared" not in tally.simulate().findings
