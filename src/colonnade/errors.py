@@ -53,6 +53,7 @@ __all__ = [
     "Deadlock",
     "DeclarationError",
     "EngineFailed",
+    "FewRowsShared",
     "FrameRefused",
     "HandshakeRefused",
     "KeyRefused",
