@@ -53,6 +53,7 @@ __all__ = [
     "Deadlock",
     "DeclarationError",
     "EngineFailed",
+    "FewRowsShared",
     "FrameRefused",
     "HandshakeRefused",
     "KeyRefused",
@@ -201,6 +202,10 @@ class CheckpointBroken(ColonnadeError):
 
 class OtherVersion(UserWarning):
     """A partner has another version of colonnade, one that speaks the same protocol."""
+
+
+class FewRowsShared(UserWarning):
+    """Ids look as if more rows were shared than were found."""
 
 
 class DamagedCheckpoint(UserWarning):

@@ -153,6 +153,7 @@ def test_size_only_tells_all_how_many_and_nobody_which(group: Group, colonnade: 
         "shared": 360,
         "rest": 0,
         "reused": False,
+        "hints": [],
     }
     assert "SharedCount" in names(ledger(group, "bank"))
     assert "SharedRows" not in names(ledger(group, "bank"))

@@ -124,7 +124,8 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     assert "together (federated)" in run.out
     assert "central (all columns in one place)" in run.out
     first, second, *progress = run.err.splitlines()
-    assert (first, second) == ("bank: 120 rows, 2 columns, label", "shop: 108 rows, 2 columns")
+    assert first == "bank: 120 rows, 2 columns used (1 number, 1 category), label churned"
+    assert second == "shop: 108 rows, 2 columns used (2 numbers)"
     assert all(line.startswith(("train: step ", "comparison: step ")) for line in progress), (
         "only a slow machine has time for such lines"
     )

@@ -104,7 +104,7 @@ def test_a_run_with_a_partner_from_consent_to_report(group: Group, colonnade: An
     with partner(lambda: group.take_part("shop")) as ended:
         outcome = colonnade("run", "--yes", "--no-compare", "../run.toml")
     assert outcome.code == 0, outcome.err
-    assert "bank: 400 rows, 3 columns, label" in outcome.err
+    assert "bank: 400 rows, 3 columns used (3 numbers), label label" in outcome.err
     assert "Consent: given by --yes." in outcome.err
     assert "Connected to shop." in outcome.err
     assert "label_holder" in outcome.out

@@ -186,7 +186,11 @@ class RunRecord:
     @cached_property
     def findings(self) -> dict[str, Finding]:
         """Return what the method found out beside the model; where several parties found it, names say whose it is."""
-        every = [(party, one) for party, run in self.parties.items() for one in run.findings]
+        every: list[tuple[str, Finding]] = []
+        for party, one in ((party, one) for party, run in self.parties.items() for one in run.findings):
+            # A mere sentence that several parties say in the same words is said once.
+            if one.rows or one.values or one not in (other for _, other in every):
+                every.append((party, one))
         count = Counter(one.name for _, one in every)
         found: dict[str, Finding] = {}
         for party, one in every:
@@ -284,10 +288,16 @@ class RunRecord:
         if about["has_table"] and not about["is_elsewhere"]:
             about |= {name: self.tables[party][name] for name in ("rows", "shared_rows", "columns", "label")}
             if party in self.parts:
-                from colonnade.training.legacy import encoder_of  # here, as it brings torch
+                from colonnade.training import Inputs  # here, as it brings torch
+                from colonnade.training.legacy import encoder_of
 
                 encoder = encoder_of(self.parts[party])
                 about["encoded_width"] = None if encoder is None else encoder.width
+                encoded = {one["name"]: one for one in encoder.describe()} if isinstance(encoder, Inputs) else {}
+                about["columns"] = [
+                    {**one, **{key: encoded.get(one["name"], {}).get(key) for key in ("encoded", "outputs")}}
+                    for one in about["columns"]
+                ]
         return about
 
     # Not kept: a later audit may refuse the model.
