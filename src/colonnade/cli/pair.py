@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, program, say
+from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, say
 from colonnade.errors import ConfigError, HandshakeRefused
 from colonnade.launch import identity
 from colonnade.launch.home import PartyHome, read_party_home
 from colonnade.session.files import write_whole
+from colonnade.text import command
 
 app = make_app("Exchange certificates with a partner, and renew your own.")
 
@@ -393,7 +394,7 @@ def _list(asked: _Asked) -> None:
         print_json(rows)
         return
     if not rows:
-        say(f"Nobody is paired with {asked.home.name}. Begin with '{program()} pair --invite'.")
+        say(f"Nobody is paired with {asked.home.name}. To begin: {command('pair', '--invite', home=asked.folder)}")
         return
     print_table(
         ["partner", "valid until", "address", "rotation", "fingerprint"],
@@ -462,7 +463,7 @@ def _tell_rotation(asked: _Asked, certificate: identity.PartyCertificate, statem
     echo(f"The next certificate is made; the present one stays in use until every partner has it: {statement}")
     say(
         f"Send {statement.name} to each partner; it may be read by anyone. The partner runs 'colonnade pair "
-        f"{statement.name}'. When all have, run '{program()} pair --rotate --activate'."
+        f"{statement.name}'. When all have: {command('pair', '--rotate', '--activate', home=asked.folder)}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import time
@@ -200,7 +201,7 @@ _DOCTOR = Method(
 
 
 def _permissions(key: Path) -> Finding:
-    fix = f"Run: chmod 600 {key}"
+    fix = f"Run `chmod 600 {shlex.quote(str(key))}`."
     try:
         mode = stat.S_IMODE(os.stat(key).st_mode)
     except OSError as error:

@@ -209,6 +209,8 @@ class Joining:
             ended = take_part_remotely(
                 party, self.plan, endpoint, watcher=status, observer=status.observe, compare=compare
             )
+            if ended is not None:
+                status.complete(ended.ledger)
         if ended is not None:
             return ended
         # The result is kept, and the partners left before they could confirm it.

@@ -14,7 +14,6 @@ import errno
 import ipaddress
 import os
 import random
-import resource
 import socket
 import stat
 import threading
@@ -23,6 +22,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import unquote
+
+try:
+    import resource
+except ImportError:  # on Windows
+    resource = None  # type: ignore[assignment]
 
 __all__ = ["Callers", "most_unproved", "network_of", "surplus"]
 
@@ -37,6 +41,8 @@ _LEAST_UNPROVED = 8
 
 def most_unproved() -> int:
     """Return how many callers may be held that have not proved who they are: an eighth of all descriptors, or fewer."""
+    if resource is None:
+        return _MOST_UNPROVED
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return _MOST_UNPROVED
