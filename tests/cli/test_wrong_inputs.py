@@ -116,7 +116,7 @@ COMMAND_LINE = [
     typed("home without a folder", *RUN, "--home", "bank", says=("--home PARTY=FOLDER",)),
     typed("home of no party", *RUN, "--home", "bnak=bank", says=("'bnak' is not a party", "Did you mean 'bank'?")),
     typed("home given twice", *RUN, "--home", "bank=bank", "--home", "bank=x", says=("'bank' twice",)),
-    typed("home that is not there", *RUN, "--home", "bank=bnk", says=("not at bnk", "Did you mean 'bank'?", "--home")),
+    typed("home that is not there", *RUN, "--home", "bank=bnk", says=("not at bnk", "add `--home bank=bank`")),
     typed("home of another party", *RUN, "--home", "bank=shop", says=("belongs to 'shop'", "--home bank=FOLDER")),
     typed("folder is a file", *RUN, "--folder", "run.toml", says=("is a file", "Choose another --folder")),
     typed("folder of other things", *RUN, "--folder", "bank", says=("holds other things", "Choose another --folder")),
@@ -392,7 +392,7 @@ AUDIT, REPORT = ("audit", "verify", "runs/churn"), ("report", "runs/churn")
 
 AFTER_A_RUN = [
     Case("finished already", RUN, USAGE, ("finished run already", "--overwrite")),
-    Case("report of a misspelt run", ("report", "runs/chrun"), USAGE, ("no run folder", "Did you mean 'churn'?")),
+    Case("report of a misspelt run", ("report", "runs/chrun"), USAGE, ("no run folder", "Did you mean 'runs/churn'?")),
     Case("report into a missing folder", ("report", "runs/churn", "--output", "no/r.html"), USAGE, ("no/r.html",)),
     Case("report into a folder", ("report", "runs/churn", "--output", "bank"), USAGE, ("bank cannot be written",)),
     Case(

@@ -145,7 +145,7 @@ def _resumable() -> Iterator[None]:
 
 def _mode(mode: str | None, size_only: bool) -> str | None:
     if size_only and mode not in (None, "size_only"):
-        raise ConfigError(f"--size-only and --mode {mode} exclude each other. Choose one.")
+        raise ConfigError(f"--size-only and --mode {mode} exclude each other. Leave out one of them.")
     if mode is not None and mode not in _MODES:
         raise ConfigError(f"There is no mode '{mode}'. {did_you_mean(mode, _MODES)}")
     return "size_only" if size_only else mode

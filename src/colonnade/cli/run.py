@@ -100,7 +100,7 @@ def run(
     others wait for it; the same command again goes on from the last checkpoint that all have.
     """
     if local and simulated:
-        raise ConfigError("--local and --simulate exclude each other. Choose one.")
+        raise ConfigError("--local and --simulate exclude each other. Leave out one of them.")
     if local or simulated:
         finished = run_all(
             file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet, stage=stage

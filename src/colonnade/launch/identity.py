@@ -254,7 +254,8 @@ def check_address(address: str, what: str, *, lowest: int = 1) -> tuple[str, int
     """
     found = _ADDRESS.fullmatch(address)
     if found is None or not lowest <= int(found["port"]) <= 65535:
-        raise ConfigError(f"{what} must be HOST:PORT, such as bank.example:7443. Got {address!r} instead.")
+        example = f"0.0.0.0:{address}" if address.isascii() and address.isdigit() else "bank.example:7443"
+        raise ConfigError(f"{what} must be HOST:PORT, such as {example}. Got {address!r} instead.")
     return found["host"].strip("[]"), int(found["port"])
 
 

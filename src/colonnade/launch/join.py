@@ -109,7 +109,7 @@ class Joining:
         if is_other or (self._folder.path / "report.html").exists():
             raise RunFolderError(
                 f"{self._folder.path} holds a finished run {'with other settings' if is_other else 'already'}. Choose "
-                "another name in run.toml, another --folder, or --overwrite the earlier run."
+                "another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
             )
         return True
 
