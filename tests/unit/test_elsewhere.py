@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -39,6 +40,14 @@ print(len(run.metrics) > 0)
 """
 
 
+def test_no_module_needs_at_import_what_only_some_systems_have() -> None:
+    for path in (ROOT / "src" / "colonnade").rglob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            assert not {"fcntl", "grp", "pwd", "resource", "termios"} & {*names}, path
+
+
+@pytest.mark.slow
 def test_where_locks_limits_and_cores_are_unknown_all_is_imported_and_a_simulation_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _WITHOUT], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
@@ -65,11 +74,11 @@ def test_the_wheel_installs_and_runs_outside_the_checkout(tmp_path: Path) -> Non
     shutil.copytree(ROOT / "src", source / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    written = {str(path.relative_to(source / "src")) for path in (source / "src").rglob("*.*") if path.is_file()}
     build = ("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", tmp_path, source)
     do(sys.executable, "-m", "pip", *build)
     (wheel,) = tmp_path.glob("*.whl")
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("colonnade/")}
-    written = {str(path.relative_to(source / "src")) for path in (source / "src").rglob("*.*") if path.is_file()}
     assert shipped == written
     assert {"colonnade/py.typed", "colonnade/reports/report.css"} <= shipped
     shutil.rmtree(source)
