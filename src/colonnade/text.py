@@ -84,7 +84,7 @@ def command(*words: str | os.PathLike[str], home: Path | None = None) -> str:
     if not shutil.which("colonnade"):
         ours = ["python", "-m", "colonnade"] if sys.argv[0].endswith("__main__.py") else [os.path.relpath(sys.argv[0])]
     there = [] if home is None or home.resolve() == Path.cwd() else ["--home", str(home)]
-    return shlex.join([*ours, *map(os.fspath, words), *there])
+    return shlex.join([*ours, *map(str, words), *there])
 
 
 def _is_plain(character: str) -> bool:

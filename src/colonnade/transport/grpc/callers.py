@@ -23,11 +23,6 @@ from contextlib import suppress
 from typing import TypeVar
 from urllib.parse import unquote
 
-try:
-    import resource
-except ImportError:  # on Windows
-    resource = None  # type: ignore[assignment]
-
 __all__ = ["Callers", "most_unproved", "network_of", "surplus"]
 
 Caller = TypeVar("Caller")
@@ -41,7 +36,9 @@ _LEAST_UNPROVED = 8
 
 def most_unproved() -> int:
     """Return how many callers may be held that have not proved who they are: an eighth of all descriptors, or fewer."""
-    if resource is None:
+    try:
+        import resource
+    except ImportError:  # on Windows
         return _MOST_UNPROVED
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
