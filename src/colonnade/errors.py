@@ -203,6 +203,10 @@ class OtherVersion(UserWarning):
     """A partner has another version of colonnade, one that speaks the same protocol."""
 
 
+class FewRowsShared(UserWarning):
+    """Ids look as if more rows were shared than were found."""
+
+
 class DamagedCheckpoint(UserWarning):
     """A checkpoint was passed over because it does not match its digest; an earlier one is used."""
 

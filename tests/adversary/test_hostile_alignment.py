@@ -43,7 +43,7 @@ from colonnade.errors import AlignmentError, ColonnadeError, OutOfStep, PeerLost
 from colonnade.session import Alignment, Channel, Session
 
 P = 2**256 - 2**32 - 977
-FORMAT = DeclaredFormat(False, True, 1, 1, False, False, "none", 1)
+FORMAT = DeclaredFormat(False, "all", 1, 1, 1, 1, False, False, False, False, (), "none", True, 1)
 IDS = [1, 2, 3]
 NAMES = [b"i1", b"i2", b"i3"]
 SALT = b"s" * 32
@@ -101,7 +101,7 @@ class Lie:
         """Play the lead."""
         peer = session.channel("helper")
         blinder = joint(SALT, peer.receive(AlignmentOffer).salt)
-        self.send(peer, AlignmentOpening(3, SALT, None, 0))
+        self.send(peer, AlignmentOpening(3, SALT, FORMAT, None, 0))
         self.send(peer, BlindedIds(as_rows(blind_each(blinder, join_ids(NAMES)), 33)))
         found = outputs(blinder, peer.receive(TwiceBlindedIds).points, NAMES)
         marks = peer.receive(IdMarks).marks
@@ -121,7 +121,7 @@ class Lie:
         """Play the lead where only sizes count."""
         peer = session.channel("helper")
         blinder = joint(SALT, peer.receive(AlignmentOffer).salt)
-        self.send(peer, AlignmentOpening(3, SALT, None, 0))
+        self.send(peer, AlignmentOpening(3, SALT, FORMAT, None, 0))
         self.send(peer, BlindedIds(as_rows(blind(blinder, join_ids(NAMES)), 33)))
         theirs = hashed(multiplied(peer.receive(BlindedIds).points))
         assert sorted(map(bytes, theirs)) == sorted(map(bytes, peer.receive(ShuffledMarks).marks))
@@ -245,7 +245,7 @@ def test_a_point_repeated_in_another_piece_is_refused(monkeypatch: pytest.Monkey
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
         peer.receive(AlignmentOffer)
-        peer.send(AlignmentOpening(3, SALT, None, 0))
+        peer.send(AlignmentOpening(3, SALT, FORMAT, None, 0))
         for piece in (points()[:2], points()[:1]):
             peer.send(BlindedIds(piece))
             peer.receive(BlindedIds)
@@ -339,7 +339,7 @@ def test_a_large_count_takes_no_memory_until_the_ids_come(step: Any) -> None:
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
         peer.receive(AlignmentOffer)
-        peer.send(AlignmentOpening(count, SALT, None, 0))
+        peer.send(AlignmentOpening(count, SALT, FORMAT, None, 0))
 
     for liar, honest, code in (("shop", "bank", partner), ("bank", "shop", lead)):
         met = quickly(tables_of(IDS, IDS), honest, step={liar: code, honest: step})
@@ -364,7 +364,7 @@ def test_a_count_that_differs_from_what_comes_is_refused(count: int) -> None:
 @pytest.mark.parametrize("salt", [b"", SALT[:-1]], ids=len)
 def test_a_lead_cannot_keep_back_its_share_of_the_salt(salt: bytes) -> None:
     for count in (0, 3):
-        opening = AlignmentOpening(count, salt, None, 0)
+        opening = AlignmentOpening(count, salt, FORMAT, None, 0)
         against_partner("no share of a salt", AlignmentOpening=opening)
 
 
@@ -377,7 +377,7 @@ def test_a_lead_cannot_skip_pieces() -> None:
 
 @pytest.mark.parametrize("result", [b"", bytes(16), b"../../../../etc/passwd"], ids=len)
 def test_a_result_that_we_do_not_have_is_not_used(result: bytes, tmp_path: Path) -> None:
-    reuse = AlignmentOpening(3, b"", result, 0)
+    reuse = AlignmentOpening(3, b"", FORMAT, result, 0)
     against_partner("Its field reuse is none of the values that are accepted", AlignmentOpening=reuse)
     intersect(tables_of(IDS, IDS), folder=tmp_path)
     against_partner("Its field reuse is none of the values that are accepted", AlignmentOpening=reuse, folder=tmp_path)
@@ -408,7 +408,7 @@ def cut_short(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
         peer.receive(AlignmentOffer)
-        peer.send(AlignmentOpening(3, SALT, None, 0))
+        peer.send(AlignmentOpening(3, SALT, FORMAT, None, 0))
         peer.send(BlindedIds(points()[:2]))
         peer.receive(TwiceBlindedIds)
 
@@ -422,7 +422,7 @@ def test_a_lead_that_comes_back_cannot_ask_about_other_ids(tmp_path: Path, monke
 
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
-        peer.send(AlignmentOpening(3, peer.receive(AlignmentOffer).unfinished, None, 0))
+        peer.send(AlignmentOpening(3, peer.receive(AlignmentOffer).unfinished, FORMAT, None, 0))
         peer.send(BlindedIds(points([b"i8", b"i9"])))
         peer.receive(TwiceBlindedIds)
 
@@ -440,7 +440,7 @@ def test_a_lead_that_comes_back_cannot_ask_about_more_ids(
 
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
-        peer.send(AlignmentOpening(count, peer.receive(AlignmentOffer).unfinished, None, 1))
+        peer.send(AlignmentOpening(count, peer.receive(AlignmentOffer).unfinished, FORMAT, None, 1))
         for number in range(1, count // 2):
             peer.send(BlindedIds(points([b"a%d" % number, b"b%d" % number])))
             peer.receive(TwiceBlindedIds)
@@ -497,7 +497,7 @@ def announcing(ids: list[bytes], said: Callable[[np.ndarray, np.ndarray], np.nda
     def lead(session: Session, own: PartyTable) -> None:
         peer = session.channel("helper")
         blinder = joint(SALT, peer.receive(AlignmentOffer).salt)
-        peer.send(AlignmentOpening(len(ids), SALT, None, 0))
+        peer.send(AlignmentOpening(len(ids), SALT, FORMAT, None, 0))
         peer.send(BlindedIds(as_rows(blind_each(blinder, join_ids(ids)), 33)))
         found = outputs(blinder, peer.receive(TwiceBlindedIds).points, ids)
         peer.send(SharedRows(np.ascontiguousarray(said(found, peer.receive(IdMarks).marks)), bytes(16)))
@@ -541,7 +541,7 @@ def test_tokens_of_one_partner_prove_nothing_to_another() -> None:
     def lead(session: Session, own: PartyTable) -> None:
         for peer in session.channels("helper"):
             blinder = joint(SALT, peer.receive(AlignmentOffer).salt)
-            peer.send(AlignmentOpening(3, SALT, None, 0))
+            peer.send(AlignmentOpening(3, SALT, FORMAT, None, 0))
             peer.send(BlindedIds(as_rows(blind_each(blinder, join_ids(NAMES)), 33)))
             seen.append(outputs(blinder, peer.receive(TwiceBlindedIds).points, NAMES))
             peer.receive(IdMarks)
@@ -579,7 +579,7 @@ def test_a_lead_cannot_compare_two_partners_with_each_other() -> None:
         peers = session.channels("helper")
         counts = [peer.receive(AlignmentOffer).count for peer in peers]
         for peer, count in zip(peers, counts[::-1], strict=True):
-            peer.send(AlignmentOpening(count, SALT, None, 0))
+            peer.send(AlignmentOpening(count, SALT, FORMAT, None, 0))
         sent = [peer.receive(BlindedIds) for peer in peers]
         for peer, others in zip(peers, sent[::-1], strict=True):
             peer.send(others)

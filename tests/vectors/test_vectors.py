@@ -63,6 +63,7 @@ class Vector:
     parts: tuple[Part, ...]
 
 
+FORMAT = DeclaredFormat(True, "some", 1, 12, 1, 9, False, True, False, True, ("hyphens", "dots"), "lower", True, 2)
 SAMPLES: dict[str, Any] = {
     "Vector": Vector(
         flag=True,
@@ -82,10 +83,8 @@ SAMPLES: dict[str, Any] = {
     "ResumeFrom": ResumeFrom(300),
     "Failed": Failed("bank", 3, "the loss is no longer a number.", False),
     "Finished": Finished(),
-    "AlignmentOffer": AlignmentOffer(
-        300, bytes(32), DeclaredFormat(True, False, 1, 12, False, False, "lower", 2), (bytes(range(16)),), bytes(32), 7
-    ),
-    "AlignmentOpening": AlignmentOpening(2**32, bytes(range(32)), None, 7),
+    "AlignmentOffer": AlignmentOffer(300, bytes(32), FORMAT, (bytes(range(16)),), bytes(32), 7),
+    "AlignmentOpening": AlignmentOpening(2**32, bytes(range(32)), FORMAT, None, 7),
     "BlindedIds": BlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
     "TwiceBlindedIds": TwiceBlindedIds(np.arange(66, dtype=np.uint8).reshape(2, 33)),
     "IdMarks": IdMarks(np.arange(24, dtype=np.uint8).reshape(2, 12)),

@@ -35,6 +35,8 @@ class Overlap:
     is_reused: bool
     aligned: AlignedRows
     """The shared rows, where this party may know them; otherwise all of them are rest."""
+    hints: tuple[str, ...] = ()
+    """By which rule more rows might be shared, where they are few."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the party learnt, as JSON values; None where it is not told."""
@@ -44,6 +46,7 @@ class Overlap:
             "shared": self.shared,
             "rest": None if self.shared is None else self.rows - self.shared,
             "reused": self.is_reused,
+            "hints": list(self.hints),
         }
 
 
@@ -52,8 +55,7 @@ def find_overlap(session: Session, table: PartyTable) -> Overlap:
     parties = session.method.parties_with_rows(session.plan)
     if session.party not in parties:
         return Overlap(0, {}, None, False, _nothing(_NONE))
-    mode, is_pair = session.plan.alignment.mode, len(parties) == 2
-    nothing = _aligned(np.empty(0, np.int64), table.rows, _ECDH)
+    mode = session.plan.alignment.mode
     if session.plan.alignment.protocol == "given" or not partners_of(session):
         if mode != "both_learn":
             raise ConfigError(f"Rows that another tool matched are known to all, so mode = '{mode}' cannot be used.")
@@ -61,6 +63,12 @@ def find_overlap(session: Session, table: PartyTable) -> Overlap:
         partners = {peer.peer: PartnerRows(None, len(aligned)) for peer in partners_of(session)}
         return Overlap(table.rows, partners, len(aligned), False, aligned)
     intersection = Intersection(session, table)
+    return dataclasses.replace(_overlap(session, table, intersection), hints=tuple(intersection.hints))
+
+
+def _overlap(session: Session, table: PartyTable, intersection: Intersection) -> Overlap:
+    mode, is_pair = session.plan.alignment.mode, len(session.method.parties_with_rows(session.plan)) == 2
+    nothing = _aligned(np.empty(0, np.int64), table.rows, _ECDH)
     if mode == "both_learn":
         positions = intersection.shared_by_all()
         aligned = _aligned(positions, table.rows, _REUSED if intersection.is_reused else _ECDH)
@@ -101,7 +109,8 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
         )
     intersection = Intersection(session, table)
     positions = intersection.shared_by_all()
-    return _aligned(positions, table.rows, _REUSED if intersection.is_reused else _ECDH)
+    protocol = _REUSED if intersection.is_reused else _ECDH
+    return _aligned(positions, table.rows, protocol, " ".join(intersection.hints))
 
 
 def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRows]:
@@ -113,8 +122,10 @@ def align_with_each(session: Session, table: PartyTable) -> dict[str, AlignedRow
         return {}
     if session.plan.alignment.mode == "size_only":
         raise ConfigError("alignment.mode = 'size_only' tells nobody which rows are shared. Count them instead.")
-    found = Intersection(session, table).shared_with_each()
-    return {peer: _aligned(positions, table.rows, _ECDH) for peer, positions in found.items()}
+    intersection = Intersection(session, table)
+    found = intersection.shared_with_each()
+    hint = " ".join(intersection.hints)
+    return {peer: _aligned(positions, table.rows, _ECDH, hint) for peer, positions in found.items()}
 
 
 def count_shared(session: Session, table: PartyTable) -> dict[str, int]:
@@ -169,7 +180,7 @@ def _nothing(protocol: str) -> AlignedRows:
     return AlignedRows(np.empty(0, np.int64), np.empty(0, np.int64), protocol)
 
 
-def _aligned(positions: Places, rows: int, protocol: str) -> AlignedRows:
+def _aligned(positions: Places, rows: int, protocol: str, hint: str = "") -> AlignedRows:
     is_rest = np.ones(rows, dtype=bool)
     is_rest[positions] = False
-    return AlignedRows(positions, np.flatnonzero(is_rest), protocol)
+    return AlignedRows(positions, np.flatnonzero(is_rest), protocol, hint)

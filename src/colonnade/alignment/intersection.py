@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -32,13 +33,23 @@ from colonnade.alignment.messages import (
     SharedRows,
 )
 from colonnade.alignment.store import AlignmentStore, Unfinished, identity_of
-from colonnade.data import IdFormat, PartyTable, explain_nothing_shared, id_marks, normalised_ids
-from colonnade.errors import AlignmentError, PolicyRefused, WrongContent
+from colonnade.data import (
+    IdFormat,
+    PartyTable,
+    explain_few_shared,
+    explain_nothing_shared,
+    id_marks,
+    normalised_ids,
+)
+from colonnade.errors import AlignmentError, FewRowsShared, PolicyRefused, WrongContent
 from colonnade.session import Channel, Session
 
 __all__ = ["Intersection", "PartnerRows", "Places", "partners_of"]
 
 Places = npt.NDArray[np.int64]
+
+FEW = 0.5
+"""Where less than this share of the smaller table is shared, ids may be written differently."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +83,12 @@ class Intersection:
         self._history = AlignmentHistory(session.history)
         # Scoring one new row is no run in the sense of minimum_shared_rows.
         self._has_minimum = session.stage != "predict"
+        self._formats: dict[str, IdFormat] = {}
+        self._own_formats: dict[str, IdFormat] = {}
         self.partners: dict[str, PartnerRows] = {}
         self.is_reused = False
+        self.hints: list[str] = []
+        """By which rule more rows might be shared, where they are few."""
 
     def shared_by_all(self) -> Places:
         """Return this party's rows that all parties hold, in the agreed order."""
@@ -100,7 +115,7 @@ class Intersection:
         if self._rule.mode == "both_learn":
             return self._announce({peer: (rows, tokens)}, rows)
         self._unfinished(peer).discard()
-        self._check_minimum(len(rows))
+        self._judge({peer: len(rows)}, len(rows))
         return self._in_order(rows)
 
     def sizes(self) -> dict[str, int]:
@@ -113,7 +128,7 @@ class Intersection:
             self._unfinished(lead).discard()
             count = lead.receive(SharedCount, own_rows=len(self._rows(lead))).count
             self._history.note("found", lead.peer, shared=count)
-            self._check_minimum(count)
+            self._judge({lead: count}, count)
             return {lead.peer: count}
         found = {}
         for peer, offer in self._offers(sizes_only=True).items():
@@ -121,12 +136,12 @@ class Intersection:
             count = found[peer.peer] = ask_count(self._side(peer))
             self._note_found(peer, offer.count, count, sizes_only=True)
             self._unfinished(peer).discard()
-            self._check_minimum(count)
+            self._judge({peer: count}, count)
             peer.send(SharedCount(count))
         return found
 
     def _lead_all(self) -> Places:
-        offers = {peer: peer.receive(AlignmentOffer) for peer in self._peers}
+        offers = {peer: self._receive_offer(peer) for peer in self._peers}
         identity = self._identity()
         held = set(self._store.results(identity)).intersection(*(offer.held for offer in offers.values()))
         if held:
@@ -136,7 +151,7 @@ class Intersection:
             for peer in self._peers:
                 # What a kill right after the last message may have left.
                 self._unfinished(peer).discard()
-                peer.send(AlignmentOpening(len(self._rows(peer)), b"", result, 0))
+                peer.send(AlignmentOpening(len(self._rows(peer)), b"", self._declared(peer), result, 0))
             return found
         self._check_budgets(offers)
         by_peer = {peer: self._intersect(peer, offer) for peer, offer in offers.items()}
@@ -147,9 +162,8 @@ class Intersection:
             for peer in self._peers:
                 self._unfinished(peer).discard()
             strangers = [peer for peer, (rows, _) in by_peer.items() if not len(rows)] or self._peers
-            formats = {self._session.party: IdFormat.of(self._table.ids_for(strangers[0].peer))}
-            formats |= {peer.peer: IdFormat(**dataclasses.asdict(offers[peer].format)) for peer in strangers}
-            raise AlignmentError(explain_nothing_shared(formats, self._rule))
+            formats = self._formats_with(*strangers)
+            raise AlignmentError(explain_nothing_shared(formats, self._rule, is_agreed=not self._has_minimum))
         return self._announce(by_peer, shared)
 
     @property
@@ -162,7 +176,7 @@ class Intersection:
         if self._has_minimum and len(shared) < self._session.policy.minimum_shared_rows:
             for peer in by_peer:
                 self._unfinished(peer).discard()
-        self._check_minimum(len(shared))
+        self._judge({peer: len(rows) for peer, (rows, _) in by_peer.items()}, len(shared))
         ordered = self._in_order(shared)
         result = secrets.token_bytes(RESULT_BYTES)
         # Kept before anyone is told: a partner that has it must find it here.
@@ -191,12 +205,12 @@ class Intersection:
         is_known = bool(state.salt) and (state.salt, state.their_count) == (offer.unfinished, offer.count)
         if is_known and not sizes_only:
             state.pieces = min(state.pieces, offer.finished_pieces)
-            peer.send(AlignmentOpening(len(rows), state.salt, None, state.pieces))
+            peer.send(AlignmentOpening(len(rows), state.salt, self._declared(peer), None, state.pieces))
             return
         self._begin(peer, offer.count)
         share = secrets.token_bytes(SALT_BYTES)
         state.begin(_joint_salt(share, offer.salt), random_order(rows), offer.count)
-        peer.send(AlignmentOpening(len(rows), share, None, 0))
+        peer.send(AlignmentOpening(len(rows), share, self._declared(peer), None, 0))
 
     def _follow(self, *, may_be_none: bool = False) -> Places:
         """Return this party's rows that the lead announces."""
@@ -218,7 +232,7 @@ class Intersection:
         self._history.note("found", lead.peer, shared=len(positions))
         self._keep(shared.result, positions)
         self._unfinished(lead).discard()
-        self._check_minimum(len(positions))
+        self._judge({lead: len(positions)}, len(positions))
         return positions
 
     def _offer(self, lead: Channel, *, sizes_only: bool = False) -> AlignmentOpening:
@@ -227,10 +241,10 @@ class Intersection:
         held = () if sizes_only else self._store.results(identity)
         if not held and (sizes_only or not state.salt):
             self._check_budget(lead.peer)
-        declared = DeclaredFormat(**dataclasses.asdict(IdFormat.of(self._table.ids_for(lead.peer))))
         share = secrets.token_bytes(SALT_BYTES)
-        lead.send(AlignmentOffer(len(rows), share, declared, held, state.salt, state.answered))
+        lead.send(AlignmentOffer(len(rows), share, self._declared(lead), held, state.salt, state.answered))
         opening = lead.receive(AlignmentOpening, held=held, answered=state.answered)
+        self._formats[lead.peer] = IdFormat(**dataclasses.asdict(opening.format))
         self.partners[lead.peer] = PartnerRows(opening.count, None)
         if opening.reuse is not None:
             state.discard()
@@ -274,7 +288,7 @@ class Intersection:
         self.partners[peer.peer] = PartnerRows(theirs, shared)
 
     def _offers(self, *, sizes_only: bool = False) -> dict[Channel, AlignmentOffer]:
-        offers = {peer: peer.receive(AlignmentOffer) for peer in self._peers}
+        offers = {peer: self._receive_offer(peer) for peer in self._peers}
         self._check_budgets(offers, sizes_only=sizes_only)
         return offers
 
@@ -317,15 +331,51 @@ class Intersection:
         if self._has_minimum:
             self._session.policy.check_table_sizes(self._session.party, peer.peer, len(self._rows(peer)), theirs)
 
-    def _check_minimum(self, count: int) -> None:
-        if self._has_minimum:
-            self._session.policy.check_shared_rows(self._session.party, count)
+    def _judge(self, found: Mapping[Channel, int], shared: int) -> None:
+        """Refuse too few shared rows; where few are shared with a partner, say by which rule there might be more."""
+        if not self._has_minimum:
+            return
+        policy, hints = self._session.policy, []
+        for peer, count in found.items():
+            rows = min(len(self._rows(peer)), self.partners[peer.peer].rows or 0)
+            if count < max(FEW * rows, min(policy.minimum_shared_rows, rows)):
+                hints.append(explain_few_shared(count, rows, self._formats_with(peer), self._rule))
+        hints = [hint for hint in hints if hint]
+        try:
+            policy.check_shared_rows(self._session.party, shared)
+        except PolicyRefused as refused:
+            raise PolicyRefused(" ".join([str(refused), *hints])) from None
+        for hint in hints:
+            self.hints.append(hint)
+            warnings.warn(hint, FewRowsShared, stacklevel=2)
+
+    def _formats_with(self, *peers: Channel) -> dict[str, IdFormat]:
+        """Return what ids look like here and at partners, the lead's first: the same at both sides."""
+        own = {self._session.party: self._own_format(peers[0])}
+        theirs = {peer.peer: self._formats[peer.peer] for peer in peers}
+        return own | theirs if self._is_lead else theirs | own
+
+    def _declared(self, peer: Channel) -> DeclaredFormat:
+        return DeclaredFormat(**dataclasses.asdict(self._own_format(peer)))
+
+    def _own_format(self, peer: Channel) -> IdFormat:
+        # Usually the same ids for all partners, and there may be millions.
+        title = self._table.title_of_ids_for(peer.peer)
+        if title not in self._own_formats:
+            self._own_formats[title] = IdFormat.of(self._table.ids_for(peer.peer))
+        return self._own_formats[title]
+
+    def _receive_offer(self, peer: Channel) -> AlignmentOffer:
+        offer = peer.receive(AlignmentOffer)
+        self._formats[peer.peer] = IdFormat(**dataclasses.asdict(offer.format))
+        return offer
 
     def _note_reuse(self, theirs: Mapping[Channel, int | None], shared: int) -> None:
-        self._check_minimum(shared)
-        self.is_reused = True
         for peer, count in theirs.items():
             self.partners[peer.peer] = PartnerRows(count, None)
+        self._judge(dict.fromkeys(theirs, shared), shared)
+        self.is_reused = True
+        for peer, count in theirs.items():
             own = len(self._rows(peer))
             self._session.ledger.mark("aligned", peer=peer.peer, own=own, theirs=count, shared=shared, reused=True)
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from colonnade.crypto.blinding import MARK_BYTES, POINT_BYTES
-from colonnade.data import LETTERS
+from colonnade.data import DIGITS, LETTERS, SEPARATORS
 from colonnade.messages import ANYONE, MASKED, PLAIN, Between, Carries, Dims, Length, OneOf, Warns, message, record
 from colonnade.session import Alignment
 
@@ -33,6 +33,7 @@ _LONGEST_ID, _MOST_COLUMNS, _MOST_RESULTS = 2**20, 64, 64
 
 Array = np.ndarray[Any, Any]
 Count = Annotated[int, Between(0, 2**32)]
+IdLength = Annotated[int, Between(0, _LONGEST_ID)]
 Salt = Annotated[bytes, Length(SALT_BYTES, SALT_BYTES)]
 Result = Annotated[bytes, Length(RESULT_BYTES, RESULT_BYTES)]
 """The name of an earlier result."""
@@ -42,15 +43,21 @@ Marks = Annotated[Array, Dims("ids", MARK_BYTES, kind="u1")]
 
 @record
 class DeclaredFormat:
-    """What a party's ids look like, so that an empty alignment can be explained without showing an id."""
+    """What a party's ids look like, so that an alignment that finds few rows can be explained without showing an id."""
 
     is_text: bool
-    is_digits: bool
-    shortest: Annotated[int, Between(0, _LONGEST_ID)]
-    longest: Annotated[int, Between(0, _LONGEST_ID)]
+    digits: Annotated[str, OneOf(*DIGITS)]
+    shortest: IdLength
+    longest: IdLength
+    shortest_bare: IdLength
+    longest_bare: IdLength
     has_leading_zeros: bool
     has_spaces: bool
+    has_point_zero: bool
+    has_exponents: bool
+    separators: Annotated[tuple[Annotated[str, OneOf(*SEPARATORS)], ...], Length(0, len(SEPARATORS))]
     letters: Annotated[str, OneOf(*LETTERS)]
+    stays_distinct: bool
     parts: Annotated[int, Between(1, _MOST_COLUMNS)]
 
 
@@ -58,7 +65,10 @@ class DeclaredFormat:
 class AlignmentOffer:
     """How many rows the sender brings, what its ids look like, its share of a salt, and which results it still has.
 
-    Reveals: those facts. An earlier result is named by a random number that both parties keep.
+    Reveals: how many rows the sender brings, and of its ids: whether they are text or numbers; how long the shortest
+    and the longest are; and whether any has leading zeros, upper or lower case, spaces around, separators inside, the
+    form of a float, or would equal another if all that were ignored. No id. An earlier result is named by a random
+    number that both parties keep.
     """
 
     count: Count
@@ -73,11 +83,13 @@ class AlignmentOffer:
 class AlignmentOpening:
     """How the alignment goes on: a share of its salt, an earlier result to use, or where to take up one cut short.
 
-    Reveals: how many rows the sender brings, and whether its ids are those of an earlier alignment.
+    Reveals: how many rows the sender brings; what its ids look like, which is said as in an offer: length, case,
+    digits, separators, no id; and whether they are those of an earlier alignment.
     """
 
     count: Count
     salt: Annotated[bytes, Length(0, SALT_BYTES)]
+    format: DeclaredFormat
     reuse: Annotated[bytes | None, OneOf(given="held")]
     first_piece: Annotated[int, Between(0, "answered")]
 

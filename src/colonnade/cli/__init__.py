@@ -19,6 +19,7 @@ COMMANDS = {
     "init": "Make a party's home: key, certificate and a commented party.toml.",
     "pair": "Exchange certificates with a partner, and renew your own.",
     "methods": "List the methods and when to choose which.",
+    "inspect": "Look at a table: each column, how it is encoded, and what looks wrong.",
     "groups": "Propose feature groups for a run of prada, to rename and edit.",
     "plan": "Rehearse a run: how long it will take, and what each party will send.",
     "align": "Find the rows that parties share, or only how many, before there is a run.",

@@ -291,7 +291,7 @@ def _shape(run: Run, party: str) -> list[str]:
     if party not in run.method.parties_with_rows(run.plan):
         return ["—"] * 3
     about = run.tables[party]
-    return [str(about["rows"]), str(about["shared_rows"]), str(len(about["columns"]))]
+    return [str(about["rows"]), str(about["shared_rows"]), str(sum(not one["left_out"] for one in about["columns"]))]
 
 
 def _next_stages(run: Run) -> Iterator[str]:

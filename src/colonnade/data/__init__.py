@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
+from colonnade.data.dialect import DateOrder, Dialect
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
-from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
+from colonnade.data.id_formats import DIGITS, LETTERS, IdFormat, explain_few_shared, explain_nothing_shared
+from colonnade.data.ids import SEPARATORS, Id, IdRule, canonical_id_bytes, normalised_ids
 from colonnade.data.linked import LINK_COLUMNS, digest_with_lists, linked_rows
 from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame
 from colonnade.data.rows import (
-    LETTERS,
     AlignedRows,
-    IdFormat,
     Split,
     batches,
-    explain_nothing_shared,
     id_marks,
     rows_of_marks,
     split_rows,
@@ -27,12 +26,16 @@ from colonnade.data.steps import StepEncoder
 from colonnade.data.table import PartyTable
 
 __all__ = [
+    "DIGITS",
     "LETTERS",
     "LINK_COLUMNS",
+    "SEPARATORS",
     "AlignedRows",
     "CodeEncoder",
     "CodedColumn",
     "Column",
+    "DateOrder",
+    "Dialect",
     "Id",
     "IdFormat",
     "IdRule",
@@ -47,6 +50,7 @@ __all__ = [
     "batches",
     "canonical_id_bytes",
     "digest_with_lists",
+    "explain_few_shared",
     "explain_nothing_shared",
     "id_marks",
     "linked_rows",

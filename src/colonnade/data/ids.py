@@ -24,15 +24,21 @@ from colonnade.settings import described
 
 __all__ = [
     "LARGEST_EXACT_FLOAT",
+    "SEPARATORS",
     "Id",
     "IdRule",
     "canonical_id_bytes",
+    "canonical_ids",
     "canonical_whole_number",
     "column_names",
     "is_missing",
+    "is_whole_number",
     "normalised_ids",
     "read_ids",
+    "separators_in",
     "title_of_ids",
+    "whole_number_of",
+    "written_by",
 ]
 
 Part: TypeAlias = str | int
@@ -45,6 +51,19 @@ LARGEST_EXACT_FLOAT = 2**53
 _CANONICAL_WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,18}|[1-9][0-9]{19}")
 # Python refuses to turn texts of more than 4300 digits into numbers.
 _WHOLE_NUMBER = re.compile(r"[+-]?\d{1,4000}")
+# As a program writes whole numbers that took the column for floats, because of missing cells beside them.
+_WHOLE_FLOAT = re.compile(r"\A([+-]?\d{1,4000})[.,]0+\Z")
+
+SEPARATORS = {
+    "spaces": r"\s",
+    "hyphens": r"\-\u2010-\u2015\u2212",
+    "dots": r"\.",
+    "slashes": r"/\\",
+    "underscores": "_",
+}
+"""What may stand inside ids to make them easier to read: by name, what a set of characters says of it."""
+_ANY = "".join(SEPARATORS.values())
+_SEPARATORS_INSIDE = re.compile(rf"(?<=[^{_ANY}])[{_ANY}]+(?=[^{_ANY}])")
 
 
 @described
@@ -61,11 +80,13 @@ class IdRule:
     case: Literal["keep", "fold"] = "keep"
     """`fold` makes upper and lower case equal, by Unicode's canonical caseless matching."""
     type: Literal["keep", "text", "number"] = "keep"
-    """`text` lets the number 7 equal the text `7`; `number` reads all ids as whole numbers, so that `007` equals 7, and
-    refuses others; with `keep`, numbers and text are never equal."""
+    """`text` lets the number 7 equal the texts `7` and `7.0`; `number` reads every text that is a whole number as such,
+    so that `007` equals 7 too; with `keep`, numbers and text are never equal."""
+    separators: Literal["keep", "drop"] = "keep"
+    """`drop` takes away spaces, hyphens, dots, slashes and underscores inside ids, so that `12-34` equals `1234`."""
 
     def __post_init__(self) -> None:
-        for setting, choices in (("case", ("keep", "fold")), ("type", ("keep", "text", "number"))):
+        for setting, choices in _CHOICES.items():
             given = getattr(self, setting)
             if given not in choices:
                 raise ConfigError(
@@ -75,32 +96,23 @@ class IdRule:
             raise ConfigError("alignment.trim must be true or false.")
 
     def __str__(self) -> str:
-        return f'trim = {str(self.trim).lower()}, case = "{self.case}", type = "{self.type}"'
+        said = "".join(f', {setting} = "{getattr(self, setting)}"' for setting in _CHOICES)
+        return f"trim = {str(self.trim).lower()}{said}"
+
+
+_CHOICES = {"case": ("keep", "fold"), "type": ("keep", "text", "number"), "separators": ("keep", "drop")}
 
 
 def normalised_ids(ids: Iterable[Id | None], rule: IdRule, *, where: str) -> list[bytes]:
     """Return canonical bytes for every id, equal where the rule makes ids equal, and b"" for every None.
 
-    ``where`` names the ids in errors. Ids that become equal to one another are refused with their count, and so are,
-    with type "number", ids that are no whole numbers.
+    ``where`` names the ids in errors. Ids that become equal to one another are refused with their count.
 
     >>> normalised_ids([" Zoe", 7, None], IdRule(case="fold", type="text"), where="The ids")
     [b'szoe', b's7', b'']
     """
     listed = list(ids)
-    given: list[Any] = [one for one in listed if one is not None]
-    if given and isinstance(given[0], tuple):
-        # Column by column, as each is of one type, which is quick.
-        columns = [_canonical_parts(column, rule) for column in zip(*given, strict=True)]
-        made = [_joined(parts) for parts in zip(*columns, strict=True)]
-    else:
-        made = _canonical_parts(given, rule)
-    unusable = made.count(b"")
-    if unusable:
-        raise TableError(
-            f"{where} has {unusable} of {len(made)} ids that are no whole numbers, but the run compares ids as such "
-            f'([alignment] type = "number"). Clean those ids, or agree with all parties on type = "text".'
-        )
+    made = canonical_ids([one for one in listed if one is not None], rule)
     if len(set(made)) != len(made):
         repeats = [times for times in Counter(made).values() if times > 1]
         raise TableError(
@@ -114,8 +126,16 @@ def normalised_ids(ids: Iterable[Id | None], rule: IdRule, *, where: str) -> lis
     return [b"" if one is None else next(following) for one in listed]
 
 
+def canonical_ids(ids: Sequence[Any], rule: IdRule) -> list[bytes]:
+    """Return canonical bytes for every id, equal where the rule makes ids equal; none of the ids is missing."""
+    if not ids or not isinstance(ids[0], tuple):
+        return _canonical_parts(ids, rule)
+    # Column by column, as each is of one type, which is quick.
+    columns = [_canonical_parts(column, rule) for column in zip(*ids, strict=True)]
+    return [_joined(parts) for parts in zip(*columns, strict=True)]
+
+
 def _canonical_parts(parts: Sequence[Any], rule: IdRule) -> list[bytes]:
-    """Return canonical bytes of ids, or of columns of ids, and b"" where one should be a whole number but is not."""
     texts = [part for part in parts if isinstance(part, str)]
     if len(texts) == len(parts):
         return _canonical_texts(texts, rule)
@@ -127,10 +147,7 @@ def _canonical_parts(parts: Sequence[Any], rule: IdRule) -> list[bytes]:
 
 
 def _canonical_texts(texts: list[str], rule: IdRule) -> list[bytes]:
-    if rule.trim:
-        texts = [text.strip() for text in texts]
-    if rule.type == "number":
-        return [b"i%d" % int(text) if _WHOLE_NUMBER.fullmatch(text) else b"" for text in texts]
+    texts = written_by(texts, rule)
     if rule.case == "fold":
         # Folding can undo a form and depends on it, so NFD goes before and NFC after (The Unicode Standard, D145).
         texts = [
@@ -138,7 +155,34 @@ def _canonical_texts(texts: list[str], rule: IdRule) -> list[bytes]:
         ]
     else:
         texts = [text if text.isascii() else normalize("NFC", text) for text in texts]
-    return [b"s" + text.encode("utf-8", "surrogatepass") for text in texts]
+    if rule.type == "number":
+        return [b"i%d" % int(text) if is_whole_number(text) else _text_bytes(text) for text in texts]
+    return [_text_bytes(text) for text in texts]
+
+
+def written_by(texts: Sequence[str], rule: IdRule) -> list[str]:
+    """Return texts without what the rule takes away from them: spaces around, a `.0` at the end, separators inside."""
+    found = [text.strip() for text in texts] if rule.trim else list(texts)
+    if rule.type != "keep":
+        found = [text if text.isalnum() else _WHOLE_FLOAT.sub(r"\1", text) for text in found]
+    if rule.separators == "drop":
+        found = [text if text.isalnum() else _SEPARATORS_INSIDE.sub("", text) for text in found]
+    return found
+
+
+def separators_in(texts: Iterable[str]) -> tuple[str, ...]:
+    """Name the kinds of separators that stand inside texts."""
+    seen = {one for text in texts if not text.isalnum() for run in _SEPARATORS_INSIDE.findall(text) for one in run}
+    return tuple(name for name, kind in SEPARATORS.items() if re.search(f"[{kind}]", "".join(seen)))
+
+
+def is_whole_number(text: str) -> bool:
+    """Tell whether a text is a whole number, with a sign and leading zeros or without."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
+
+
+def _text_bytes(text: str) -> bytes:
+    return b"s" + text.encode("utf-8", "surrogatepass")
 
 
 def canonical_id_bytes(identifier: Id) -> bytes:
@@ -150,22 +194,26 @@ def canonical_id_bytes(identifier: Id) -> bytes:
     (b'i7', b's7', b't2:4:sZoe:2:i7')
     """
     if isinstance(identifier, str):
-        return b"s" + identifier.encode("utf-8", "surrogatepass")
+        return _text_bytes(identifier)
     if isinstance(identifier, tuple):
         return _joined([canonical_id_bytes(part) for part in identifier])
     return b"i%d" % identifier
 
 
 def _joined(parts: Sequence[bytes]) -> bytes:
-    """Return the bytes of an id of several columns, or b"" where one of them is unusable."""
-    if b"" in parts:
-        return b""
     return b"t%d" % len(parts) + b"".join([b":%d:%b" % (len(part), part) for part in parts])
 
 
 def canonical_whole_number(text: str) -> bool:
     """Tell whether a text is how an integer prints itself: no leading zeros, no plus sign, no `-0`."""
     return _CANONICAL_WHOLE_NUMBER.fullmatch(text) is not None
+
+
+def whole_number_of(text: str) -> int | None:
+    """Return the integer that a text prints, as an integer or as a float (`123.0`); None for any other text."""
+    as_float = _WHOLE_FLOAT.match(text)
+    digits = text if as_float is None else as_float[1]
+    return int(digits) if canonical_whole_number(digits) else None
 
 
 # From columns to ids

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import IdRule, canonical_id_bytes
+from colonnade.data.ids import canonical_id_bytes
 from colonnade.errors import AlignmentError, ConfigError
 
 __all__ = [
-    "LETTERS",
     "AlignedRows",
-    "IdFormat",
     "Split",
     "batches",
-    "explain_nothing_shared",
     "id_marks",
     "rows_of_marks",
     "split_rows",
@@ -30,12 +27,13 @@ class AlignedRows:
     """Say which of a party's rows are shared, in the order all parties agreed on, and which are not.
 
     `positions[k]` is this party's row of the k-th shared id; `rest` are its other rows in its own order; `protocol`
-    says how the shared rows were found.
+    says how the shared rows were found, and `hint`, where they are few, by which rule there might be more.
     """
 
     positions: npt.NDArray[np.int64]
     rest: npt.NDArray[np.int64]
     protocol: str
+    hint: str = ""
 
     def __len__(self) -> int:
         return len(self.positions)
@@ -48,66 +46,6 @@ class Split:
     train: npt.NDArray[np.int64]
     validation: npt.NDArray[np.int64]
     test: npt.NDArray[np.int64]
-
-
-LETTERS = ("none", "upper", "lower", "mixed")
-"""The cases of letters that ids may be written in."""
-
-
-@dataclass(frozen=True)
-class IdFormat:
-    """Summarise what a party's ids look like, without any of them.
-
-    `is_text` tells text from whole numbers. The other claims are about all ids, save `has_leading_zeros` and
-    `has_spaces`, which need one id only. `parts` counts the columns that make an id together: then `is_text` says that
-    all of them are text, lengths are added up, and the other claims are about every column.
-    """
-
-    is_text: bool
-    is_digits: bool
-    shortest: int
-    longest: int
-    has_leading_zeros: bool
-    has_spaces: bool
-    letters: str
-    parts: int = 1
-
-    @classmethod
-    def of(cls, ids: npt.NDArray[np.object_]) -> IdFormat:
-        """Summarise an array of ids as a PartyTable holds them; what is None is no id."""
-        rows = [one if isinstance(one, tuple) else (one,) for one in ids if one is not None]
-        texts = [str(part) for row in rows for part in row]
-        lengths = [sum(len(str(part)) for part in row) for row in rows]
-        has_upper = any(text != text.lower() for text in texts)
-        has_lower = any(text != text.upper() for text in texts)
-        letters = LETTERS[has_upper + 2 * has_lower]
-        return cls(
-            is_text=bool(rows) and all(isinstance(part, str) for row in rows for part in row),
-            is_digits=all(text.isdecimal() for text in texts),
-            shortest=min(lengths, default=0),
-            longest=max(lengths, default=0),
-            has_leading_zeros=any(len(text) > 1 and text[0] == "0" for text in texts),
-            has_spaces=any(text != text.strip() for text in texts),
-            letters=letters,
-            parts=max(map(len, rows), default=1),
-        )
-
-    def __str__(self) -> str:
-        length = str(self.shortest) if self.shortest == self.longest else f"{self.shortest}-{self.longest}"
-        has_some_text = self.parts > 1 and not self.is_digits
-        parts = ["text" if self.is_text else "text and whole numbers" if has_some_text else "whole numbers"]
-        if self.parts > 1:
-            parts[0] = f"{self.parts} columns of {parts[0]}"
-        if self.is_text and self.is_digits:
-            parts.append("all digits")
-        parts.append(f"length {length}")
-        if self.letters != "none":
-            parts.append(f"{self.letters} case")
-        if self.has_leading_zeros:
-            parts.append("some with leading zeros")
-        if self.has_spaces:
-            parts.append("some with spaces around")
-        return ", ".join(parts)
 
 
 def rows_of_marks(
@@ -189,40 +127,3 @@ def _generator(seed: int) -> np.random.Generator:
     if seed < 0:
         raise ConfigError(f"The seed is {seed}. Choose 0 or a positive whole number.")
     return np.random.Generator(np.random.PCG64(seed))
-
-
-def explain_nothing_shared(formats: Mapping[str, IdFormat], rule: IdRule | None = None) -> str:
-    """Explain an empty alignment from the formats of the ids alone; what the rule made equal cannot be the cause."""
-    described = "; ".join(f"{party}: {summary}" for party, summary in formats.items())
-    causes = _likely_causes(list(formats.values()), rule or IdRule(trim=False))
-    if not causes:
-        causes.append("the formats agree, so the tables may be about different people or use different id systems")
-    return f"The parties share no row. Their ids look like this: {described}. Likely: {'; '.join(causes)}."
-
-
-def _likely_causes(seen: list[IdFormat], rule: IdRule) -> list[str]:
-    causes = []
-    if len({summary.parts for summary in seen}) > 1:
-        causes.append("ids are made of more columns at one party than at another (name the same columns in table.id)")
-    if rule.type == "keep" and len({summary.is_text for summary in seen}) > 1:
-        causes.append(
-            "some parties hold numbers and others text, which never equal one another "
-            '(agree on type = "text" in [alignment])'
-        )
-    has_lost_zeros = len({summary.has_leading_zeros for summary in seen if summary.is_digits}) > 1
-    if rule.type != "number" and has_lost_zeros:
-        causes.append(
-            "leading zeros may be kept at one party and lost at another "
-            '(if zeros mean nothing, agree on type = "number" in [alignment])'
-        )
-    if rule.case == "keep" and len({summary.letters for summary in seen if summary.letters != "none"}) > 1:
-        causes.append('upper and lower case may differ (agree on case = "fold" in [alignment])')
-    if not rule.trim and len({summary.has_spaces for summary in seen}) > 1:
-        causes.append("spaces around ids may be left at one party (agree on trim = true in [alignment])")
-    # Zeros and spaces that the rule takes away make lengths differ without harm.
-    may_lengths_differ = (rule.type == "number" and has_lost_zeros) or (
-        rule.trim and any(summary.has_spaces for summary in seen)
-    )
-    if not may_lengths_differ and max(one.shortest for one in seen) > min(one.longest for one in seen):
-        causes.append("no length occurs at all parties, so a prefix, padding or a hash may differ")
-    return causes

@@ -6,15 +6,17 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
+from colonnade.data.columns import Column, Kind, cells_of, looked_at, read_column
+from colonnade.data.dialect import DateOrder, Dialect, dialect_of
 from colonnade.data.ids import (
     LARGEST_EXACT_FLOAT,
     canonical_id_bytes,
@@ -24,6 +26,7 @@ from colonnade.data.ids import (
     read_ids,
     title_of_ids,
 )
+from colonnade.data.texts import Texts, shown_by, texts_of
 from colonnade.errors import TableError, did_you_mean
 
 __all__ = ["PartyTable"]
@@ -54,6 +57,10 @@ class PartyTable:
     name: str
     id_columns: tuple[str, ...]
     label_column: str | None
+    most_categories: int
+    """How many categories of a column get an output of their own where it is encoded; the others share one."""
+    dialect: Dialect
+    """How text was written, as far as that was told or could be seen."""
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
     matches: pd.DataFrame | None
@@ -73,6 +80,10 @@ class PartyTable:
         matches: pd.DataFrame | None = None,
         links: pd.DataFrame | None = None,
         unlabelled: bool = False,
+        most_categories: int = 50,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        dates: DateOrder | None = None,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -99,6 +110,9 @@ class PartyTable:
             raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
 
         self.name = name
+        if isinstance(most_categories, bool) or not isinstance(most_categories, int) or most_categories < 1:
+            raise TableError(f"{name} sets most_categories to {most_categories!r}. Choose a whole number from 1 on.")
+        self.most_categories = most_categories
         self.matches = matches
         self.links = links
         self.id_columns = id_columns
@@ -111,25 +125,44 @@ class PartyTable:
             )
             for partner, columns in columns_by_partner.items()
         }
-        self.labels = None
-        if label is not None:
-            where = f"The label column '{label}' of {name}"
-            self.labels = _read_labels(series_by_name[label], where, types.get(label), unlabelled)
-
         others = {label, *id_columns, *(column for columns in columns_by_partner.values() for column in columns)}
         features = [column for column in series_by_name if column not in others | dropped]
+        given = dialect_of(frame, decimal=decimal, thousands=thousands, dates=dates)
+        texts = {
+            column: found
+            for column in [*features, *([] if label is None else [label])]
+            if types.get(column) != "categorical" and (found := texts_of(series_by_name[column])) is not None
+        }
+        self.dialect = shown_by(texts.values(), given)
+        self.labels = None
+        if label is not None:
+            self.labels = _read_labels(
+                series_by_name[label],
+                where=f"The label column '{label}' of {name}",
+                override=types.get(label),
+                unlabelled=unlabelled,
+                texts=texts.get(label),
+                dialect=given,
+                shown=self.dialect,
+            )
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
-        self._dates: set[str] = set()
-        self._booleans: set[str] = set()
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self._left_out: dict[str, str] = {}
         for column in features:
             cells = read_column(
-                series_by_name[column], where=f"Column '{column}' of {name}", override=types.get(column)
+                series_by_name[column],
+                where=f"Column '{column}' of {name}",
+                override=types.get(column),
+                texts=texts.pop(column, None),
+                dialect=given,
+                shown=self.dialect,
             )
-            self._kinds[column] = cells.kind
-            self._values[column] = cells.values
-            self._dates |= {column} if cells.is_date else set()
-            self._booleans |= {column} if cells.is_boolean else set()
+            reason, notes = looked_at(column, cells, most_categories, is_set=column in types)
+            self._kinds[column], self._values[column] = cells.kind, cells.values
+            self._notes[column] = cells.notes + notes
+            if reason:
+                self._left_out[column] = reason
         self._freeze()
 
     @classmethod
@@ -150,6 +183,13 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         unlabelled: bool = False,
+        most_categories: int = 50,
+        separator: str | None = None,
+        quote: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        encoding: str | None = None,
+        dates: DateOrder | None = None,
         query: str | None = None,
         table: str | None = None,
         name: str | None = None,
@@ -159,8 +199,9 @@ class PartyTable:
 
         A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
         CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose
-        type is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars,
-        provided that its header then contains the id columns.
+        type is set to categorical is read as it is written. What separates and quotes cells of a text file, its
+        `encoding`, and how numbers and dates in text are written (`decimal`, `thousands`, `dates`) is found out where
+        it is not given; `dialect` of the table says what was found.
         """
         from colonnade.data.readers import read_frame, title_of
 
@@ -168,7 +209,10 @@ class PartyTable:
             *column_names(id),
             *(one for names in (partner_ids or {}).values() for one in column_names(names)),
         ]
-        frame = read_frame(source, id=id_columns, types=types, query=query, table=table, folder=folder)
+        dialect = Dialect(
+            separator=separator, quote=quote, encoding=encoding, decimal=decimal, thousands=thousands, dates=dates
+        )
+        frame = read_frame(source, id=id_columns, types=types, dialect=dialect, query=query, table=table, folder=folder)
         return cls(
             frame,
             id=id,
@@ -177,6 +221,10 @@ class PartyTable:
             drop=drop,
             partner_ids=partner_ids,
             unlabelled=unlabelled,
+            most_categories=most_categories,
+            decimal=decimal,
+            thousands=thousands,
+            dates=dates,
             name=name or title_of(source, table),
         )
 
@@ -212,8 +260,8 @@ class PartyTable:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Name the feature columns in the order of the source."""
-        return tuple(self._kinds)
+        """Name the feature columns in the order of the source, without those left out."""
+        return tuple(name for name in self._kinds if name not in self._left_out)
 
     @property
     def has_label(self) -> bool:
@@ -229,11 +277,16 @@ class PartyTable:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """Describe the feature columns."""
+        """Describe the feature columns, without those left out."""
+        return tuple(column for column in self.all_columns if column.name not in self._left_out)
+
+    @cached_property
+    def all_columns(self) -> tuple[Column, ...]:
+        """Describe all columns beside ids and label, also those left out."""
         return tuple(self._describe_column(name) for name in self._kinds)
 
     def values(self, column: str) -> npt.NDArray[Any]:
-        """Return a feature column: float64 with NaN where missing, or text with None where missing."""
+        """Return a column, also one left out: float64 with NaN where missing, or text with None where missing."""
         try:
             return self._values[column]
         except KeyError:
@@ -276,7 +329,8 @@ class PartyTable:
         part.labels = None if self.labels is None else self.labels[chosen]
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
-        part._dates, part._booleans = self._dates, self._booleans
+        part._notes, part._left_out = self._notes, self._left_out
+        part.most_categories, part.dialect = self.most_categories, self.dialect
         part._freeze()
         return part
 
@@ -287,10 +341,8 @@ class PartyTable:
             "rows": self.rows,
             "id": self.id_column,
             "label": self.label_column,
-            "columns": [
-                {"name": column.name, "kind": column.kind, "missing": column.missing, "distinct": column.distinct}
-                for column in self.columns
-            ],
+            "dialect": {name: value for name, value in asdict(self.dialect).items() if value is not None},
+            "columns": [asdict(column) | {"notes": list(column.notes)} for column in self.all_columns],
             "partner_ids": {
                 partner: {"id": " + ".join(self._partner_columns[partner]), "missing": int(is_missing(ids).sum())}
                 for partner, ids in self._partner_ids.items()
@@ -327,15 +379,17 @@ class PartyTable:
 
     def _describe_column(self, name: str) -> Column:
         values = self._values[name]
-        absent = np.isnan(values) if self._kinds[name] == "numeric" else values == None  # noqa: E711 (elementwise)
-        distinct = len(pd.unique(values[~absent]))
+        absent = np.isnan(values) if self._kinds[name] != "categorical" else values == None  # noqa: E711 (elementwise)
+        distinct, missing = len(pd.unique(values[~absent])), int(absent.sum())
+        # These two stay among the columns that methods get: encoders leave them out, and later rows may differ.
+        nothing = "empty" if missing == self.rows else "constant" if distinct == 1 and not missing else ""
         return Column(
             name=name,
             kind=self._kinds[name],
-            missing=int(absent.sum()),
+            missing=missing,
             distinct=distinct,
-            is_date=name in self._dates,
-            is_boolean=name in self._booleans,
+            left_out=self._left_out.get(name, nothing),
+            notes=self._notes.get(name, ()),
         )
 
     def _freeze(self) -> None:
@@ -388,10 +442,9 @@ def _check_names(
         if column in dropped:
             raise TableError(f"{name} names '{column}' under both {role} and drop. Remove it from one of them.")
     for column, kind in types.items():
-        if kind not in ("numeric", "categorical"):
+        if kind not in get_args(Kind):
             raise TableError(
-                f"{name} sets column '{column}' to an unknown type '{kind}'. "
-                f"{did_you_mean(str(kind), ['numeric', 'categorical'])}"
+                f"{name} sets column '{column}' to an unknown type '{kind}'. {did_you_mean(str(kind), get_args(Kind))}"
             )
     nameless = [place for place, column in enumerate(known, start=1) if not column.strip() and column not in dropped]
     if nameless:
@@ -400,48 +453,51 @@ def _check_names(
         )
 
 
-def _read_labels(series: pd.Series[Any], where: str, override: Kind | None, unlabelled: bool) -> npt.NDArray[Any]:
+def _read_labels(
+    series: pd.Series[Any],
+    *,
+    where: str,
+    override: Kind | None,
+    unlabelled: bool,
+    texts: Texts | None,
+    dialect: Dialect,
+    shown: Dialect,
+) -> npt.NDArray[Any]:
     """Return labels as bool, int64, float64 or text, not all the same, and none missing unless that is allowed."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "i" and override is None:
         return _refuse_constant(series.to_numpy(np.int64, copy=True), where)
-    cells = cells_of(series)
-    missing = cells.count(None)
-    if missing == len(cells):
+    if override is None and texts is not None and texts.booleans() is not None and not texts.is_truth:
+        override = "categorical"  # classes keep the names that people gave them, such as ja and nein
+    cells = read_column(series, where=where, override=override, texts=texts, dialect=dialect, shown=shown)
+    values, is_missing_label = cells.values, np.asarray(pd.isna(cells.values))
+    missing = int(is_missing_label.sum())
+    if missing == len(values):
         raise TableError(f"{where} is empty in every row. Name another column, or leave the label out.")
     if missing and not unlabelled:
         raise TableError(
-            f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows; for a method "
+            f"{where} is empty in {missing} of {len(values)} rows. Fill those labels or remove the rows; for a method "
             "that learns from rows without a label too, such as prada, set unlabelled = true."
         )
-    kind, values, *_ = read_column(series, where=where, override=override)
-    if override is None and not missing:
-        kind, values = _narrow_labels(cells, kind, values)
-    _refuse_constant(values[~pd.isna(values)], where)
+    if cells.kind == "boolean" and not missing:
+        values = values.astype(bool)
+    elif cells.kind == "numeric" and override is None and not missing:
+        is_whole = texts.is_whole if texts is not None else _all_whole(series)
+        values = values.astype(np.int64) if is_whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT else values
+    _refuse_constant(values[~is_missing_label], where)
     return values
+
+
+def _all_whole(series: pd.Series[Any]) -> bool:
+    return all(
+        canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
+        for cell in cells_of(series)
+    )
 
 
 def _refuse_constant(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if len(pd.unique(values)) < 2:
         raise TableError(f"{where} has the same value in all {len(values)} rows. A model needs at least two.")
     return values
-
-
-def _narrow_labels(cells: list[Any], kind: Kind, values: npt.NDArray[Any]) -> tuple[Kind, npt.NDArray[Any]]:
-    """Keep what reading a label as a feature column would lose: bools, whole numbers, leading zeros of class names."""
-    if all(isinstance(cell, (bool, np.bool_)) for cell in cells):
-        return kind, np.array(cells, dtype=bool)
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    if any(text.strip().isdecimal() and not canonical_whole_number(text.strip()) for text in texts):
-        names = np.empty(len(cells), dtype=object)
-        names[:] = [text_of(cell) for cell in cells]
-        return "categorical", names
-    whole = all(
-        canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
-        for cell in cells
-    )
-    if kind == "numeric" and whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT:
-        return kind, values.astype(np.int64)
-    return kind, values
 
 
 def _add_values(summary: hashlib._Hash, values: npt.NDArray[Any]) -> None:

@@ -28,7 +28,7 @@ from colonnade.errors import (
     PeerFailed,
     PeerLost,
 )
-from colonnade.launch.home import PartyHome, read_party_home
+from colonnade.launch.home import PartyHome, read_party_home, shape_in_words
 from colonnade.launch.identity import HomeRenewals, load_identity, load_partners, own_certificate, paired
 from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
@@ -268,7 +268,7 @@ def _table(home: PartyHome) -> str:
         notes = [f"; {rule} in [policy] refuses all {what}" for what, (rule, is_set) in refused.items() if is_set]
         return f"none: this party can only play roles that hold no table{''.join(notes)}"
     table = home.read_table(Alignment(protocol="given") if home.names_matches else None)
-    return f"{table.rows} rows, {len(table.columns)} columns{', label' if table.has_label else ''}"
+    return shape_in_words(home.name, table).removeprefix(f"{home.name}: ")
 
 
 def _engine(home: PartyHome) -> str:

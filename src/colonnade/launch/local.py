@@ -118,6 +118,7 @@ class _Workers:
         self._reports: queue.SimpleQueue[tuple[str, dict[str, Any] | None]] = queue.SimpleQueue()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: list[threading.Thread] = []
+        self._said: set[str] = set()
 
     def start(self) -> None:
         """Start all processes and tell each where the others listen."""
@@ -193,7 +194,9 @@ class _Workers:
     def _show(self, party: str, report: dict[str, Any]) -> None:
         if "progress" in report and self._observer is not None:
             self._observer(Progress(**report["progress"]))
-        elif "said" in report:
+        elif "said" in report and report["said"] not in self._said:
+            # Both sides of an alignment warn in the same words.
+            self._said.add(report["said"])
             self._say(report["said"])
 
     def _failure_of(self, party: str, known: list[ColonnadeError]) -> list[ColonnadeError]:

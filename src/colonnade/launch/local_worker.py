@@ -11,6 +11,7 @@ import json
 import signal
 import sys
 import threading
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def main() -> int:
     # A parent's Ctrl-C reaches it through stdin; what a terminal sends to everyone at once must not come first.
     signal.signal(signal.SIGTERM, _interrupt)
     gc.set_threshold(100_000, 50, 50)  # as the command does
+    warnings.showwarning = _show_warning
     task = json.loads(sys.stdin.readline())
     try:
         _work(task)
@@ -102,6 +104,11 @@ def _take_part(task: dict[str, Any], endpoint: Any) -> None:
 def _tell(**facts: Any) -> None:
     sys.stdout.write(json.dumps(facts) + "\n")
     sys.stdout.flush()
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    if category.__module__.startswith("colonnade"):
+        _tell(said=f"Warning: {message}")
 
 
 def _stop_with_parent() -> None:

@@ -77,6 +77,8 @@ class _Column:
     kind: Kind
     missing: int
     distinct: int
+    left_out: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,7 @@ class _Table:
     id: str
     label: str | None
     columns: list[_Column]
+    dialect: dict[str, str] = field(default_factory=dict)
     partner_ids: dict[str, _PartnerId] = field(default_factory=dict)
 
 
@@ -150,7 +153,9 @@ class PartyFolder:
 
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
-        about = {"digest": digest_with_lists(table), **table.describe()}
+        from colonnade.training import described  # here, as it brings torch
+
+        about = {"digest": digest_with_lists(table), **described(table)}
         is_new = not self.holds_run
         if not is_new:
             check_format(self.format, str(self.path))

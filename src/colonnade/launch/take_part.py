@@ -22,6 +22,7 @@ from colonnade.methods import method_named
 from colonnade.reports import PartyRun
 from colonnade.session import (
     ALIGN,
+    Finding,
     Holding,
     Method,
     ModelPart,
@@ -34,6 +35,7 @@ from colonnade.session import (
     taking_part,
 )
 from colonnade.settings import validated
+from colonnade.training import described
 from colonnade.transport import Link
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def take_part(
             result = play(session, holding, config)
             scored = result.candidates or ({} if result.scores is None else {result.served: result.scores})
             evaluations = {name: one.evaluation() for name, one in scored.items()}
+            hint = () if not holding.aligned.hint else (_few_shared(holding.aligned.hint),)
             if compare and not result.candidates:
                 evaluations["alone"] = judge_alone(session, config, holding, observer)
             run = PartyRun(
@@ -82,13 +85,14 @@ def take_part(
                 seconds=time.monotonic() - clock,
                 alignment=holding.aligned.protocol,
                 rows=_rows_of(holding),
-                table=table.describe() | {"shared_rows": len(holding.aligned)},
+                table=(table.describe() if plan.stage == "predict" else described(table))
+                | {"shared_rows": len(holding.aligned)},
                 ledger=session.ledger.read(),
                 history=session.metrics.lines,
                 evaluations={name: found for name, found in evaluations.items() if found is not None},
                 part=result.part,
                 overlap=None if overlap is None else overlap.to_json(),
-                findings=result.findings,
+                findings=(*result.findings, *hint),
                 served=result.served,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
@@ -101,6 +105,10 @@ def take_part(
                 PartyFolder(party.folder).keep(run)
     # With the goodbyes in it.
     return replace(run, ledger=session.ledger.read())
+
+
+def _few_shared(hint: str) -> Finding:
+    return Finding(name="few_shared", title="Few rows are shared", text=hint)
 
 
 def _still_keeps(folder: Path, part: ModelPart | None) -> bool:
@@ -140,7 +148,8 @@ def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
         if len(pairs) == 1:
             ((_, pair),) = pairs.items()
         else:
-            rows = AlignedRows(shared, rest, next(iter(found.values())).protocol)
+            first = next(iter(found.values()))
+            rows = AlignedRows(shared, rest, first.protocol, first.hint)
             pair = Pair(rows, _split(session, len(shared)))
         return Holding(table, pair.aligned, pair.split, part=party.part, module=party.module, pairs=pairs)
     aligned = alignment.align(session, table)

@@ -194,7 +194,7 @@ def _brought(party: str, about: Mapping[str, Any]) -> list[str]:
         return [party, "holds no table", *[_count(None)] * 4]
     if about["is_elsewhere"]:
         return [party, *["not known here"] * 5]
-    counts = (about["rows"], about["shared_rows"], len(about["columns"]), about["encoded_width"])
+    counts = (about["rows"], about["shared_rows"], _used(about["columns"]), about["encoded_width"])
     return [party, *map(_count, counts), "none" if about["label"] is None else about["label"]]
 
 
@@ -202,11 +202,32 @@ def _part(name: str) -> str:
     return {"train": "training", "test": "the held-out test"}.get(name, name)
 
 
+def _used(columns: Sequence[Mapping[str, Any]]) -> int:
+    return sum(not one.get("left_out") for one in columns)
+
+
 def _columns(party: str, columns: Sequence[Mapping[str, Any]]) -> Html:
-    rows = [[one["name"], one["kind"], _count(one["missing"]), _count(one["distinct"])] for one in columns]
-    table = _table(f"Columns of {party}", ["Column", "Kind", "Missing", "Distinct"], rows, numeric={2, 3})
-    summary = tag("summary", f"{party}: {plural(len(columns), 'column')}")
-    return tag("details", summary, table, **({"open": ""} if len(columns) <= MOST_OPEN_COLUMNS else {}))
+    head = ["Column", "Kind", "Missing", "Distinct", "Encoded as", "Numbers"]
+    table = _table(f"Columns of {party}", head, [_column(one) for one in columns], numeric={2, 3, 5})
+    left_out, flagged = len(columns) - _used(columns), sum(_looks_wrong(one) for one in columns)
+    text = f"{party}: {plural(_used(columns), 'column')}" + (f", {left_out} left out" if left_out else "")
+    marks = [", ", tag("span", f"{flagged} to look at", class_="worse")] if flagged else []
+    summary = tag("summary", text, *marks)
+    is_open = bool(flagged) or len(columns) <= MOST_OPEN_COLUMNS
+    return tag("details", summary, table, **({"open": ""} if is_open else {}))
+
+
+def _looks_wrong(column: Mapping[str, Any]) -> bool:
+    return bool(column.get("notes")) and not column.get("left_out")
+
+
+def _column(one: Mapping[str, Any]) -> list[str]:
+    mark = [tag("strong", "Look at this: ")] if _looks_wrong(one) else []
+    kind = "worse" if mark else None
+    notes = [tag("small", *mark, note, class_=kind) for note in one.get("notes", ())]
+    encoded = f"left out: {one['left_out']}" if one.get("left_out") else one.get("encoded") or "–"
+    counts = (_count(one["missing"]), _count(one["distinct"]), encoded, _count(one.get("outputs")))
+    return [joined([one["name"], *notes]), one["kind"], *counts]
 
 
 def _quality(record: RunRecord) -> Iterable[Html]:

@@ -284,10 +284,16 @@ class RunRecord:
         if about["has_table"] and not about["is_elsewhere"]:
             about |= {name: self.tables[party][name] for name in ("rows", "shared_rows", "columns", "label")}
             if party in self.parts:
-                from colonnade.training.legacy import encoder_of  # here, as it brings torch
+                from colonnade.training import Inputs  # here, as it brings torch
+                from colonnade.training.legacy import encoder_of
 
                 encoder = encoder_of(self.parts[party])
                 about["encoded_width"] = None if encoder is None else encoder.width
+                encoded = {one["name"]: one for one in encoder.describe()} if isinstance(encoder, Inputs) else {}
+                about["columns"] = [
+                    {**one, **{key: encoded.get(one["name"], {}).get(key) for key in ("encoded", "outputs")}}
+                    for one in about["columns"]
+                ]
         return about
 
     # Not kept: a later audit may refuse the model.

@@ -3,6 +3,7 @@
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose, row_losses
 from colonnade.training.inputs import Inputs
+from colonnade.training.inspection import InspectedColumn, InspectedLabel, Inspection, described, inspect_table
 from colonnade.training.joined import JoinedRegression
 from colonnade.training.kept import Kept, Leaf, Tensors
 from colonnade.training.scoring import (
@@ -22,6 +23,9 @@ __all__ = [
     "Budget",
     "Choice",
     "Inputs",
+    "InspectedColumn",
+    "InspectedLabel",
+    "Inspection",
     "JoinedRegression",
     "Kept",
     "Leaf",
@@ -40,7 +44,9 @@ __all__ = [
     "agree_on_model",
     "asked_model",
     "choose",
+    "described",
     "in_parts",
+    "inspect_table",
     "parts_of",
     "row_losses",
     "steps",

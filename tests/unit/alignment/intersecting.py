@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -162,7 +163,7 @@ def plain(identifier: Any, rule: Alignment) -> Any:
         return tuple(plain(part, rule) for part in identifier)
     if isinstance(identifier, str):
         text = identifier.strip() if rule.trim else identifier
-        if rule.type == "number":
+        if rule.type == "number" and re.fullmatch(r"[+-]?\d+", text):
             return int(text)
         if rule.case == "fold":
             text = normalize("NFD", text).casefold()

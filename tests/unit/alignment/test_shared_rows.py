@@ -329,6 +329,7 @@ def test_where_one_learns_the_others_are_told_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("state.json"))
 
 
+@pytest.mark.filterwarnings("ignore::colonnade.errors.FewRowsShared")
 @pytest.mark.parametrize("piece", [2, 7, ecdh.PIECE])
 def test_sizes_are_counted_with_each_and_told_to_each(
     piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

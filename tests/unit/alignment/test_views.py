@@ -91,7 +91,7 @@ def test_every_message_is_of_points_short_hashes_and_counts(met: Intersected) ->
                 assert (tokens.dtype, tokens.shape, len(result)) == (np.uint8, (300, 12), 16)
             case AlignmentOffer(count, salt, _, held, unfinished, finished_pieces):
                 assert (count, len(salt), held, unfinished, finished_pieces) == (600, 32, (), b"", 0)
-            case AlignmentOpening(count, salt, reuse, first_piece):
+            case AlignmentOpening(count, salt, _, reuse, first_piece):
                 assert (count, len(salt), reuse, first_piece) == (600, 32, None, 0)
             case _:
                 raise AssertionError(f"{type(message).__name__} crossed")

@@ -99,7 +99,14 @@ def test_a_result_is_used_again_with_and_without_it(tmp_path: Path) -> None:
 
 
 def test_the_channel_refuses_to_carry_a_message_of_alignment_to_it() -> None:
-    offer = AlignmentOffer(3, bytes(32), DeclaredFormat(True, False, 1, 1, False, False, "lower", 1), (), b"", 0)
+    offer = AlignmentOffer(
+        3,
+        bytes(32),
+        DeclaredFormat(True, "none", 1, 1, 1, 1, False, False, False, False, (), "lower", True, 1),
+        (),
+        b"",
+        0,
+    )
 
     def tell(session: Session, table: PartyTable) -> None:
         (peer,) = session.channels("collaborator")

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from tests.references import order_key, shared_rows
 
 from colonnade.data import (
-    IdFormat,
-    IdRule,
     PartyTable,
     batches,
     canonical_id_bytes,
-    explain_nothing_shared,
     id_marks,
     rows_of_marks,
     split_rows,
@@ -105,71 +102,14 @@ def test_shared_marks_a_party_does_not_have_are_refused(own: list[int], shared: 
         rows_of_marks(np.array(own, np.uint64), np.array(shared, np.uint64))
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "hint"),
-    [
-        (["8191", "7"], ["008191", "007"], "leading zeros"),
-        (["AB8191", "AC"], ["ab8191", "ac"], "case"),
-        (["8191", "17"], ["8191 ", "17 "], "spaces around"),
-        (["8191", "1234"], ["x-8191", "x-1234"], "prefix"),
-        (["8191", "1234"], ["8192", "4321"], "different people"),
-        ([8191, 7], ["8191", "7"], "numbers and others text"),
-    ],
-)
-def test_an_empty_alignment_names_likely_causes_and_no_id(left: list[object], right: list[object], hint: str) -> None:
-    message = explain_nothing_shared({"bank": IdFormat.of(ids_of(left)), "shop": IdFormat.of(ids_of(right))})
-    assert hint in message
-    assert "bank: " in message
-    assert "shop: text" in message
-    given = [str(identifier).strip() for identifier in (*left, *right)]
-    assert not any(identifier in message for identifier in given if len(identifier) > 2)
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "rule", "hint"),
-    [
-        (["8191", "17"], ["008191", "0017"], IdRule(type="number"), "different people"),
-        (["AB8191", "AC1234"], ["ab8191", "ac1234"], IdRule(case="fold"), "different people"),
-        (["8191", "1234"], ["8191 ", "1234 "], IdRule(), "different people"),
-        ([8191, 1234], ["8191", "1234"], IdRule(type="text"), "different people"),
-        ([8191, 1234], ["8191", "1234"], IdRule(), 'type = "text"'),
-        (["8191", "17"], ["008191", "0017"], IdRule(type="text"), 'type = "number"'),
-        (["AB8191", "AC1234"], ["ab8191", "ac1234"], IdRule(), 'case = "fold"'),
-        (["8191", "1234"], ["8191 ", "1234 "], IdRule(trim=False), "trim = true"),
-        (["8191", "1234"], ["x-8191", "x-1234"], IdRule(), "prefix"),
-    ],
-)
-def test_what_the_rule_made_equal_is_no_cause(left: list[object], right: list[object], rule: IdRule, hint: str) -> None:
-    formats = {"bank": IdFormat.of(ids_of(left)), "shop": IdFormat.of(ids_of(right))}
-    assert hint in explain_nothing_shared(formats, rule)
-
-
 def composite(*ids: object) -> np.ndarray:
     return np.fromiter(ids, dtype=object, count=len(ids))
 
 
-def test_composite_ids_have_marks_and_a_format() -> None:
+def test_composite_ids_have_marks() -> None:
     ids = composite(("Zoe", 1990), ("Ann ", 19900))
     expected = [int.from_bytes(hashlib.sha256(b"7\x00" + canonical_id_bytes(one)).digest()[:8], "big") for one in ids]
     assert id_marks(ids, 7).tolist() == expected
-    format = IdFormat.of(ids)
-    assert (format.parts, format.shortest, format.longest, format.has_spaces) == (2, 7, 9, True)
-    assert str(format) == "2 columns of text and whole numbers, length 7-9, mixed case, some with spaces around"
-    assert str(IdFormat.of(composite((1, 2)))) == "2 columns of whole numbers, length 2"
-    assert str(IdFormat.of(composite(("030", "17")))).startswith("2 columns of text, all digits, length 5, some with")
-
-
-def test_ids_that_are_missing_do_not_count_in_a_format() -> None:
-    assert IdFormat.of(composite(None, "ab", None)) == IdFormat.of(ids_of(["ab"]))
-    assert IdFormat.of(composite(None)) == IdFormat.of(composite())
-
-
-def test_composite_ids_of_different_make_are_explained() -> None:
-    formats = {"bank": IdFormat.of(composite(("Zoe", 1990))), "shop": IdFormat.of(composite(("Zoe", "1990")))}
-    assert "numbers and others text" in explain_nothing_shared(formats)
-    assert "numbers and others text" not in explain_nothing_shared(formats, IdRule(type="text"))
-    formats["shop"] = IdFormat.of(composite("Zoe 1990"))
-    assert "more columns at one party" in explain_nothing_shared(formats)
 
 
 @settings(deadline=None)

@@ -80,7 +80,7 @@ def test_a_good_home_passes_every_check(bank: Path) -> None:
     assert "mode 600" in seen["key"]
     assert "more days" in seen["certificate"]
     assert "at 127.0.0.1:" in seen["partner shop"]
-    assert seen["table"] == "400 rows, 3 columns, label"
+    assert seen["table"] == "400 rows, 3 columns used (3 numbers), label label"
     assert "GiB free" in seen["disk"]
     assert "ready after" in seen["engine"]
     assert "is free" in seen["port"]
