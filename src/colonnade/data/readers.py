@@ -174,6 +174,16 @@ def _read_csv(
 
 def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return ids as whole numbers if every one prints as one, or as its float; else as written. Some may be missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        written = pa.array(column, from_pandas=True)
+        whole = pc.cast(written, pa.int64())
+        if not whole.null_count and pc.all(pc.equal(pc.cast(whole, written.type), written)).as_py():
+            return pd.Series(whole.to_numpy(), index=column.index, name=column.name)
+    except pa.ArrowInvalid:
+        pass  # some are empty, too large or no numbers
     texts = [text if isinstance(text, str) and text.strip() else None for text in column.tolist()]
     numbers = [None if text is None else whole_number_of(text) for text in texts]
     if [one is None for one in numbers] != [text is None for text in texts]:
