@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks.form import Findings, main
 
 ROOT = Path(__file__).resolve().parents[1]
-# What it was in November 2026, with some room for newer releases of what is not pinned.
-MOST_MEGABYTES = 1600.0
+# It was 1,609 in November 2026; the room is for newer releases of what is not pinned.
+MOST_MEGABYTES = 1650.0
 
 
 def seconds(command: list[str]) -> float:

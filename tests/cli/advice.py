@@ -53,6 +53,11 @@ class Reader:
         lines[there[0] if there else start : there[0] + 1 if there else start] = new
         self.file.write_text("\n".join(lines) + "\n")
 
+    def set_at_bank(self, name: str, value: str | None) -> None:
+        """Write a setting of the only table that is spoken of."""
+        self.said = "bank/party.toml"
+        self.set("table", name, value)
+
     def value(self, name: str) -> str:
         found = re.search(rf"^{re.escape(name)}\s*=\s*(.*)$", self.file.read_text(), re.MULTILINE)
         assert found
@@ -140,15 +145,21 @@ def _save_as_utf8(reader: Reader, name: str) -> None:
     path.write_bytes(path.read_bytes().decode("cp1252").encode())
 
 
+def _write_under(reader: Reader, table: str, settings: str) -> None:
+    for one in settings.split(" and "):
+        name, _, value = one.partition(" = ")
+        reader.set(table, name, value)
+
+
 def _rename(reader: Reader, name: str, right: str) -> None:
     (path,) = Path().glob(f"*/{name}")
     path.rename(path.with_name(right))
+    reader.swap(name, right)
 
 
-def _keep_one_row_for_each_id(reader: Reader, name: str) -> None:
-    path = next(one for one in Path().glob("*/*.csv") if one.parent.name == name or one.name == name)
-    frame = pd.read_csv(path)
-    frame.drop_duplicates(frame.columns[0]).to_csv(path, index=False)
+def _keep_one_row_for_each_id(reader: Reader, column: str, party: str) -> None:
+    (path,) = Path(party).glob("*.csv")
+    pd.read_csv(path).drop_duplicates(column).to_csv(path, index=False)
 
 
 # In this order: what is most exact comes first. The groups of a form are what its rule is told.
@@ -166,9 +177,14 @@ FORMS: list[tuple[str, Callable[..., None]]] = [
     (r"(--[a-z-]+) and --[a-z-]+.*Leave out one of them", lambda reader, option: reader.leave_out(option)),
     (r"(?:add|give|Add|Give) (--[a-z-]+)(?: to |[.;,]|$)", lambda reader, option: reader.give(option)),
     (r"Choose another (--(?:folder|output))", lambda reader, option: reader.give(option, "another.csv")),
-    (r"'([^']+)'.*Rename it to '([^']+)'", _rename),
+    (r"'([^']+)'.*[Rr]ename it to '([^']+)', also in source", _rename),
+    (r"under \[(\w+)\]: (.*?)\.(?: Some|$)", _write_under),
+    (r"(types) = (\{[^}]*\})", lambda reader, name, value: reader.set_at_bank(name, value)),
+    (r"(drop) = (\[[^\]]*\])", lambda reader, name, value: reader.set_at_bank(name, value)),
+    (r"under both label and (drop)\. Remove it", lambda reader, name: reader.set_at_bank(name, None)),
+    (r"(\w+) is set to '[^']*', which .* such as ([\w-]+)", lambda r, name, value: r.set_at_bank(name, f'"{value}"')),
     (r"'?([^\s']+)'? is not (?:encoded in )?UTF-8.*[Ss]ave it (?:again )?as UTF-8", _save_as_utf8),
-    (r"^'?([\w.]+)'?.*Keep one row for each id", _keep_one_row_for_each_id),
+    (r"'(\w+)' of '?(\w+)'? has \d+ ids that .*Keep one row for each id", _keep_one_row_for_each_id),
     (r"([a-z]+\.\w+)\b.*(?:Leave it out|Remove it)", _take_out),
 ]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from tests.cli.advice import follow
 
@@ -205,7 +206,57 @@ KEYS = [
     ),
 ]
 
-ALL = [*RUN_TOML, *PARTY_TOML, *COMMANDS, *KEYS]
+
+def bank(name: str, change: Callable[[pd.DataFrame], pd.DataFrame], **about: Any) -> Broken:
+    return Broken(name, RUN, lambda project: project.frame(BANK, change), **about)
+
+
+def shop(name: str, change: Callable[[pd.DataFrame], pd.DataFrame], **about: Any) -> Broken:
+    return Broken(name, RUN, lambda project: project.frame(SHOP, change), **about)
+
+
+def in_a_folder(project: Any) -> None:
+    (project.folder / "bank/tables").mkdir()
+    (project.folder / BANK).rename(project.folder / "bank/tables/customers.csv")
+    project.edit("bank/party.toml", "customers.csv", "tables")
+
+
+def called(name: str, as_parquet: bool = False) -> Callable[[Any], object]:
+    """Give the bank's table another name than its content should have."""
+
+    def apply(project: Any) -> None:
+        frame = pd.read_csv(project.folder / BANK)
+        (project.folder / BANK).unlink()
+        path = project.folder / "bank" / name
+        if as_parquet:
+            path.write_bytes(frame.to_parquet(index=False))
+        else:
+            frame.to_csv(path, index=False)
+        if name != "customers.csv":
+            project.edit("bank/party.toml", "customers.csv", name)
+
+    return apply
+
+
+TABLES = [
+    bank("ids twice", lambda t: pd.concat([t, t.head(3)])),
+    shop("ids in capitals", lambda t: t.assign(customer=t.customer.str.upper())),
+    shop("ids without the hyphen", lambda t: t.assign(customer=t.customer.str.replace("-", ""))),
+    shop("ids that nobody else has", lambda t: t.assign(customer=[f"x{n}" for n in range(len(t))]), mends=False),
+    bank("words among the amounts", lambda t: t.assign(age=[*["unknown?", "see file"], *t.age[2:].astype(str)])),
+    party_toml("town said to be a number", "[policy]", '[table.types]\ntown = "numeric"\n[policy]', mends=False),
+    party_toml("label among what is dropped", "[policy]", 'drop = ["churned"]\n[policy]'),
+    party_toml("encoding nobody knows", "[policy]", 'encoding = "utf9"\n[policy]'),
+    Broken("a folder for a file", RUN, in_a_folder),
+    Broken("a table called .txt", RUN, called("customers.txt")),
+    Broken("a Parquet file called .csv", RUN, called("customers.csv", as_parquet=True)),
+    bank("a header only", lambda t: t.head(0), mends=False),
+    bank("label constant", lambda t: t.assign(churned="staying"), mends=False),
+    bank("label empty in some rows", lambda t: t.assign(churned=t.churned.where(t.index > 3)), mends=False),
+    shop("two columns of one name", lambda t: t.set_axis(["customer", "spent", "spent"], axis=1), mends=False),
+]
+
+ALL = [*RUN_TOML, *PARTY_TOML, *COMMANDS, *KEYS, *TABLES]
 
 
 @pytest.fixture(scope="session")
