@@ -222,7 +222,31 @@ def validated(kind: type, document: Mapping[str, Any], where: str) -> Any:
             said = said.replace(word, plain)
         # A table's source may hold a password.
         got = "" if where == "table" else f" Got {given[:80]} instead."
+        if len(first["loc"]) == 1 and (meant := _as_meant(first["type"], first["input"])) is not None:
+            hint = f" Write {first['loc'][0]} = {meant} in [{where}]."
         raise ConfigError(f"The setting {place} is wrong: {said}.{got}{hint}") from None
+
+
+def _as_meant(problem: str, given: Any) -> str | None:
+    """Return how a value should have been written, where what was written leaves no doubt.
+
+    >>> _as_meant("int_type", "7"), _as_meant("bool_type", "yes"), _as_meant("string_type", 7)
+    ('7', 'true', '"7"')
+    >>> _as_meant("tuple_type", "splitnn"), _as_meant("int_type", "two"), _as_meant("float_type", "0,003")
+    ('["splitnn"]', None, '0.003')
+    """
+    if problem in ("list_type", "tuple_type") and isinstance(given, str | int | float):
+        return json.dumps([given])
+    if problem == "string_type" and isinstance(given, int | float):
+        return json.dumps(str(given))
+    if not isinstance(given, str):
+        return None
+    text = given.strip().lower()
+    if problem == "bool_type":
+        return {"true": "true", "yes": "true", "false": "false", "no": "false"}.get(text)
+    number = text.replace(",", ".") if problem == "float_type" else text
+    pattern = {"int_type": r"-?[0-9]+", "float_type": r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]+)?"}.get(problem)
+    return number if pattern and re.fullmatch(pattern, number) else None
 
 
 def presets_of(kind: type) -> dict[str, str]:

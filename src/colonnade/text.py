@@ -7,10 +7,15 @@ it is not plain, whoever chose it.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import shutil
+import sys
 import unicodedata
+from pathlib import Path
 
-__all__ = ["LONGEST_NAME", "csv_cell", "is_plain", "shown", "spelt_out"]
+__all__ = ["LONGEST_NAME", "command", "csv_cell", "is_plain", "shown", "spelt_out"]
 
 LONGEST_NAME = 256
 """The most characters of a name that a partner chose."""
@@ -67,6 +72,19 @@ def csv_cell(text: str) -> str:
     ("'=1+1", "''=1+1", '-1.5', "a;'=1+1", 'pays')
     """
     return text if _NUMBER.fullmatch(text) else _FORMULA.sub("'", text)
+
+
+def command(*words: str | os.PathLike[str], home: Path | None = None) -> str:
+    """Return a command of ours as it is typed in a shell here, with every word quoted that needs it.
+
+    It begins with our name where the shell finds that, else with the path we were called by. A ``home`` is named by
+    ``--home`` unless it is the folder we are in.
+    """
+    ours = ["colonnade"]
+    if not shutil.which("colonnade"):
+        ours = ["python", "-m", "colonnade"] if sys.argv[0].endswith("__main__.py") else [os.path.relpath(sys.argv[0])]
+    there = [] if home is None or home.resolve() == Path.cwd() else ["--home", str(home)]
+    return shlex.join([*ours, *map(str, words), *there])
 
 
 def _is_plain(character: str) -> bool:

@@ -29,7 +29,7 @@ def without_phe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_figures_and_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 2)
+    monkeypatch.setattr("colonnade.crypto.bench.speed.usable_cores", lambda: 2)
     found = measure_crypto(QUICK, quiet)
     limits = {name: bar.get("at_least", bar.get("at_most")) for name, bar in found.bars.items()}
     assert limits == {
@@ -51,7 +51,7 @@ def test_figures_and_bars_are_those_of_the_full_benchmark(monkeypatch: pytest.Mo
 
 
 def test_two_workers_are_no_bar_for_one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.crypto.bench.speed._cores", lambda: 1)
+    monkeypatch.setattr("colonnade.crypto.bench.speed.usable_cores", lambda: 1)
     found = measure_crypto(QUICK, quiet)
     assert "pool_speedup" in found.figures
     assert "pool_speedup" not in found.bars

@@ -117,7 +117,7 @@ def test_init_tells_the_fingerprint_and_what_comes_next(tmp_path: Path, monkeypa
     assert made.code == 0
     assert own_certificate(tmp_path / "bank").fingerprint in made.out
     assert "Fill in [table] in bank/party.toml" in made.err
-    assert "pair --home bank --invite" in made.err
+    assert "pair --invite --home bank" in made.err
     assert 'listen = "0.0.0.0:7443"' in (tmp_path / "bank" / "party.toml").read_text()
     again = colonnade("init", "bank")
     assert again.code == USAGE
@@ -374,7 +374,7 @@ CASES = [
     Case("a misspelt option", home("--invit"), ("'--invit'", "Did you mean '--invite'?")),
     Case("not in a home", ("pair", "--list"), ("no party's home", "colonnade init")),
     Case("no such home", ("pair", "--list", "--home", "bnak"), ("no party's home", "--home")),
-    Case("file missing", home("shp.pem"), ("no file shp.pem",)),
+    Case("file missing", home("shp.pem"), ("no file 'shp.pem'",)),
     Case("file a folder", home("shop"), ("is a folder",)),
     Case("file empty", home("x.pem"), ("one certificate",), change=write("x.pem", b"")),
     Case("file a table", home("x.pem"), ("certificate",), change=write("x.pem", b"id,age\n1,2\n")),

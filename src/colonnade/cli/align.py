@@ -19,7 +19,6 @@ from colonnade.cli.output import (
     make_app,
     print_json,
     print_table,
-    program,
     readable_bytes,
     say,
     shown_progress,
@@ -30,6 +29,7 @@ from colonnade.launch.home import PartyHome, read_run_file
 from colonnade.launch.run_folder import alignment_plan, held_alignment
 from colonnade.reports import PartyRun
 from colonnade.session import RunPlan
+from colonnade.text import command
 
 app = make_app("Find the rows that parties share, or only how many, before there is a run.")
 
@@ -145,7 +145,7 @@ def _resumable() -> Iterator[None]:
 
 def _mode(mode: str | None, size_only: bool) -> str | None:
     if size_only and mode not in (None, "size_only"):
-        raise ConfigError(f"--size-only and --mode {mode} exclude each other. Choose one.")
+        raise ConfigError(f"--size-only and --mode {mode} exclude each other. Leave out one of them.")
     if mode is not None and mode not in _MODES:
         raise ConfigError(f"There is no mode '{mode}'. {did_you_mean(mode, _MODES)}")
     return "size_only" if size_only else mode
@@ -194,7 +194,7 @@ def _show(plan: RunPlan, ends: Mapping[str, PartyRun], folder: Path) -> None:
         echo("The parties' lists of matched rows agree.")
     elif plan.alignment.mode == "both_learn":
         echo("The result is kept: a run of the same run.toml uses it as long as no party's ids change.")
-    echo(f"Ledgers: {program()} audit verify {folder}")
+    echo(f"Ledgers: {command('audit', 'verify', folder)}")
 
 
 def _learnt(end: PartyRun) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import echo, examples, make_app, program, say
+from colonnade.cli.output import echo, examples, make_app, say
 from colonnade.cli.run import run_all, show_outcome
 from colonnade.datasets import breast_cancer
 from colonnade.errors import RunFolderError
+from colonnade.text import command
 
 app = make_app("Train a two-party model on bundled data and write a report.")
 
@@ -89,7 +90,8 @@ def demo(
     new_rows = {party: folder / party / file for party, file in _FILES.items()}
     show_outcome(finished, json, new_rows)
     if not json:
-        echo(f"Next:    edit {folder}/run.toml, then: {program()} run --local {folder}/run.toml --overwrite")
+        again = command("run", "--local", folder / "run.toml", "--overwrite")
+        echo(f"Next:    edit {folder}/run.toml, then: {again}")
 
 
 def _is_demo(folder: Path) -> bool:

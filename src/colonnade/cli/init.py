@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import echo, examples, make_app, print_json, program, say
+from colonnade.cli.output import echo, examples, make_app, print_json, say
 from colonnade.errors import ConfigError
 from colonnade.launch.identity import make_home, own_certificate
+from colonnade.text import command
 
 app = make_app("Make a party's home: key, certificate and a commented party.toml.")
 
@@ -73,16 +74,13 @@ def init(
     echo(f"Valid until: {own.expires:%Y-%m-%d}")
     if had_settings:
         say(f"{place}/party.toml was there already and is kept as it is; no option changes it.")
-    here = "" if place.resolve() == Path.cwd() else f" --home {place}"
     is_filled = had_settings or no_table or (table is not None and id_column is not None)
-    first = (
-        f"See whether all is well: {program()} doctor{here}" if is_filled else f"Fill in [table] in {place}/party.toml."
-    )
+    doctor, invite = command("doctor", home=place), command("pair", "--invite", home=place)
+    first = f"See whether all is well: {doctor}" if is_filled else f"Fill in [table] in {place}/party.toml."
     say(
         f"\nNext:\n"
         f"  1. {first}\n"
-        f"  2. Pair: run '{program()} pair{here} --invite', and let your partner type what it shows; or the other way "
-        "round.\n"
+        f"  2. Pair; your partner types what this shows, or the other way round: {invite}\n"
         f"{place}/key.pem is this party's identity. Do not copy it anywhere but into a backup of yours."
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 import textwrap
@@ -31,7 +30,6 @@ __all__ = [
     "make_app",
     "print_json",
     "print_table",
-    "program",
     "readable_bytes",
     "say",
     "shown_progress",
@@ -90,13 +88,6 @@ def say(text: str) -> None:
 def echo(text: str = "") -> None:
     """Print lines of data."""
     sys.stdout.write(spelt_out(text, has_lines=True) + "\n")
-
-
-def program() -> str:
-    """Return what to type for this command: its name where the shell finds it, else the path it was called by."""
-    if shutil.which("colonnade"):
-        return "colonnade"
-    return "python -m colonnade" if sys.argv[0].endswith("__main__.py") else os.path.relpath(sys.argv[0])
 
 
 def print_json(document: Any) -> None:

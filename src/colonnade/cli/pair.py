@@ -6,16 +6,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, program, say
+from colonnade.cli.output import Interrupted, echo, examples, make_app, print_json, print_table, say
 from colonnade.errors import ConfigError, HandshakeRefused
 from colonnade.launch import identity
 from colonnade.launch.home import PartyHome, read_party_home
 from colonnade.session.files import write_whole
+from colonnade.text import command
 
 app = make_app("Exchange certificates with a partner, and renew your own.")
 
@@ -164,7 +166,7 @@ def _task(given: set[str]) -> str:
             "See 'colonnade pair --help'."
         )
     if len(tasks) > 1:
-        raise ConfigError(f"{tasks[0]} and {tasks[1]} do not go together. Give one of them at a time.")
+        raise ConfigError(f"{tasks[0]} and {tasks[1]} do not go together. Leave out one of them.")
     (task,) = tasks
     for name in sorted(given - {task, *_TOGETHER[task]}):
         raise ConfigError(f"{name} does not go with {task}. Leave it out, or see 'colonnade pair --help'.")
@@ -216,7 +218,10 @@ def _read(asked: _Asked) -> bytes:
     if path.is_dir():
         raise ConfigError(f"{path} is a folder. Give the certificate file your partner sent.")
     if not path.exists():
-        raise ConfigError(f"There is no file {path}. Check the path, or ask your partner for its certificate.")
+        names = [one.name for one in path.parent.glob("*.pem")] if path.parent.is_dir() else []
+        near = get_close_matches(path.name, names, n=1)
+        hint = f"Did you mean '{path.with_name(near[0])}'?" if near else "Ask your partner for its certificate."
+        raise ConfigError(f"There is no file '{path}'. {hint}")
     with path.open("rb") as file:
         content = file.read(_MOST_FILE_BYTES + 1)
     if len(content) > _MOST_FILE_BYTES:
@@ -393,7 +398,7 @@ def _list(asked: _Asked) -> None:
         print_json(rows)
         return
     if not rows:
-        say(f"Nobody is paired with {asked.home.name}. Begin with '{program()} pair --invite'.")
+        say(f"Nobody is paired with {asked.home.name}. To begin: {command('pair', '--invite', home=asked.folder)}")
         return
     print_table(
         ["partner", "valid until", "address", "rotation", "fingerprint"],
@@ -433,7 +438,9 @@ def _rotate(asked: _Asked) -> None:
     if asked.activate:
         waiting = [name for name in identity.paired(asked.folder) if identity.has_our_next(asked.folder, name) is False]
         if not identity.activate_next_identity(asked.folder, at_once=True):
-            raise ConfigError("No rotation has begun. Begin one with 'colonnade pair --rotate'.")
+            raise ConfigError(
+                f"No rotation has begun. Begin one with `{command('pair', '--rotate', home=asked.folder)}`."
+            )
         _tell_rotation(asked, identity.own_certificate(asked.folder), None)
         if waiting and not asked.json:
             say(f"Make sure that these have accepted {asked.home.name}.succession: {', '.join(waiting)}.")
@@ -462,7 +469,7 @@ def _tell_rotation(asked: _Asked, certificate: identity.PartyCertificate, statem
     echo(f"The next certificate is made; the present one stays in use until every partner has it: {statement}")
     say(
         f"Send {statement.name} to each partner; it may be read by anyone. The partner runs 'colonnade pair "
-        f"{statement.name}'. When all have, run '{program()} pair --rotate --activate'."
+        f"{statement.name}'. When all have: {command('pair', '--rotate', '--activate', home=asked.folder)}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -193,7 +194,9 @@ def _brings_nothing(run: Run, party: str) -> str:
 def _check_output(output: Path) -> None:
     """Refuse a place for the scores before anything is computed or crosses."""
     if output.suffix not in (".csv", ".parquet"):
-        raise ConfigError(f"'{output.name}' is neither .csv nor .parquet. Choose one of the two.")
-    if output.is_dir() or not output.parent.is_dir():
-        why = "it is a folder" if output.is_dir() else f"there is no folder {output.parent}"
-        raise ConfigError(f"{output} cannot be written: {why}. Choose another --output.")
+        raise ConfigError(f"'{output}' is neither .csv nor .parquet. Did you mean '{output.with_suffix('.csv')}'?")
+    if output.is_dir():
+        raise ConfigError(f"{output} cannot be written: it is a folder. Choose another --output.")
+    if not output.parent.is_dir():
+        make = shlex.join(["mkdir", "-p", str(output.parent)])
+        raise ConfigError(f"{output} cannot be written: there is no folder {output.parent}. Make it with `{make}`.")

@@ -21,7 +21,6 @@ from colonnade.cli.output import (
     make_app,
     print_json,
     print_table,
-    program,
     readable_bytes,
     say,
     shown_progress,
@@ -34,6 +33,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
 from colonnade.session import Finding, Party, RunPlan
+from colonnade.text import command
 
 YES = "given by --yes"
 app = make_app("Take part in a run, or carry it out with all its parties on this machine.")
@@ -100,7 +100,7 @@ def run(
     others wait for it; the same command again goes on from the last checkpoint that all have.
     """
     if local and simulated:
-        raise ConfigError("--local and --simulate exclude each other. Choose one.")
+        raise ConfigError("--local and --simulate exclude each other. Leave out one of them.")
     if local or simulated:
         finished = run_all(
             file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet, stage=stage
@@ -279,10 +279,9 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
     for finding in run.findings.values():
         _show_finding(finding)
     echo(f"\nReport:  {run.folder}/report.html")
-    echo(f"Ledgers: {program()} audit verify {run.folder}")
+    echo(f"Ledgers: {command('audit', 'verify', str(run.folder))}")
     if run.can_score and not run.refusals:
-        tables = " ".join(["", *_tables_to_score(run, new_rows or {})])
-        echo(f"Score:   {program()} predict {run.folder}{tables}")
+        echo(f"Score:   {command('predict', str(run.folder), *_tables_to_score(run, new_rows or {}))}")
     for line in _next_stages(run):
         echo(f"Next:    {line}")
 
@@ -318,8 +317,8 @@ def _tables_to_score(run: Run, new_rows: Mapping[str, Path]) -> list[str]:
     """Return the options by which rows to score are given: by every party, or by those whose rows are scored alone."""
     bringing = run.method.parties_with_rows(run.method.in_stage(run.plan, "predict"))
     if len(run.tables) < len(run.plan.parties):
-        return ["--table FILE"] if set(run.tables) & set(bringing) else []
-    return [f"--table {party}={new_rows.get(party, 'FILE')}" for party in bringing]
+        return ["--table", "FILE"] if set(run.tables) & set(bringing) else []
+    return [word for party in bringing for word in ("--table", f"{party}={new_rows.get(party, 'FILE')}")]
 
 
 _TEXT_WIDTH = 100

@@ -20,7 +20,10 @@ def status(
     home: Annotated[Path, typer.Option(help="The party's home, or a folder with a runs folder in it.")] = Path(),
     json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
 ) -> None:
-    """Show every run in a home: state, step, rate, time left, bytes, and the last contact with each partner."""
+    """Show every run in a home: state, step, rate, time left, bytes, and the last contact with each partner.
+
+    Of a run that is over, steps and bytes are those of all of it.
+    """
     if not home.is_dir():
         raise ConfigError(f"There is no folder {home}. Give a party's home with --home.")
     runs = runs_in(home / "runs")

@@ -32,6 +32,7 @@ _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 _CHUNK = 1 << 20
 _LINES_SHOWN = 200
 _APOSTROPHES = re.compile(r"(?:^|[,;\t|])'[^']*'(?=[,;\t|\r\n]|$)")
+_SUFFIX_OF = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
 _MAGIC = {
     b"PAR1": "a Parquet file",
     b"\x1f\x8b": "a gzip archive",
@@ -81,12 +82,15 @@ def _read_file(path: Path, *, ids: tuple[str, ...], types: Mapping[str, Kind], d
     name = path.name
     suffix = next((suffix for suffix in sorted(_SUFFIXES, key=len)[::-1] if name.lower().endswith(suffix)), None)
     if path.is_dir():
-        raise TableError(f"'{name}' is a folder. Name one file inside it ({', '.join(_SUFFIXES)}).")
+        inside = sorted(file.name for file in path.iterdir() if file.name.endswith(_SUFFIXES))
+        hint = f"Did you mean '{name}/{inside[0]}'?" if inside else f"Name one file inside it ({', '.join(_SUFFIXES)})."
+        raise TableError(f"'{name}' is a folder. {hint}")
     if not path.exists():
         raise TableError(f"There is no file '{name}' in the folder '{path.parent}'. {_similar_file(path)}")
     if suffix is None:
         raise TableError(
-            f"'{name}' has a suffix colonnade does not read. Use one of {', '.join(_SUFFIXES)}, or a database URL."
+            f"'{name}' has a suffix colonnade does not read. If it is text of cells and separators, rename it to "
+            f"'{path.with_suffix('.csv').name}', also in source; else use one of {', '.join(_SUFFIXES)}."
         )
     try:
         if path.stat().st_size == 0:
@@ -179,9 +183,9 @@ def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
 
     try:
         written = pa.array(column, from_pandas=True)
-        numbers = pc.cast(written, pa.int64())
-        if not numbers.null_count and pc.all(pc.equal(pc.cast(numbers, written.type), written)).as_py():
-            return pd.Series(numbers.to_numpy(), index=column.index, name=column.name)
+        whole = pc.cast(written, pa.int64())
+        if not whole.null_count and pc.all(pc.equal(pc.cast(whole, written.type), written)).as_py():
+            return pd.Series(whole.to_numpy(), index=column.index, name=column.name)
     except pa.ArrowInvalid:
         pass  # some are empty, too large or no numbers
     texts = [text if isinstance(text, str) and text.strip() else None for text in column.tolist()]
@@ -306,9 +310,11 @@ def _kind_by_magic(head: bytes) -> str | None:
 
 def _not_what_its_name_says(path: Path, head: bytes, *, expected: str) -> TableError:
     kind = _kind_by_magic(head) or ("binary data" if b"\x00" in head else "something else")
+    suffix = next((one for magic, one in _SUFFIX_OF.items() if head.startswith(magic)), None)
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    remedy = f"Rename it to '{stem}{suffix}', also in source" if suffix else "Rename it to what it is"
     return TableError(
-        f"'{path.name}' should be {expected} by its name, but its content is {kind}. "
-        f"Rename it to what it is, or export it again."
+        f"'{path.name}' should be {expected} by its name, but its content is {kind}. {remedy}, or export it again."
     )
 
 

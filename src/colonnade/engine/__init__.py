@@ -6,6 +6,6 @@ same bytes, and no engine needs to ship code or objects.
 
 from colonnade.engine.engine import Engine, Work
 from colonnade.engine.inline import INLINE
-from colonnade.engine.opening import EngineSettings, open_engine, opened
+from colonnade.engine.opening import EngineSettings, open_engine, opened, usable_cores
 
-__all__ = ["INLINE", "Engine", "EngineSettings", "Work", "open_engine", "opened"]
+__all__ = ["INLINE", "Engine", "EngineSettings", "Work", "open_engine", "opened", "usable_cores"]

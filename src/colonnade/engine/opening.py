@@ -12,7 +12,7 @@ from colonnade.engine.inline import InlineEngine
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.settings import described
 
-__all__ = ["EngineSettings", "open_engine", "opened"]
+__all__ = ["EngineSettings", "open_engine", "opened", "usable_cores"]
 
 _KINDS = ("auto", "inline", "pool", "ray")
 
@@ -40,7 +40,7 @@ class EngineSettings:
         """Return the settings for one of several parties on this machine: its share of the cores, if it names none."""
         if self.workers is not None or self.address is not None or self.kind == "inline":
             return self
-        return replace(self, workers=max(1, _cores() // parties))
+        return replace(self, workers=max(1, usable_cores() // parties))
 
 
 def open_engine(kind: str = "inline", workers: int | None = None, address: str | None = None) -> Engine:
@@ -51,7 +51,7 @@ def open_engine(kind: str = "inline", workers: int | None = None, address: str |
     the number of cores, or of all cores of the Ray cluster at ``address``.
     """
     _check(kind, workers, address)
-    count = workers or _cores()
+    count = workers or usable_cores()
     if kind == "inline" or (kind == "auto" and count == 1):
         return InlineEngine()
     if kind == "ray":
@@ -82,5 +82,6 @@ def _check(kind: str, workers: int | None, address: str | None) -> None:
         raise ConfigError(f"The engine '{kind}' has no address. Leave it out, or choose kind = \"ray\".")
 
 
-def _cores() -> int:
+def usable_cores() -> int:
+    """Return how many cores this process may use; only Linux tells which it may not."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from colonnade.launch.identity import HomeRenewals, load_identity, load_partners
 from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
 from colonnade.session.handshake import greet
+from colonnade.text import command
 from colonnade.transport.grpc import Endpoint
 
 __all__ = ["Finding", "examine_home", "examine_peer"]
@@ -77,7 +79,7 @@ def examine_home(folder: Path) -> Iterator[Finding]:
         yield Finding("home", False, str(error), "Make a home with 'colonnade init NAME', or name it with --home.")
         return
     yield Finding("home", True, f"{folder} belongs to '{home.name}'")
-    key = _permissions(folder / "key.pem")
+    key = _permissions(folder / "key.pem", home.name)
     yield key
     yield _certificate(home, has_key=key.passed)
     yield from _partners(home)
@@ -91,11 +93,8 @@ def examine_home(folder: Path) -> Iterator[Finding]:
     )
     yield _attempted("engine", lambda: _engine(home), "Correct [engine] in party.toml.")
     if home.listen is not None:
-        yield _attempted(
-            "port",
-            lambda: _listen(str(home.listen)),
-            "Stop what uses the port (a run that waits for partners?), or change listen in party.toml.",
-        )
+        port = _attempted("port", lambda: _listen(str(home.listen)), "Stop what uses the port, perhaps a run")
+        yield port if port.passed else replace(port, fix=f"{port.fix}; or {_other_port(home.listen)}.")
 
 
 def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
@@ -199,12 +198,13 @@ _DOCTOR = Method(
 )
 
 
-def _permissions(key: Path) -> Finding:
-    fix = f"Run: chmod 600 {key}"
+def _permissions(key: Path, name: str) -> Finding:
+    fix = f"Run `chmod 600 {shlex.quote(str(key))}`."
     try:
         mode = stat.S_IMODE(os.stat(key).st_mode)
     except OSError as error:
-        return Finding("key", False, f"{key}: {error.strerror}", "Make one with 'colonnade init'.")
+        make = command("init", name, "--folder", key.parent)
+        return Finding("key", False, f"{key}: {error.strerror}", f"Make one with `{make}`.")
     return Finding("key", mode & 0o077 == 0, f"{key} has mode {mode:o}", fix)
 
 
@@ -288,6 +288,18 @@ def _listen(address: str) -> str:
 
     open_listener(address).close()
     return f"{address} is free"
+
+
+def _other_port(address: str) -> str:
+    """Return what to write to listen at the next port that is free."""
+    host, _, port = address.rpartition(":")
+    for number in range(int(port) + 1, min(int(port) + 50, 65536)) if port.isdigit() else ():
+        try:
+            _listen(f"{host}:{number}")
+        except (ColonnadeError, OSError):
+            continue
+        return f'write listen = "{host}:{number}" in [party] and tell your partners'
+    return "change listen in [party]"
 
 
 def _attempted(check: str, attempt: Callable[[], str], fix: str) -> Finding:

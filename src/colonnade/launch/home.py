@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -390,10 +391,11 @@ def read_run_file(path: Path, stage: str | None = None) -> RunPlan:
 
 def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
     # Methods need torch, which takes seconds to load; who only reads a home must not wait for it.
-    from colonnade.methods import method_named
+    from colonnade.methods import METHODS, method_named
 
-    about: _RunTable = validated(_RunTable, _table(document, "run"), "run")
-    method = method_named(about.method)
+    method = method_named(str(_table(document, "run").get("method", METHODS[0].name)))
+    _check_places(document, {"run": _RunTable, "alignment": Alignment, "config": method.config, "evaluate": Evaluate})
+    about: _RunTable = validated(_RunTable, document["run"], "run")
     config = configured(method.config, document.get("config", {}), "config")
     plan = RunPlan(
         name=about.name,
@@ -416,11 +418,11 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
     path = folder / "party.toml"
     if expected is not None and not folder.is_dir():
         above = folder.parent
-        near = [one.parent.name for one in above.glob("*/party.toml")] if above.is_dir() else []
-        hint = did_you_mean(folder.name, near) + " " if near else ""
-        raise ConfigError(
-            f"The home of '{expected}' is not at {folder}. {hint}Say where it is with --home {expected}=FOLDER."
-        )
+        names = [one.parent.name for one in above.glob("*/party.toml")] if above.is_dir() else []
+        near = get_close_matches(folder.name, names, n=1)
+        place = str(above / near[0]) if near else "FOLDER"
+        where = shlex.join(["--home", f"{expected}={place}"])
+        raise ConfigError(f"The home of '{expected}' is not at {folder}. Say where it is: add `{where}`.")
     if not path.exists():
         raise ConfigError(
             f"{folder.resolve()} is no party's home: it has no party.toml. Go to the home or name it with --home "
@@ -432,11 +434,13 @@ def read_party_home(folder: Path, expected: str | None = None) -> PartyHome:
 
 
 def _home(document: dict[str, Any], path: Path, expected: str | None) -> PartyHome:
+    kinds = {"party": _IdentityTable, "table": _PartyTableTable, "policy": PolicyRules, "engine": EngineSettings}
+    _check_places(document, kinds)
     about: _IdentityTable = validated(_IdentityTable, _table(document, "party"), "party")
     if expected is not None and about.name != expected:
         raise ConfigError(
             f"This home belongs to '{about.name}', but run.toml looks there for '{expected}'. "
-            f"Correct the name, or say where the home is with --home {expected}=FOLDER."
+            f'Write name = "{expected}" in [party], or say where the home is with --home {expected}=FOLDER.'
         )
     partners: dict[str, _PartnerTable] = {
         partner: validated(_PartnerTable, content, f"partners.{partner}")
@@ -472,25 +476,75 @@ def _named(path: Path) -> Iterator[None]:
 
 def _read_toml(path: Path, tables: tuple[str, ...]) -> dict[str, Any]:
     try:
-        content = path.read_text(encoding="utf-8")
+        content = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         near = [str(one.name) for one in path.parent.glob("*.toml")] if path.parent.is_dir() else []
         hint = did_you_mean(path.name, near) if near else "Check the path."
         raise ConfigError(f"There is no file {path}. {hint}") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a folder. Give the file itself, such as {path / 'run.toml'}.") from None
-    except (OSError, UnicodeDecodeError):
-        raise ConfigError(f"{path} cannot be read as UTF-8 text. Check the file and its permissions.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}). Check its permissions.") from None
     try:
         document = tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}. Correct that line.") from None
+        raise ConfigError(f"{path} is not valid TOML: {error}. {_how_to_mend(content, str(error))}") from None
     for key, value in document.items():
-        if key not in tables:
+        if key not in tables and isinstance(value, dict):
             raise ConfigError(f"There is no table [{key}] in {path.name} files ({path}). {did_you_mean(key, tables)}")
-        if not isinstance(value, dict):
+        if key in tables and not isinstance(value, dict):
             raise ConfigError(f"'{key}' in {path} must be a table. Write [{key}] on a line of its own.")
     return document
+
+
+def _how_to_mend(content: str, said: str) -> str:
+    """Return what to write in a line that is not TOML, as far as its look says what was meant.
+
+    >>> _how_to_mend("[run]\\nname = churn", "Invalid value (at line 2, column 8)")
+    'In line 2 write: name = "churn"'
+    """
+    place = re.search(r"at line ([0-9]+)", said)
+    lines = content.splitlines()
+    # What is wrong at the beginning of a line may be the end of the one before.
+    for number in (int(place.group(1)), int(place.group(1)) - 1) if place else ():
+        line = lines[number - 1] if 0 < number <= len(lines) else ""
+        for meant in (
+            re.sub("[“”„‟]", '"', line),
+            re.sub(r"(?<=\[)([A-Za-z_]+)$", r"\1]", line.rstrip()),
+            re.sub(r"= *(True|False)\b", lambda found: found.group().lower(), line),
+            re.sub(r"(= *-?[0-9]+),([0-9]+) *$", r"\1.\2", line),
+            re.sub(r"^( *[A-Za-z_]+) *[:=] *([A-Za-z_][^\"'#]*?) *$", r'\1 = "\2"', line),
+            re.sub(r'"[^"]*"', lambda found: found.group().replace("\\", "/"), line),
+        ):
+            if meant != line and _is_toml(meant):
+                return f"In line {number} write: {meant.strip()}"
+    return "Correct that line."
+
+
+def _is_toml(line: str) -> bool:
+    try:
+        tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
+
+
+def _check_places(document: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
+    """Refuse a setting that stands in another table than its own, or before all tables: it is not misspelt."""
+    names = {table: {one.name for one in fields(kind)} for table, kind in kinds.items()}
+    given = {table: content for table, content in document.items() if isinstance(content, Mapping)}
+    given[""] = {key: value for key, value in document.items() if not isinstance(value, Mapping)}
+    for table, content in given.items():
+        for key in content:
+            own = [other for other, known in names.items() if key in known and table in ("", *names)]
+            if own and table not in own:
+                where = f"in [{table}]" if table else "before the first table"
+                raise ConfigError(f"The setting '{key}' stands {where}. Move it to [{own[0]}].")
+            if not table and not own:
+                known = [name for one in names.values() for name in one]
+                raise ConfigError(f"There is no setting '{key}' before the first table. {did_you_mean(key, known)}")
 
 
 def _table(document: dict[str, Any], name: str) -> dict[str, Any]:
@@ -504,7 +558,7 @@ def _lines_of(path: Path, table: str) -> dict[str, int]:
     """Return the line of every key of a table, so that refusals can point at it; tomllib does not keep lines."""
     lines: dict[str, int] = {}
     current = ""
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
         if heading := re.match(r"\s*\[([^\[\]]+)\]", line):
             current = heading.group(1).strip()
         elif current == table and (key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line)):

@@ -23,6 +23,7 @@ import datetime
 import json
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.home import PartyHome, new_party_file, read_party_home
 from colonnade.session.files import write_whole
 from colonnade.session.plan import check_name
+from colonnade.text import command
 from colonnade.transport.grpc.certificates import (
     Identity,
     check_certificate,
@@ -136,8 +138,8 @@ def make_home(
 def _refuse_taken_home(folder: Path, name: str) -> None:
     if (folder / _KEY).exists():
         raise ConfigError(
-            f"{folder} already has a key. To use that home, pair from it: 'colonnade pair --home {folder} --invite'. "
-            f"To renew its key: 'colonnade pair --home {folder} --rotate'. To begin anew, move the folder away first."
+            f"{folder} already has a key. To use that home: `{command('pair', '--invite', home=folder)}`. To renew its "
+            f"key: `{command('pair', '--rotate', home=folder)}`. To begin anew, move the folder away first."
         )
     for file in (_CERTIFICATE, _NEXT_KEY, _NEXT_CERTIFICATE):
         if (folder / file).exists():
@@ -157,14 +159,14 @@ def load_identity(folder: Path, name: str) -> Identity:
     if not certificate_path.exists():
         raise ConfigError(
             f"{certificate_path} is missing, but {_KEY} is there. Restore it from a backup; or move the key away, run "
-            f"'colonnade init {name} --folder {folder}' and pair again."
+            f"`{_init(name, folder)}` and pair again."
         )
     certificate = read_certificate(certificate_path)
     parsed = x509.load_pem_x509_certificate(certificate)
     if not _belong_together(key, certificate):
         raise ConfigError(
             f"{certificate_path} does not belong to {key_path}. Restore the two from the same backup; or move both "
-            f"away, run 'colonnade init {name} --folder {folder}' and pair again."
+            f"away, run `{_init(name, folder)}` and pair again."
         )
     if name_of(certificate) != name:
         raise ConfigError(
@@ -180,7 +182,7 @@ def load_identity(folder: Path, name: str) -> Identity:
     if now > parsed.not_valid_after_utc:
         raise ConfigError(
             f"{certificate_path} expired on {parsed.not_valid_after_utc:%Y-%m-%d}. Move it and {_KEY} away, run "
-            f"'colonnade init {name} --folder {folder}' and pair again. Next time, 'colonnade pair --rotate' before "
+            f"`{_init(name, folder)}` and pair again. Next time, 'colonnade pair --rotate' before "
             "that day saves the pairing."
         )
     check_certificate(certificate, name)
@@ -193,14 +195,14 @@ def _read_key(path: Path, name: str, folder: Path) -> bytes:
         content = path.read_bytes()
     except FileNotFoundError:
         raise ConfigError(
-            f"{folder} has no {_KEY}. Run 'colonnade init {name} --folder {folder}'; it keeps the party.toml there."
+            f"{folder} has no {_KEY}. Run `{_init(name, folder)}`; it keeps the party.toml there."
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error.strerror}). Only its owner may: use that account.") from None
     if mode & 0o077:
         raise ConfigError(
-            f"{path} can be read by others on this machine. Run 'chmod 600 {path}'; if someone may have copied it, "
-            "make a new home and pair again."
+            f"{path} can be read by others on this machine. Run `chmod 600 {shlex.quote(str(path))}`; if someone may "
+            "have copied it, make a new home and pair again."
         )
     return content
 
@@ -217,12 +219,16 @@ def _belong_together(key: bytes, certificate: bytes) -> bool:
     return own.public_bytes(*form) == x509.load_pem_x509_certificate(certificate).public_key().public_bytes(*form)
 
 
+def _init(name: str, folder: Path) -> str:
+    return command("init", name, "--folder", folder)
+
+
 def own_certificate(folder: Path) -> PartyCertificate:
     """Return this party's own certificate."""
     _finish_activation(folder)
     path = folder / _CERTIFICATE
     if not path.exists():
-        raise ConfigError(f"{folder} has no {_CERTIFICATE}. Run 'colonnade init NAME --folder {folder}' first.")
+        raise ConfigError(f"{folder} has no {_CERTIFICATE}. Run `{_init('NAME', folder)}` first.")
     return describe_certificate(read_certificate(path))
 
 
@@ -248,7 +254,8 @@ def check_address(address: str, what: str, *, lowest: int = 1) -> tuple[str, int
     """
     found = _ADDRESS.fullmatch(address)
     if found is None or not lowest <= int(found["port"]) <= 65535:
-        raise ConfigError(f"{what} must be HOST:PORT, such as bank.example:7443. Got {address!r} instead.")
+        example = f"0.0.0.0:{address}" if address.isascii() and address.isdigit() else "bank.example:7443"
+        raise ConfigError(f"{what} must be HOST:PORT, such as {example}. Got {address!r} instead.")
     return found["host"].strip("[]"), int(found["port"])
 
 
@@ -277,9 +284,8 @@ def _pinned(folder: Path, name: str) -> PartyCertificate:
     try:
         found = describe_certificate(read_certificate(path))
     except ConfigError as error:
-        raise ConfigError(
-            f"{path}: {error} Or remove the partner ('colonnade pair --remove {name}') and pair again."
-        ) from None
+        remove = command("pair", "--remove", name, home=folder)
+        raise ConfigError(f"{path}: {error} Or remove the partner (`{remove}`) and pair again.") from None
     if found.name != name:
         raise ConfigError(f"{path} is the certificate of '{found.name}'. Remove '{name}' and pair again.")
     return found

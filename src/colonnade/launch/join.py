@@ -109,7 +109,7 @@ class Joining:
         if is_other or (self._folder.path / "report.html").exists():
             raise RunFolderError(
                 f"{self._folder.path} holds a finished run {'with other settings' if is_other else 'already'}. Choose "
-                "another name in run.toml, another --folder, or --overwrite the earlier run."
+                "another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
             )
         return True
 
@@ -209,6 +209,8 @@ class Joining:
             ended = take_part_remotely(
                 party, self.plan, endpoint, watcher=status, observer=status.observe, compare=compare
             )
+            if ended is not None:
+                status.complete(ended.ledger)
         if ended is not None:
             return ended
         # The result is kept, and the partners left before they could confirm it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from colonnade import errors
+from colonnade.engine import usable_cores
 from colonnade.errors import ColonnadeError, PeerFailed, PeerLost, RoleFailed
 from colonnade.launch.home import PartyHome
 from colonnade.launch.run import Run, make_run
@@ -97,7 +97,7 @@ def play_locally(
             "mode": plan.alignment.mode if plan.stage == ALIGN else None,
             "stage": None if plan.stage == ALIGN else plan.stage,
             "quiet": observer is None,
-            "threads": max(1, len(os.sched_getaffinity(0)) // len(plan.parties)),
+            "threads": max(1, usable_cores() // len(plan.parties)),
         }
         for party in plan.parties
     }

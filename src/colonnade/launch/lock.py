@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from colonnade.errors import RunFolderError
+from colonnade.ledger import lock
 
 __all__ = ["LOCK_FILE", "alone_in", "is_held"]
 
@@ -46,7 +46,7 @@ def is_held(folder: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        lock(file, shared=True)
         return False
     except BlockingIOError:
         return True
@@ -67,7 +67,7 @@ def _lock(folder: Path) -> int:
                 continue  # removed, or removed and made again, while mkdir looked
             raise
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             os.close(file)
             raise RunFolderError(

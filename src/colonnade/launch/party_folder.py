@@ -47,7 +47,7 @@ PARTY_FILES = (
     "alignment.json",
     "alignment",
 )
-_ELSEWHERE = "Choose another name in run.toml, another --folder, or --overwrite the earlier run."
+_ELSEWHERE = "Choose another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
 
 
 # What the files of a finished party say; who edits them by hand gets an error, not a strange report.
@@ -261,9 +261,13 @@ class PartyFolder:
         theirs, ours = self.plan().fields(), plan.fields()
         if theirs != ours:
             keys = sorted(key for key in theirs.keys() | ours.keys() if theirs.get(key) != ours.get(key))
+            # A JSON value of one of these is a TOML value.
+            simple = [key for key in keys if theirs.get(key, "null")[0] in '"[0123456789-tf' and key != "run.roles"]
+            tables = [(one.partition(".")[0], f"{one.partition('.')[2]} = {theirs[one]}") for one in simple]
+            back = " and ".join(f"write {setting} in [{table}]" for table, setting in tables[:3])
             raise RunFolderError(
                 f"{self.path} holds an interrupted run with other settings ({', '.join(keys)}). "
-                f"Restore them to resume it. {_ELSEWHERE}"
+                f"To resume it, {back or 'restore them'}. {_ELSEWHERE}"
             )
         kept = read_json(self.path / "table.json")
         if not isinstance(kept, dict) or kept.get("digest") != about["digest"]:

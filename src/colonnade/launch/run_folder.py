@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,6 @@ from colonnade.errors import (
     PolicyRefused,
     RunFolderError,
     UsageError,
-    did_you_mean,
 )
 from colonnade.launch.lock import LOCK_FILE, alone_in
 from colonnade.launch.party_folder import PARTY_FILES, PartyFolder
@@ -186,8 +186,9 @@ class RunFolder:
         if self.path.exists():
             raise RunFolderError(f"{self.path} is a file. Give the folder of a run, such as runs/churn.")
         above = self.path.parent
-        near = [one.name for one in above.iterdir() if RunFolder(one)._parts()] if above.is_dir() else []
-        hint = did_you_mean(self.path.name, near) if near else "Runs lie in 'runs/' beside run.toml by default."
+        names = [one.name for one in above.iterdir() if RunFolder(one)._parts()] if above.is_dir() else []
+        near = get_close_matches(self.path.name, names, n=1)
+        hint = f"Did you mean '{above / near[0]}'?" if near else "Runs lie in 'runs/' beside run.toml by default."
         raise RunFolderError(f"There is no run folder {self.path}. {hint}")
 
     def _check_place(self, overwrite: bool) -> None:
@@ -202,8 +203,8 @@ class RunFolder:
         # The last file to be written; a closed ledger alone is not enough, the comparison comes after it.
         if not overwrite and (self.path / "simulation.json").exists():
             raise RunFolderError(
-                f"{self.path} holds a finished run already. Choose another name in run.toml, another --folder, or "
-                "--overwrite the earlier run."
+                f"{self.path} holds a finished run already. Choose another name in run.toml or another --folder, or "
+                "add --overwrite to replace the earlier run."
             )
 
     def _party_folders(self) -> list[PartyFolder]:

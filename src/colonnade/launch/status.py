@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from colonnade.errors import CheckpointBroken, ConfigError, PeerFailed, PeerLost
+from colonnade.errors import CheckpointBroken, ColonnadeError, ConfigError, PeerFailed, PeerLost
 from colonnade.launch.lock import is_held
 from colonnade.launch.party_folder import PartyFolder
+from colonnade.ledger import Ledger
 from colonnade.session import Observer, Progress, read_json
 from colonnade.session.files import open_fresh
 from colonnade.settings import validated
@@ -110,16 +111,28 @@ class StatusFile(Watcher):
 
     @contextmanager
     def ended(self) -> Iterator[None]:
-        """Note how the block ended: finished, interrupted or failed."""
-        state = "failed"
+        """Note that the block begins, whatever an earlier attempt said, and how it ended."""
+        self._write({}, always=True)
+        end: dict[str, Any] = {"state": "failed"}
         try:
             yield
-            state = "finished"
+            end = {"state": "finished", "reason": None}
         except KeyboardInterrupt:
-            state = "interrupted"
+            end = {"state": "interrupted"}
+            raise
+        except ColonnadeError as error:
+            end["reason"] = str(error)
             raise
         finally:
-            self._write({"state": state, "waiting_for": [], "seconds_left": None}, always=True)
+            self._write({"waiting_for": [], "seconds_left": None, **end}, always=True)
+
+    def complete(self, ledger: Ledger) -> None:
+        """Note what the whole run came to: what was observed last may be of long before its end."""
+        crossed = {"sent": 0, "received": 0}
+        for one in ledger.summary():
+            crossed[one.direction] += one.bytes
+        self._facts |= {"step": ledger.entries[-1].content.get("step", self._facts.get("step")), "total": None}
+        self._facts |= {f"bytes_{direction}": count for direction, count in crossed.items()}
 
     def _write(self, changes: Mapping[str, Any], *, always: bool = False) -> None:
         self._facts |= changes
@@ -173,7 +186,7 @@ class RunStatus(_Facts):
     name: str
     folder: str
     state: str
-    """running, waiting, finished, interrupted, failed, or stopped when its process is gone without a word."""
+    """starting, running, waiting, finished, interrupted, failed, or stopped when its process is gone without a word."""
     stage: str = "train"
     last_contact_seconds: dict[str, float | None] = field(default_factory=dict)
 
@@ -200,7 +213,9 @@ def _status_of(folder: Path) -> RunStatus | None:
     facts = {one.name: getattr(said, one.name) for one in dataclasses.fields(_Facts)}
     if state not in ("running", "waiting"):
         facts |= {"steps_per_second": None, "seconds_left": None}
-    contacts = {peer: _seconds_since(moment) for peer, moment in said.last_contact.items()}
+    # Who is through is not waited for any more.
+    heard = {} if state == "finished" else said.last_contact
+    contacts = {peer: _seconds_since(moment) for peer, moment in heard.items()}
     plan = own.plan()
     return RunStatus(
         name=plan.name, folder=str(folder), state=state, stage=plan.stage, last_contact_seconds=contacts, **facts

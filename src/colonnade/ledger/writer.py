@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -13,6 +12,7 @@ from typing import Any, Self
 
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger.entries import GENESIS, Direction, chain_members, members
+from colonnade.ledger.locks import lock
 from colonnade.ledger.reader import Ledger, front_of
 from colonnade.messages import Declaration, Header
 
@@ -163,7 +163,7 @@ def _end_of_last_line(file: int, size: int) -> int:
 def _take_alone(file: int, path: Path) -> None:
     """Refuse to write a ledger that another process is writing; the lock goes with the process, even a killed one."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)
     except BlockingIOError:
         raise RunFolderError(
             f"Another process is writing {path}. Wait until that run ends, or stop it, then run the same command again."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -10,6 +9,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from colonnade.ledger import lock
+from colonnade.session.files import keep_names
 
 __all__ = ["EventLog"]
 
@@ -36,17 +38,13 @@ class EventLog:
         is_new = not self._path.exists()
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock(file, wait=True)
             self._file = file
             yield
         finally:
             os.close(file)
         if is_new:
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            keep_names(self._path.parent)
 
     def add(self, event: str, **facts: Any) -> None:
         """Write an event down, within `held`; it is on the disk when this returns."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from colonnade.errors import CheckpointBroken
 
-__all__ = ["open_fresh", "read_json", "sha256_of", "write_json", "write_whole"]
+__all__ = ["keep_names", "open_fresh", "read_json", "sha256_of", "write_json", "write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -30,12 +30,18 @@ def write_whole(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-    # The new name, too, must outlive a lost machine.
-    folder = os.open(path.parent, os.O_RDONLY)
+    keep_names(path.parent)
+
+
+def keep_names(folder: Path) -> None:
+    """Let the names of new files, too, outlive a lost machine; Windows has no way to ask for that."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(descriptor)
     finally:
-        os.close(folder)
+        os.close(descriptor)
 
 
 def open_fresh(path: Path) -> int:

@@ -25,9 +25,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def check_name(kind: str, name: str) -> None:
     """Refuse names that could not be a folder, a certificate subject and a log word alike."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
+        near = re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9._-]", "", str(name).replace(" ", "-"))[:64]
         raise ConfigError(
             f"{name!r} cannot be the name of a {kind}. Use letters, digits, '.', '_' and '-', at most 64, beginning "
-            "with a letter or digit."
+            f"with a letter or digit{f', such as {near!r}' if near else ''}."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -76,10 +77,12 @@ class Policy(PolicyRules):
     def check_run(self, party: str, method: str, partners: Iterable[str], sends: Iterable[Declaration]) -> None:
         """Refuse a run whose method, partners or declared messages this party does not allow."""
         if self.methods is not None and method not in self.methods:
-            self._refuse("methods", party, f"the method '{method}' is not in its list")
+            self._refuse("methods", party, f"the method '{method}' is not in its list", [*self.methods, method])
         for partner in partners:
             if self.partners is not None and partner not in self.partners:
-                self._refuse("partners", party, f"the partner '{partner}' is not in its list")
+                self._refuse(
+                    "partners", party, f"the partner '{partner}' is not in its list", [*self.partners, partner]
+                )
         for declaration in sends:
             self.check_send(party, declaration)
 
@@ -113,12 +116,12 @@ class Policy(PolicyRules):
         """Refuse to look for shared rows with a partner once more than the party allows."""
         if self.maximum_alignments is not None and count >= self.maximum_alignments:
             reason = f"{count} of at most {self.maximum_alignments} alignments with '{partner}' have been begun already"
-            self._refuse("maximum_alignments", party, reason)
+            self._refuse("maximum_alignments", party, reason, count + 1)
 
     def check_earlier_runs(self, party: str, count: int) -> None:
         """Refuse one more run than the party allows."""
         if self.maximum_runs is not None and count >= self.maximum_runs:
-            self._refuse("maximum_runs", party, f"{count} runs have been made already")
+            self._refuse("maximum_runs", party, f"{count} runs have been made already", count + 1)
 
     def check_predictions(self, party: str, partner: str, used: int, rows: int) -> None:
         """Refuse to help to score more rows for a partner than the party allows within 24 hours."""
@@ -142,9 +145,11 @@ class Policy(PolicyRules):
         if self.consent == "ask" and not is_given:
             self._refuse("consent", party, "nobody has agreed to what would be sent")
 
-    def _refuse(self, rule: str, party: str, reason: str) -> None:
+    def _refuse(self, rule: str, party: str, reason: str, allowing: list[str] | int | None = None) -> None:
+        """Say which rule refuses, and what would allow it; a threshold that protects rows is for people to choose."""
         line = f", line {self.lines[rule]}" if rule in self.lines else ""
+        how = "" if allowing is None else f": write {rule} = {json.dumps(allowing)} in [policy]"
         raise PolicyRefused(
             f"'{party}' refuses this run by its rule policy.{rule} ({self.file}{line}): {reason}. "
-            "Change the run, or the rule if you are the one who decides it."
+            f"Change the run, or the rule if you are the one who decides it{how}."
         )

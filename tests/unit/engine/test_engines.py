@@ -174,7 +174,7 @@ def test_opening() -> None:
 
 
 def test_parties_on_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("colonnade.engine.opening._cores", lambda: 8)
+    monkeypatch.setattr("colonnade.engine.opening.usable_cores", lambda: 8)
     assert EngineSettings().shared_by(3).workers == 2
     assert EngineSettings().shared_by(20).open().name == "inline"
     assert EngineSettings(workers=5).shared_by(3).workers == 5

@@ -188,7 +188,7 @@ def test_a_taken_port_fails(bank: Path) -> None:
         failed = [one for one in examine_home(bank) if not one.passed]
     assert [one.check for one in failed] == ["port"]
     assert "in use" in failed[0].seen
-    assert "change listen in party.toml" in failed[0].fix
+    assert 'listen = "127.0.0.1:' in failed[0].fix
 
 
 def test_a_full_disk_fails(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_init_refuses_a_name_that_cannot_be_one(name: str, tmp_path: Path) -> No
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no key": (lambda home: (home / "key.pem").unlink(), r"no key\.pem\. Run 'colonnade init bank"),
+    "no key": (lambda home: (home / "key.pem").unlink(), r"no key\.pem\. Run `.* init bank --folder"),
     "readable by the group": (lambda home: (home / "key.pem").chmod(0o640), r"chmod 600 .*key\.pem"),
     "readable by others": (lambda home: (home / "key.pem").chmod(0o604), r"chmod 600 .*key\.pem"),
     "no key in it": (lambda home: (home / "key.pem").write_bytes(b"hello"), "does not hold a private key"),

@@ -22,7 +22,7 @@ from colonnade.launch import status as status_module
 from colonnade.launch.lock import alone_in, is_held
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.status import Line, RunStatus, StatusFile, Watcher, runs_in
-from colonnade.ledger import LedgerWriter
+from colonnade.ledger import Ledger, LedgerWriter
 from colonnade.session import Progress, RunPlan, write_json
 
 PLAN = RunPlan(name="churn", method="splitnn", roles={"label_holder": ("bank",), "feature_holder": ("shop",)})
@@ -254,6 +254,29 @@ def test_the_file_follows_a_run_from_its_first_wait_to_its_end(runs: Path, monke
         assert only(runs).state == state
     assert watcher.heard == ["connecting", "connected", "interrupted", "connected"]
     assert [one.step for one in seen] == [1, 2, 3, 1, 2]
+
+
+def test_what_a_run_came_to_is_told_by_its_ledger_and_not_by_what_was_observed_last(runs: Path) -> None:
+    folder = begin(runs / "churn")
+    status = StatusFile(folder, "bank", watcher=Watcher(), observer=None)
+    with alone_in(folder), status.ended():
+        assert only(runs).state == "starting", "whatever an earlier attempt said"
+        status.connected({"shop": Peer(True)})
+        status.observe(progress(3))
+        ledger = Ledger.read(finish(folder) / "ledger.jsonl")
+        status.complete(ledger)
+    found = only(runs)
+    assert (found.state, found.step, found.total) == ("finished", 9, None)
+    assert (found.bytes_sent, found.bytes_received) == (0, 0)
+    assert found.last_contact_seconds == {}, "who is through is not waited for"
+
+
+def test_a_run_that_failed_says_why(runs: Path) -> None:
+    folder = begin(runs / "churn")
+    status = StatusFile(folder, "bank", watcher=Watcher(), observer=None)
+    with suppress(PeerLost), status.ended():
+        raise PeerLost("'shop' went away.")
+    assert (only(runs).state, only(runs).reason) == ("failed", "'shop' went away.")
 
 
 def test_a_reason_to_wait_is_forgotten_when_the_run_goes_on(runs: Path) -> None:

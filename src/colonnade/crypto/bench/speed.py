@@ -39,7 +39,7 @@ from colonnade.crypto import (
 from colonnade.crypto.bench.form import Findings
 from colonnade.crypto.costs import measure_multiplication
 from colonnade.crypto.window_table import table_multiplications
-from colonnade.engine import INLINE, open_engine
+from colonnade.engine import INLINE, open_engine, usable_cores
 
 if TYPE_CHECKING:
     from colonnade.crypto.bench.peer import PhePeer
@@ -104,7 +104,7 @@ QUICK = Effort(
 
 def measure_crypto(effort: Effort, say: Say) -> Findings:
     """Measure everything; hold it against python-paillier and the bars if python-paillier is there."""
-    findings, load, cores = Findings(), _load_average(), _cores()
+    findings, load, cores = Findings(), _load_average(), usable_cores()
     if load is not None and load > cores / 4:
         say(f"Others are using this machine (load average {load:.2f}); expect worse figures, the pool's above all.")
     has_peer = importlib.util.find_spec("phe") is not None
@@ -312,10 +312,6 @@ def _measure_pool(task: _Task, findings: Findings, say: Say, *, has_bars: bool) 
         findings.figures[f"{name}_seconds"] = statistics.median(times)
     speedup = _ratio(seconds["inline"], seconds["pool"])
     _hold(findings, has_bars, "pool_speedup", speedup, at_least=_LEAST_POOL_SPEEDUP)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _load_average() -> float | None:

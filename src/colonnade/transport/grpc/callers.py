@@ -14,7 +14,6 @@ import errno
 import ipaddress
 import os
 import random
-import resource
 import socket
 import stat
 import threading
@@ -37,6 +36,10 @@ _LEAST_UNPROVED = 8
 
 def most_unproved() -> int:
     """Return how many callers may be held that have not proved who they are: an eighth of all descriptors, or fewer."""
+    try:
+        import resource
+    except ImportError:  # on Windows
+        return _MOST_UNPROVED
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return _MOST_UNPROVED
