@@ -18,7 +18,7 @@ from tests.unit.methods.mpdl import worlds as mpdl
 from tests.unit.methods.prada import worlds as prada
 
 Frames = dict[str, pd.DataFrame]
-SPLIT = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2)
+SPLIT = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2, stratify=False)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from colonnade.data.rows import (
     batches,
     explain_nothing_shared,
     id_marks,
+    most_even_split,
     rows_of_marks,
     split_rows,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "id_marks",
     "linked_rows",
     "matched_rows",
+    "most_even_split",
     "normalised_ids",
     "read_frame",
     "read_table",

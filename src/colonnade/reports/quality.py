@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from colonnade.metrics import Evaluation, higher_is_better, interval
+from colonnade.metrics import Evaluation, OperatingPoint, higher_is_better, interval, proportion_interval
 from colonnade.reports import figures
 from colonnade.reports.markup import Html, joined, tag
 from colonnade.reports.record import RunRecord
@@ -14,6 +14,7 @@ from colonnade.reports.wording import (
     difference,
     metric_title,
     number,
+    plural,
     uncertainty_note,
 )
 
@@ -40,33 +41,93 @@ def quality(record: RunRecord) -> Iterable[Html]:
         yield tag("p", f"This run kept no evaluation here, so nothing can be said about how good the model is.{holder}")
         return
     legend = _legend(record)
+    served = record.evaluation
+    if served and served.warnings:
+        said = tag("ul", *(tag("li", warning) for warning in served.warnings))
+        yield tag("div", tag("p", "Before you rely on these numbers"), said, class_="marks", role="note")
     yield terms((legend[key], _MODELS.get(key, "")) for key in record.evaluations)
     yield _metric_table(record.evaluations, legend)
     note = uncertainty_note(record.evaluations.values())
     if note:
         yield tag("p", note, class_="soft")
-    served = record.evaluation
-    if served and served.task == "binary" and "auc" not in served.metrics:
-        yield tag("p", "The held-out rows hold one class only, so AUC and KS cannot be computed.", class_="soft")
-
-    drawn: list[Html | None] = []
-    if served and served.task == "multiclass":
-        drawn += [figures.roc_by_class_figure(served), figures.calibration_figure(record.evaluations, legend)]
-    elif served and served.task == "binary":
-        drawn += [figures.roc_figure(record.evaluations, legend), figures.ks_figure(served)]
-        drawn += [figures.calibration_figure(record.evaluations, legend)]
-    elif served:
-        drawn += [
-            figures.observed_figure(record.evaluations, legend),
-            figures.residual_figure(record.evaluations, legend),
-        ]
-    confusion = served.curves.get("confusion") if served else None
-    if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
-        drawn.append(figures.confusion_figure(confusion["classes"], confusion["counts"]))
+    drawn = _drawn(record.evaluations, served, legend) if served else []
     if any(drawn):
         yield tag("div", *drawn, class_="figures")
+    if served and served.operating:
+        yield from _calls(record, served.operating, legend)
+    confusion = served.curves.get("confusion") if served else None
     if confusion and len(confusion["classes"]) <= MOST_TABLE_CLASSES:
-        yield _confusion_table(confusion["classes"], confusion["counts"])
+        title = "Confusion matrix of the model that serves: rows are true classes, columns the likeliest ones"
+        yield _confusion_table(title, confusion["classes"], confusion["counts"])
+
+
+def _drawn(evaluations: Mapping[str, Evaluation], served: Evaluation, legend: Mapping[str, str]) -> list[Html | None]:
+    """Draw what a task has; two classes have their precision and recall beside the calls."""
+    if served.task == "regression":
+        return [figures.observed_figure(evaluations, legend), figures.residual_figure(evaluations, legend)]
+    calibration = figures.calibration_figure(evaluations, legend)
+    if served.task == "binary":
+        return [figures.roc_figure(evaluations, legend), figures.ks_figure(served), calibration]
+    drawn = [figures.roc_by_class_figure(served), calibration]
+    confusion = served.curves.get("confusion")
+    if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
+        drawn.append(figures.confusion_figure(confusion["classes"], confusion["counts"]))
+    return drawn
+
+
+def _calls(record: RunRecord, point: OperatingPoint, legend: Mapping[str, str]) -> Iterable[Html]:
+    """Say from which score on rows are called positive, and what such calls are worth."""
+    yield tag("h3", f"Calling rows '{point.positive}'")
+    yield tag(
+        "p",
+        f"A row is called '{point.positive}' from a probability of {point.threshold:.6g} on. {point.rule} ",
+        _said(point),
+    )
+    title = f"Held-out rows by what the model that serves calls them, at the threshold {point.threshold:.6g}"
+    counts = [[point.true_negatives, point.false_positives], [point.false_negatives, point.true_positives]]
+    yield _confusion_table(title, [point.negative, point.positive], counts, called="called ")
+    head = ["Calls", *legend.values()]
+    every = [one.operating for one in record.evaluations.values()]
+    rows = [
+        ["threshold", *("–" if one is None else f"{one.threshold:.6g}" for one in every)],
+        ["rows called so", *("–" if one is None else f"{one.called:,}" for one in every)],
+        [_explained("precision", "how many of them are so"), *(_share(one, "precision") for one in every)],
+        [_explained("recall", "how many that are so were called"), *(_share(one, "recall") for one in every)],
+        [_explained("lift", "precision over the share in all rows"), *(_lift(one) for one in every)],
+    ]
+    yield table(
+        f"Calls of '{point.positive}' by each model at its own threshold", head, rows, numeric=set(range(1, len(head)))
+    )
+    figure = figures.precision_recall_figure(record.evaluations, legend)
+    if figure:
+        yield tag("div", figure, class_="figures")
+
+
+def _said(point: OperatingPoint) -> str:
+    """Say what the calls are worth in a sentence."""
+    if point.precision is None or point.recall is None or point.lift is None:
+        return f"Of {plural(point.rows, 'held-out row')} {point.called:,} are called so."
+    return (
+        f"Of {plural(point.rows, 'held-out row')} {point.called:,} are called so, {point.true_positives:,} of them "
+        f"rightly: {point.lift:.1f} times as often as without a model. {point.false_negatives:,} of the "
+        f"{point.positives:,} '{point.positive}' rows are missed."
+    )
+
+
+def _explained(name: str, meaning: str) -> Html:
+    return joined([name, tag("small", meaning)])
+
+
+def _share(point: OperatingPoint | None, name: str) -> str:
+    value = None if point is None else getattr(point, name)
+    if point is None or value is None:
+        return "–"
+    low, high = proportion_interval(value, point.called if name == "precision" else point.positives)
+    return joined([f"{value:.3f}", tag("small", f"about {low:.3f}–{high:.3f}")])
+
+
+def _lift(point: OperatingPoint | None) -> str:
+    return "–" if point is None or point.lift is None else f"{point.lift:.2f}"
 
 
 def _legend(record: RunRecord) -> dict[str, str]:
@@ -125,7 +186,7 @@ def signed(name: str, value: float, other: float) -> str:
     return ("+" if gap > 0 else "−") + number(name, abs(gap))
 
 
-def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
+def _confusion_table(title: str, classes: Sequence[str], counts: Sequence[Sequence[int]], called: str = "") -> Html:
     rows = []
     for name, row in zip(classes, counts, strict=True):
         total = max(1, sum(row))
@@ -133,7 +194,6 @@ def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) ->
             tag("td", f"{count:,}", style=f"background: rgb(var(--shade) / {0.6 * count / total:.2f})") for count in row
         ]
         rows.append(tag("tr", tag("th", name, scope="row"), *cells))
-    head = tag("tr", tag("th", "True class", scope="col"), *(tag("th", name, scope="col") for name in classes))
-    above = caption("Confusion matrix, federated model: rows are true classes, columns predicted ones")
-    matrix = tag("table", above, tag("thead", head), tag("tbody", *rows))
-    return tag("div", matrix, class_="scroll confusion", tabindex="0", role="region", aria_label="Confusion matrix")
+    head = tag("tr", tag("th", "True class", scope="col"), *(tag("th", called + name, scope="col") for name in classes))
+    matrix = tag("table", caption(title), tag("thead", head), tag("tbody", *rows))
+    return tag("div", matrix, class_="scroll confusion", tabindex="0", role="region", aria_label=title)
