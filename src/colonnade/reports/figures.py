@@ -239,7 +239,7 @@ def ks_figure(evaluation: Evaluation) -> Html | None:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2, handlelength=1.6)
 
     text = (
-        f"How far the federated model's scores pull the two classes apart: KS {widest:.3f}, "
+        f"How far the scores of the model that serves pull the two classes apart: KS {widest:.3f}, "
         f"at a probability of {cut:.2f}."
     )
     return _figure("ks", "Separation of the classes", text, draw)

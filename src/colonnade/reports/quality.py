@@ -62,12 +62,13 @@ def quality(record: RunRecord) -> Iterable[Html]:
 
 
 def _drawn(evaluations: Mapping[str, Evaluation], served: Evaluation, legend: Mapping[str, str]) -> list[Html | None]:
-    """Draw what a task has; two classes have their precision and recall beside the calls."""
+    """Draw what a task has."""
     if served.task == "regression":
         return [figures.observed_figure(evaluations, legend), figures.residual_figure(evaluations, legend)]
     calibration = figures.calibration_figure(evaluations, legend)
     if served.task == "binary":
-        return [figures.roc_figure(evaluations, legend), figures.ks_figure(served), calibration]
+        pair = [figures.roc_figure(evaluations, legend), figures.precision_recall_figure(evaluations, legend)]
+        return [*pair, figures.ks_figure(served), calibration]
     drawn = [figures.roc_by_class_figure(served), calibration]
     confusion = served.curves.get("confusion")
     if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
@@ -77,40 +78,34 @@ def _drawn(evaluations: Mapping[str, Evaluation], served: Evaluation, legend: Ma
 
 def _calls(record: RunRecord, point: OperatingPoint, legend: Mapping[str, str]) -> Iterable[Html]:
     """Say from which score on rows are called positive, and what such calls are worth."""
-    yield tag("h3", f"Calling rows '{point.positive}'")
-    yield tag(
-        "p",
-        f"A row is called '{point.positive}' from a probability of {point.threshold:.6g} on. {point.rule} ",
-        _said(point),
-    )
-    title = f"Held-out rows by what the model that serves calls them, at the threshold {point.threshold:.6g}"
+    name = f"'{point.positive}'"
+    yield tag("h3", f"Calling rows {name}")
+    start = f"A row is called {name} from a probability of {point.threshold:.6g} on. {point.rule}"
+    yield tag("p", f"{start} {_worth(point)}")
     counts = [[point.true_negatives, point.false_positives], [point.false_negatives, point.true_positives]]
+    title = "Held-out rows as they are, and as the model that serves calls them"
     yield _confusion_table(title, [point.negative, point.positive], counts, called="called ")
-    head = ["Calls", *legend.values()]
     every = [one.operating for one in record.evaluations.values()]
+    head = ["Calls", *legend.values()]
     rows = [
         ["threshold", *("–" if one is None else f"{one.threshold:.6g}" for one in every)],
-        ["rows called so", *("–" if one is None else f"{one.called:,}" for one in every)],
-        [_explained("precision", "how many of them are so"), *(_share(one, "precision") for one in every)],
-        [_explained("recall", "how many that are so were called"), *(_share(one, "recall") for one in every)],
-        [_explained("lift", "precision over the share in all rows"), *(_lift(one) for one in every)],
+        [f"rows called {name}", *("–" if one is None else f"{one.called:,}" for one in every)],
+        [_explained("precision", f"share of these that are {name}"), *(_share(one, "precision") for one in every)],
+        [_explained("recall", f"share of {name} rows that are called"), *(_share(one, "recall") for one in every)],
+        [_explained("lift", "precision against calling at random"), *(_lift(one) for one in every)],
     ]
-    yield table(
-        f"Calls of '{point.positive}' by each model at its own threshold", head, rows, numeric=set(range(1, len(head)))
-    )
-    figure = figures.precision_recall_figure(record.evaluations, legend)
-    if figure:
-        yield tag("div", figure, class_="figures")
+    title = "What calls are worth, each model at its own threshold"
+    yield table(title, head, rows, numeric=set(range(1, len(head))))
 
 
-def _said(point: OperatingPoint) -> str:
+def _worth(point: OperatingPoint) -> str:
     """Say what the calls are worth in a sentence."""
-    if point.precision is None or point.recall is None or point.lift is None:
-        return f"Of {plural(point.rows, 'held-out row')} {point.called:,} are called so."
+    called = f"Of {plural(point.rows, 'held-out row')} {point.called:,} are called so"
+    if point.lift is None:
+        return f"{called}."
     return (
-        f"Of {plural(point.rows, 'held-out row')} {point.called:,} are called so, {point.true_positives:,} of them "
-        f"rightly: {point.lift:.1f} times as often as without a model. {point.false_negatives:,} of the "
-        f"{point.positives:,} '{point.positive}' rows are missed."
+        f"{called}, {point.true_positives:,} of them rightly: {point.lift:.1f} times as often as without a model. "
+        f"{point.false_negatives:,} of the {point.positives:,} '{point.positive}' rows are missed."
     )
 
 
