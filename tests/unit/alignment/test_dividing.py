@@ -86,7 +86,7 @@ def test_numbers_to_predict_are_divided_as_without_labels() -> None:
 
 def test_rows_shared_pair_by_pair_are_divided_pair_by_pair() -> None:
     config = ftl.settings(iterations=1, protection="none")
-    run = ftl.run_of(ftl.frames(targets=2, shared=20, own=4), config)
+    run = ftl.run_of(ftl.frames(targets=2, shared=20, own=4), config, evaluate=cn.Evaluate())
     assert told(run) == {("bank0", "shop0"): 1, ("bank0", "shop1"): 1}
 
 
