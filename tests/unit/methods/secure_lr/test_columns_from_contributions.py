@@ -34,13 +34,15 @@ from colonnade.training import Inputs
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
+# The rank is that of these training rows.
+PLAIN_SPLIT = cn.Evaluate(stratify=False)
 
 
 def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
     """Train, and count the shop's two-valued columns that the bank finds from what they add to scores."""
     brought = tables(frames())
     with integers_for_ciphertexts(), seen_contributions() as seen:
-        run = cn.simulate(config, brought, seed=7, evaluate=cn.Evaluate(stratify=False))
+        run = cn.simulate(config, brought, seed=7, evaluate=PLAIN_SPLIT)
     places = np.array(shared_rows(brought, derive_seed(7, "alignment"))["shop"])
     rows = places[run.plan.split(len(places)).train]
     columns = Inputs.from_json(run.parts["shop"].document["inputs"]).transform(brought["shop"], rows, dtype=np.float64)
@@ -81,7 +83,7 @@ def test_such_a_run_is_refused_before_anything_but_sizes_has_crossed(monkeypatch
 
     monkeypatch.setattr(Channel, "send", noted)
     with pytest.raises(LeakRefused, match=r"open 4 numbers .* rank 7: .* Lower config\.epochs to 3\."):
-        cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)))
+        cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)), evaluate=PLAIN_SPLIT)
     declared = {one.name for one in METHOD.declarations}
     assert declared & set(sent) == {"PublicModulus", "ColumnCount", "TrainingExtent"}
 
@@ -93,7 +95,7 @@ def test_a_label_holder_that_chooses_more_epochs_or_scores_than_the_guard_allows
     found["bank"]["y"] = np.arange(120) % 5
     monkeypatch.setattr(train, "_chosen_extent", lambda *_: (4, 2))
     with pytest.raises(LeakRefused, match=r"open 8 numbers .* rank 7"):
-        cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=PLAIN_SPLIT)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_refusal_for_too_few_columns_says_so() -> None:
     found = frames(120)
     found["shop"] = found["shop"][["id", "s0"]]
     with pytest.raises(LeakRefused, match=r"rank 1: .* Bring more independent columns"):
-        cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=PLAIN_SPLIT)
 
 
 @pytest.mark.parametrize("columns", [2, 3])
@@ -132,7 +134,7 @@ def test_default_settings_are_not_refused_with_two_numbers(columns: int) -> None
     found = frames(400)
     found["shop"] = found["shop"][["id", "s0", "s1"]].assign(s2=draw.normal(size=400)).iloc[:, : columns + 1]
     with integers_for_ciphertexts():
-        run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        run = cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=PLAIN_SPLIT)
     opened = run.ledgers["shop"].openings()["bank"]
     assert opened == ({"MaskedGradient": 1} if columns == 2 else {"MaskedLogits": 1, "MaskedGradient": 2})
     assert run.metrics["auc"] > 0.75
@@ -142,7 +144,7 @@ def test_classes_take_one_score_less_than_there_are() -> None:
     found = frames(400)
     found["bank"]["y"] = np.digitize(found["bank"]["b0"] + found["shop"]["s0"], [-0.7, 0.7])
     with integers_for_ciphertexts():
-        run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        run = cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=PLAIN_SPLIT)
     assert run.parts["shop"].tensors["weights"].shape == (RANK, 2)
     assert all(len(row) == 3 for row in run.coefficients["shop"].values())
     assert run.metrics["macro_auc"] > 0.9
