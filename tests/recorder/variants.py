@@ -226,6 +226,7 @@ _STEPWISE = {"generator": "mlp", "exchange": "interactive", "dual_consent": True
 # Those named "choices" hold settings that protect nothing, so that the others stay as they are when one of these goes.
 VARIANTS = (
     _splitnn("in the clear"),
+    replace(_splitnn("rows divided by labels"), evaluate=replace(SPLIT, stratify=True)),
     _splitnn("alone", parties=1),
     _splitnn("three parties, dropout", "multiclass", 3, head_hidden=(4,), dropout=0.2),
     _splitnn("numbers", "regression", optimizer="SGD", patience=1),
