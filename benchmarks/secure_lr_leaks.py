@@ -134,7 +134,7 @@ def tables_of(frames: Frames) -> dict[str, cn.PartyTable]:
 def trained(tables: dict[str, cn.PartyTable], seed: int, **settings: Any) -> cn.Run:
     config = cn.SecureLR(key_size="insecure_test", **settings)
     with integers_for_ciphertexts():
-        return cn.simulate(config, tables, seed=seed)
+        return cn.simulate(config, tables, seed=seed, evaluate=cn.Evaluate(stratify=False))
 
 
 # --- columns

@@ -99,7 +99,7 @@ def run_product(config: Any, table: Stranger, seed: int) -> dict[str, float]:
     }
     # Rows are given in one order, so that the split of a seed is the rivals'.
     given = cn.Launch(alignment=cn.Alignment(protocol="given"))
-    return cn.simulate(config, parties, seed=seed, launch=given).metrics
+    return cn.simulate(config, parties, seed=seed, launch=given, evaluate=cn.Evaluate(stratify=False)).metrics
 
 
 def best(found: list[Rival], kinds: tuple[str, ...]) -> Rival:

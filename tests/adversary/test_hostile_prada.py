@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.adversary.hostile import Change, Lie, check_refused, other_key, same_key, with_field
-from tests.unit.methods.prada.worlds import HOLDER, SEED, frames, roles_of, settings, tables_of
+from tests.unit.methods.prada.worlds import HOLDER, PLAIN_SPLIT, SEED, frames, roles_of, settings, tables_of
 from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
@@ -47,6 +47,7 @@ def config_with(**changes: Any) -> cn.PrADA:
 
 def simulated(config: cn.PrADA, **options: Any) -> cn.Run:
     found = frames(**WORLD)
+    options = {"evaluate": PLAIN_SPLIT, **options}
     return cn.simulate(config, tables_of(found), roles=roles_of(list(found)), seed=SEED, **options)
 
 

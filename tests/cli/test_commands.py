@@ -184,9 +184,30 @@ def test_run_as_json_says_what_the_text_says(project: Any, colonnade: Any) -> No
     assert Path(told["report"]).exists()
     for name in ("auc", "ks", "accuracy", "log_loss"):
         assert f"{told['metrics']['together'][name]:.4f}" in text.out
-    assert set(told["metrics"]) == {"together", "alone", "central"}
-    assert f"on {told['rows']['test']} held-out rows" in text.out
+    assert set(told["metrics"]) - {"average"} == {"together", "alone", "central"}
+    calls = told["operating"][told["served"]]
+    about = f"on {told['rows']['test']} held-out rows, {calls['positives']} of them '{calls['positive']}'"
+    assert about in text.out
+    said = " ".join(text.out.split())
+    for words in (f"From a score of {calls['threshold']:.6g} on", calls["rule"], *told["warnings"]):
+        assert words in said
+    assert told["headline"] == "auc"
     assert_same_model(Path("runs/a"), Path("runs/b"))
+
+
+def test_a_threshold_that_is_given_goes_before_the_one_that_validation_rows_chose(project: Any, colonnade: Any) -> None:
+    told = colonnade(*FAST, "--threshold", "0.99999", "--json").json
+    assert told["operating"]["together"]["threshold"] == 0.99999
+    positive = told["operating"]["together"]["positive"]
+    assert f"calls every held-out row '{told['operating']['together']['negative']}'" in " ".join(told["warnings"])
+    never, always = (
+        {one["prediction"] for one in colonnade(*PREDICT, *given, "--json").json["scores"]}
+        for given in ((), ("--threshold", "0"))
+    )
+    assert always == {positive} != never
+    refused = colonnade(*PREDICT, "--threshold", "5")
+    assert refused.code == 2
+    assert "threshold must be from 0 to 1" in refused.message
 
 
 def test_run_from_another_folder_and_homes_elsewhere(project: Any, colonnade: Any, monkeypatch: Any) -> None:

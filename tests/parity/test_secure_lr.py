@@ -64,7 +64,8 @@ def federated(frames: dict[str, pd.DataFrame], **changes: Any) -> cn.Run:
     # Mathematics only: few columns, nothing left out and no noise.
     settings: dict[str, Any] = {"epochs": 3, "key_size": "insecure_test", "allow_leak": True}
     settings |= {"minimum_support": 0, "coefficient_noise": 0.0}
-    return cn.simulate(cn.SecureLR(**settings | changes), tables_of(frames), seed=SEED)
+    evaluate = cn.Evaluate(stratify=False)
+    return cn.simulate(cn.SecureLR(**settings | changes), tables_of(frames), seed=SEED, evaluate=evaluate)
 
 
 CASES = [

@@ -160,7 +160,7 @@ def federated(frames: dict[str, pd.DataFrame], config: cn.SplitNN) -> tuple[dict
     tables = {
         name: cn.PartyTable(frame, id="id", label="y" if "y" in frame else None) for name, frame in frames.items()
     }
-    run = cn.simulate(config, tables, seed=SEED)
+    run = cn.simulate(config, tables, seed=SEED, evaluate=cn.Evaluate(stratify=False))
     parts = ((party, key, value) for party, part in run.parts.items() for key, value in part.tensors.items())
     return {f"{party}/{key}": value for party, key, value in parts if not key.startswith("alone.")}, run
 

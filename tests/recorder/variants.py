@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,12 @@ from tests.unit.methods.mpdl import worlds as mpdl
 from tests.unit.methods.prada import worlds as prada
 
 Frames = dict[str, pd.DataFrame]
-SPLIT = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2)
+SPLIT = cn.Evaluate(validation_fraction=0.2, test_fraction=0.2, stratify=False)
+
+
+def _unstratified(evaluate: cn.Evaluate) -> cn.Evaluate:
+    """Return how rows are divided, so that labels have no say in it: what was recorded is of such splits."""
+    return replace(evaluate, stratify=False)
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,15 @@ def _mpdl(name: str, *stages: str, parties: int = 2, labels: str = "binary", **c
 def _pictured(name: str, **changes: Any) -> Variant:
     small = {"image": (1, 6, 6), "channels": (2, 3), "kernel_size": 3, "dense": (4,), "bounds": {"*": (0.0, 1.0)}}
     config = mpdl.settings(**small | {"epochs": 1} | changes)
-    return Variant("mpdl", name, config, mpdl.pictures, mpdl.roles_of(2), evaluate=mpdl.TESTED)
+    return Variant("mpdl", name, config, mpdl.pictures, mpdl.roles_of(2), evaluate=_unstratified(mpdl.TESTED))
 
 
 def _graph(name: str, **changes: Any) -> Variant:
     config = graph_worlds.settings(**{"epochs": 2, "hidden": 4} | changes)
     world = graph_worlds.graph_world(shared=24, b_only=8, a_only=7)
-    return Variant("mpdl", name, config, world.tables, graph_worlds.ROLES, ("graph",), graph_worlds.EVALUATE)
+    return Variant(
+        "mpdl", name, config, world.tables, graph_worlds.ROLES, ("graph",), _unstratified(graph_worlds.EVALUATE)
+    )
 
 
 def _fairvfl(name: str, *stages: str, labels: str = "binary", **changes: Any) -> Variant:
@@ -207,7 +214,7 @@ def _fairvfl(name: str, *stages: str, labels: str = "binary", **changes: Any) ->
         lambda: fairvfl.texts() if config.task == "ranking" else fairvfl.frames(labels, rows=64),
         fairvfl.ROLES,
         stages or ("train", "predict"),
-        fairvfl.TESTED,
+        _unstratified(fairvfl.TESTED),
         absent={"train": without, "predict": ("state", "bureau")},
     )
 
@@ -219,6 +226,7 @@ _STEPWISE = {"generator": "mlp", "exchange": "interactive", "dual_consent": True
 # Those named "choices" hold settings that protect nothing, so that the others stay as they are when one of these goes.
 VARIANTS = (
     _splitnn("in the clear"),
+    replace(_splitnn("rows divided by labels"), evaluate=replace(SPLIT, stratify=True)),
     _splitnn("alone", parties=1),
     _splitnn("three parties, dropout", "multiclass", 3, head_hidden=(4,), dropout=0.2),
     _splitnn("numbers", "regression", optimizer="SGD", patience=1),

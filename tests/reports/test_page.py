@@ -13,7 +13,7 @@ import pytest
 from tests.reports.conftest import changed, content, multiclass_evaluation, record_of
 
 import colonnade.reports
-from colonnade.metrics import evaluate
+from colonnade.metrics import Threshold, evaluate
 from colonnade.reports import CheckedLedger, render, write
 
 HOSTILE = "<script>alert('$x_1$')</script>\"&"
@@ -152,10 +152,11 @@ def test_each_task_has_its_figures(binary, multiclass, regression):
         return set(re.findall(r"<figcaption><strong>([^<]+)\.</strong>", render(record)))
 
     learning = {"Loss"}
-    assert captions(binary) == learning | {"ROC curves", "Separation of the classes", "Calibration", "Validation AUC"}
+    of_two = {"ROC curves", "Separation of the classes", "Calibration", "Precision and recall", "Validation AUC"}
+    assert captions(binary) == learning | of_two
     assert captions(multiclass) == learning | {"ROC curves by class", "Calibration", "Validation accuracy"}
     assert captions(regression) == learning | {"Predicted and observed", "Errors", "Validation R²"}
-    assert "Confusion matrix, federated model" in render(multiclass)
+    assert "Confusion matrix of the model that serves" in render(multiclass)
 
 
 def test_many_classes_are_drawn_instead_of_tabled():
@@ -208,7 +209,19 @@ def test_a_broken_ledger_is_the_first_thing_said(binary):
 def test_one_class_in_the_test_rows_is_explained(binary):
     only = evaluate("binary", [0] * 20, np.linspace(0, 0.9, 20))
     text = Page(render(changed(binary, evaluations={"together": only}))).text
-    assert "one class only, so AUC and KS cannot be computed" in text
+    assert "All 20 held-out rows are '0', so that no number here says how well" in text
+
+
+def test_calls_are_counted_at_the_threshold_and_what_makes_them_say_little_comes_first(binary):
+    truth, scores = [0] * 92 + [1] * 8, np.r_[np.full(80, 0.1), np.full(12, 0.4), np.full(6, 0.4), 0.1, 0.1]
+    few = evaluate("binary", truth, scores, ["nein", "ja"], Threshold(0.3, "By a rule."))
+    text = Page(render(changed(binary, evaluations={"together": few}))).text
+    assert "A row is called 'ja' from a probability of 0.3 on. By a rule." in text
+    assert "18 are called so, 6 of them rightly: 4.2 times as often as without a model. 2 of the 8 'ja' rows" in text
+    assert "8 of 100 held-out rows are 'ja'" in text[: text.index("What was trained")]
+    quality = text[text.index("Before you rely on these numbers") :]
+    assert "only 8 are 'ja'" in quality[:200]
+    assert "called nein called ja nein 80 12 ja 2 6" in quality
 
 
 def test_gaps_in_the_learning_curve_do_not_stop_the_report(binary):

@@ -96,8 +96,10 @@ def test_a_lower_error_is_better_when_r2_is_missing(binary):
     assert second == "Federating is ahead of hospital alone by 0.5."
 
 
-def test_one_class_falls_back_to_accuracy(binary):
-    assert "accuracy 0.900" in said(binary, together=scored(accuracy=0.9))[0]
+def test_one_class_has_no_headline(binary):
+    assert said(binary, together=scored(accuracy=1.0))[0] == (
+        "The model that serves was evaluated on 70 held-out rows."
+    )
 
 
 def test_an_aggregator_is_not_named_as_a_contributor(binary):

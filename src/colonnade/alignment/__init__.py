@@ -8,17 +8,30 @@ from colonnade.alignment.align import (
     count_shared,
     find_overlap,
 )
+from colonnade.alignment.dividing import (
+    agreed_split,
+    divides_by_labels,
+    is_matched_by_pair,
+    split_number,
+    tells_split,
+)
 from colonnade.alignment.intersection import PartnerRows
-from colonnade.alignment.messages import MESSAGES, sends
+from colonnade.alignment.messages import MESSAGES, SplitNumber, sends
 
 __all__ = [
     "MESSAGES",
     "Overlap",
     "PartnerRows",
+    "SplitNumber",
+    "agreed_split",
     "align",
     "align_in_one_place",
     "align_with_each",
     "count_shared",
+    "divides_by_labels",
     "find_overlap",
+    "is_matched_by_pair",
     "sends",
+    "split_number",
+    "tells_split",
 ]

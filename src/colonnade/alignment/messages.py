@@ -9,7 +9,7 @@ import numpy as np
 from colonnade.crypto.blinding import MARK_BYTES, POINT_BYTES
 from colonnade.data import DIGITS, LETTERS, SEPARATORS
 from colonnade.messages import ANYONE, MASKED, PLAIN, Between, Carries, Dims, Length, OneOf, Warns, message, record
-from colonnade.session import Alignment
+from colonnade.session import SPLITS, Alignment
 
 __all__ = [
     "MESSAGES",
@@ -24,6 +24,7 @@ __all__ = [
     "SharedCount",
     "SharedRows",
     "ShuffledMarks",
+    "SplitNumber",
     "TwiceBlindedIds",
     "sends",
 ]
@@ -173,6 +174,16 @@ class GivenRows:
     digest: Annotated[bytes, Length(32, 32)]
 
 
+@message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.VERDICT)
+class SplitNumber:
+    """Which of 64 ways to divide the shared rows spreads the classes most evenly over training and held-out rows.
+
+    Reveals: that number, and so at most six bits about the labels of the shared rows.
+    """
+
+    number: Annotated[int, Between(0, SPLITS - 1)]
+
+
 MESSAGES = (
     AlignmentOffer,
     AlignmentOpening,
@@ -183,6 +194,7 @@ MESSAGES = (
     SharedRows,
     SharedCount,
     GivenRows,
+    SplitNumber,
 )
 
 _FROM_LEAD = {
@@ -198,7 +210,7 @@ _FROM_OTHERS = {
 
 
 def sends(message: str, rule: Alignment, *, is_lead: bool) -> bool:
-    """Tell whether the lead, or another party, sends a message where shared rows are found by this rule."""
+    """Tell whether the lead, or another party, sends a message to find shared rows by this rule."""
     if rule.protocol == "given":
         return message == "GivenRows"
     return message in (_FROM_LEAD if is_lead else _FROM_OTHERS)[rule.mode]

@@ -44,6 +44,13 @@ def predict(
             "PARTY=FILE, once for each party that brings rows: all that hold a table, or with ftl the targets.",
         ),
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="From which score on a row of two classes is predicted to be of the positive one, where this party "
+            "gets scores. Default: the threshold of the run, which its report names."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A .csv or .parquet file. Default: CSV on stdout.")
     ] = None,
@@ -67,7 +74,7 @@ def predict(
     """
     if output is not None:
         _check_output(output)
-    run = load_run(folder)
+    run = load_run(folder).at_threshold(threshold)
     run.check_model()
     if len(run.tables) < len(run.plan.parties):
         scores = _predict_with_partners(run, folder, table or [], home or [], yes, quiet)

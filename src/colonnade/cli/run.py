@@ -31,7 +31,7 @@ from colonnade.errors import ConfigError
 from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.metrics import headline
+from colonnade.metrics import Evaluation, headline_of
 from colonnade.session import Finding, Party, RunPlan
 from colonnade.text import command
 
@@ -82,6 +82,13 @@ def run(
             "runs/NAME-STAGE for another stage than train."
         ),
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="From which score on a row of two classes is called positive, in place of the rule that validation "
+            "rows decide, or of threshold in [evaluate]. Only the label holder needs to give it."
+        ),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
     compare: Annotated[
         bool,
@@ -101,14 +108,17 @@ def run(
     """
     if local and simulated:
         raise ConfigError("--local and --simulate exclude each other. Leave out one of them.")
+    how: dict[str, Any] = {
+        "overwrite": overwrite,
+        "compare": compare,
+        "quiet": quiet,
+        "stage": stage,
+        "threshold": threshold,
+    }
     if local or simulated:
-        finished = run_all(
-            file, home or [], folder, local=local, overwrite=overwrite, compare=compare, quiet=quiet, stage=stage
-        )
+        finished = run_all(file, home or [], folder, local=local, **how)
     else:
-        finished = run_one(
-            file, home or [], folder, overwrite=overwrite, compare=compare, yes=yes, quiet=quiet, stage=stage
-        )
+        finished = run_one(file, home or [], folder, yes=yes, **how)
     show_outcome(finished, json)
 
 
@@ -122,9 +132,10 @@ def run_all(
     compare: bool,
     quiet: bool,
     stage: str | None = None,
+    threshold: float | None = None,
 ) -> Run:
     """Carry out a run.toml with all its parties on this machine."""
-    plan = read_run_file(file, stage)
+    plan = read_run_file(file, stage).at_threshold(threshold)
     _warn_of_test_keys(plan)
     homes = find_homes(plan.parties, file.parent, home)
     note_unused_matches(plan, *homes.values())
@@ -182,6 +193,7 @@ def run_one(
     yes: bool,
     quiet: bool,
     stage: str | None = None,
+    threshold: float | None = None,
 ) -> Run:
     """Take part in a run as one party, from its home."""
     from colonnade.launch.join import join
@@ -198,6 +210,7 @@ def run_one(
             where.folder,
             consent=YES if yes else ask_consent,
             stage=stage,
+            threshold=threshold,
             folder=place,
             overwrite=overwrite,
             compare=compare,
@@ -259,14 +272,13 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         "central": f"central ({'shared rows, ' if has_rest else ''}all columns in one place)",
     }
     if run.evaluations:
-        task = next(iter(run.evaluations.values())).task
-        names = [headline(task), *[name for name in _SHOWN[task] if name != headline(task)]]
+        first = run.evaluation or next(iter(run.evaluations.values()))
+        names = [name for name in dict.fromkeys([headline_of(first), *_SHOWN[first.task]]) if name]
+        calls = first.operating
+        positives = "" if calls is None else f", {calls.positives} of them '{calls.positive}'"
         echo()
         print_table(
-            [
-                f"on {next(iter(run.evaluations.values())).rows} held-out rows",
-                *[name.replace("_", " ") for name in names],
-            ],
+            [f"on {first.rows} held-out rows{positives}", *[name.replace("_", " ") for name in names]],
             [
                 [
                     words[which] + (", serves" if which == run.served and "choice" in run.findings else ""),
@@ -276,6 +288,7 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
                 if which in run.evaluations
             ],
         )
+        _show_calls(first)
     for finding in run.findings.values():
         _show_finding(finding)
     echo(f"\nReport:  {run.folder}/report.html")
@@ -284,6 +297,19 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
         echo(f"Score:   {command('predict', str(run.folder), *_tables_to_score(run, new_rows or {}))}")
     for line in _next_stages(run):
         echo(f"Next:    {line}")
+
+
+def _show_calls(evaluation: Evaluation) -> None:
+    """Print from which score on rows are called positive, what that is worth, and what to mind."""
+    said = []
+    if (calls := evaluation.operating) is not None:
+        worth = [f"{name} {_number(getattr(calls, name))}" for name in ("precision", "recall", "lift")]
+        start = f"From a score of {calls.threshold:.6g} on a row is called '{calls.positive}'. {calls.rule}"
+        said.append(f"{start} {calls.called} held-out rows are called so: {', '.join(worth)}.")
+    for text in (*said, *(f"Mind: {one}" for one in evaluation.warnings)):
+        echo()
+        for line in textwrap.wrap(text, _TEXT_WIDTH):
+            echo(line)
 
 
 def _shape(run: Run, party: str) -> list[str]:
@@ -352,6 +378,13 @@ def outcome(run: Run) -> dict[str, Any]:
             for party in run.tables
         },
         "metrics": {name: evaluation.metrics for name, evaluation in run.evaluations.items()},
+        "headline": None if run.evaluation is None else headline_of(run.evaluation),
+        "operating": {
+            name: evaluation.operating.to_json()
+            for name, evaluation in run.evaluations.items()
+            if evaluation.operating is not None
+        },
+        "warnings": [] if run.evaluation is None else list(run.evaluation.warnings),
         "served": run.served if run.evaluations else None,
         "findings": {name: asdict(finding) for name, finding in run.findings.items()},
     }

@@ -19,6 +19,7 @@ from colonnade.data.rows import (
     Split,
     batches,
     id_marks,
+    most_even_split,
     rows_of_marks,
     split_rows,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "id_marks",
     "linked_rows",
     "matched_rows",
+    "most_even_split",
     "normalised_ids",
     "read_frame",
     "read_table",

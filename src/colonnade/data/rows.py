@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ __all__ = [
     "Split",
     "batches",
     "id_marks",
+    "most_even_split",
     "rows_of_marks",
     "split_rows",
 ]
@@ -91,6 +92,36 @@ def _mixed(numbers: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.uint64]:
 
 def split_rows(count: int, *, validation_fraction: float, test_fraction: float, seed: int) -> Split:
     """Divide `count` aligned rows by a seeded shuffle; the same arguments give the same split at every party."""
+    parts = _shuffled_parts(count, validation_fraction, test_fraction, seed)
+    test, validation, train = (np.sort(part) for part in parts)
+    return Split(train=train, validation=validation, test=test)
+
+
+def most_even_split(
+    classes: npt.NDArray[np.int64], seeds: Iterable[int], *, validation_fraction: float, test_fraction: float
+) -> int:
+    """Return the place of the seed by which `split_rows` has every class's share most alike in all parts.
+
+    First of all every class comes up in training. How far a part is off is told by chi-square, in which a rare class
+    weighs as much as others.
+    """
+    shares = np.bincount(classes) / len(classes)
+    there = np.flatnonzero(shares)
+
+    def badness(seed: int) -> tuple[int, float]:
+        parts = _shuffled_parts(len(classes), validation_fraction, test_fraction, seed)
+        counts = [np.bincount(classes[part], minlength=len(shares))[there] for part in parts]
+        off = (((one - one.sum() * shares[there]) ** 2 / (max(1, one.sum()) * shares[there])).sum() for one in counts)
+        return int(np.count_nonzero(counts[-1] == 0)), float(sum(off))
+
+    found = [badness(seed) for seed in seeds]
+    return found.index(min(found))
+
+
+def _shuffled_parts(
+    count: int, validation_fraction: float, test_fraction: float, seed: int
+) -> list[npt.NDArray[np.int64]]:
+    """Return the rows for test, validation and training, in random order."""
     for setting, fraction in [("validation_fraction", validation_fraction), ("test_fraction", test_fraction)]:
         if not 0.0 <= fraction < 1.0:
             raise ConfigError(f"{setting} is {fraction}. Choose a number from 0 up to, but not including, 1.")
@@ -111,8 +142,7 @@ def split_rows(count: int, *, validation_fraction: float, test_fraction: float, 
                 f"With {count} shared rows the {part} part would be empty. Use larger tables or change the fractions."
             )
     shuffled = _generator(seed).permutation(count).astype(np.int64)
-    test, validation, train = np.split(shuffled, [test_count, test_count + validation_count])
-    return Split(train=np.sort(train), validation=np.sort(validation), test=np.sort(test))
+    return np.split(shuffled, [test_count, test_count + validation_count])
 
 
 def batches(rows: int | npt.NDArray[np.int64], size: int, seed: int) -> Iterator[npt.NDArray[np.int64]]:

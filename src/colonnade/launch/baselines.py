@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from colonnade import alignment
 from colonnade.alignment import align_in_one_place
 from colonnade.data import AlignedRows, PartyTable
 from colonnade.errors import TrainingFailed, UsageError
@@ -76,7 +77,8 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
         name="all columns in one place",
     )
     rows = AlignedRows(np.arange(count), np.empty(0, np.int64), "already in one place")
-    return Holding(table, rows, plan.split(count))
+    is_divided = alignment.divides_by_labels(method, plan)
+    return Holding(table, rows, plan.split(count, alignment.split_number(plan, table, rows) if is_divided else 0))
 
 
 def _play_alone(
@@ -96,7 +98,7 @@ def _play_alone(
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
-    return None if result.scores is None else result.scores.evaluation()
+    return None if result.scores is None else result.scores.at(plan.evaluate.threshold).evaluation()
 
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:

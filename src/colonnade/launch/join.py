@@ -44,6 +44,7 @@ def join(
     *,
     consent: str | Callable[[Joining], str] | None = None,
     stage: str | None = None,
+    threshold: float | None = None,
     folder: str | Path | None = None,
     overwrite: bool = False,
     compare: bool = False,
@@ -57,11 +58,11 @@ def join(
     raises. Without it, the policy in party.toml must agree (``consent = "policy"``). The call returns when the run is
     complete: it waits for partners, also for those that were lost, and goes on from the last checkpoint that all have;
     the same call again takes up a run that was interrupted here. ``folder`` is ``runs/NAME`` in the home by default.
-    ``observer`` is told how training goes, ``watcher`` how the connection to partners does. The run has this party's
-    things only.
+    ``threshold`` stands for that in ``run.toml``; only the party with the labels uses it. ``observer`` is told how
+    training goes, ``watcher`` how the connection to partners does. The run has this party's things only.
     """
     file = Path(run_file)
-    plan, own = read_run_file(file, stage), read_party_home(Path(home))
+    plan, own = read_run_file(file, stage).at_threshold(threshold), read_party_home(Path(home))
     check_part(plan, own.name)
     run_folder = RunFolder(Path(folder or own.folder / "runs" / plan.folder_name), file.read_bytes())
     with run_folder.held(overwrite=overwrite):
@@ -129,6 +130,8 @@ class Joining:
             for declaration in (*map(declaration_of, finding), *self._method.declarations_in(self.plan)):
                 if declaration.sender == ANYONE:
                     fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
+                    if declaration.cls is alignment.SplitNumber:
+                        fits = alignment.tells_split(self._method, self.plan, self.home.name, peer)
                 else:
                     fits = (declaration.sender, declaration.receiver) == (own, role)
                 if fits:

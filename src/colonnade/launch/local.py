@@ -96,6 +96,7 @@ def play_locally(
             # Of an alignment only; a run takes it from its run.toml.
             "mode": plan.alignment.mode if plan.stage == ALIGN else None,
             "stage": None if plan.stage == ALIGN else plan.stage,
+            "threshold": plan.evaluate.threshold,
             "quiet": observer is None,
             "threads": max(1, usable_cores() // len(plan.parties)),
         }

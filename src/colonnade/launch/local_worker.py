@@ -67,7 +67,7 @@ def _take_part(task: dict[str, Any], endpoint: Any) -> None:
 
     torch.set_num_threads(task["threads"])
     party, folder = task["party"], RunFolder(Path(task["folder"]))
-    plan = read_run_file(Path(task["run_file"]), task["stage"])
+    plan = read_run_file(Path(task["run_file"]), task["stage"]).at_threshold(task["threshold"])
     if task["mode"] is not None:
         plan = alignment_plan(plan, task["mode"])
     home, method = read_party_home(Path(task["home"]), party), method_named(plan.method)

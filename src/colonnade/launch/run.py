@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.engine import Engine, opened
-from colonnade.errors import RunFolderError
+from colonnade.errors import ConfigError, RunFolderError
 from colonnade.messages import declaration_of
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun, RunRecord, check_format, write
@@ -29,18 +29,34 @@ class Run(RunRecord):
     In a simulation all parties' things are here, side by side; in their folders they stay apart.
     """
 
-    def predict(self, tables: Mapping[str, PartyTable | Party], *, engine: Engine | str = "inline") -> pd.DataFrame:
+    def predict(
+        self,
+        tables: Mapping[str, PartyTable | Party],
+        *,
+        threshold: float | None = None,
+        engine: Engine | str = "inline",
+    ) -> pd.DataFrame:
         """Score new rows; return ids with scores and predictions, as the party that may know them gets them.
 
         Usually every party gives a table, rows that all of them know are scored, and the label holder gets the scores.
         With `FTL` only targets give one: all their rows are scored, and each target gets predictions and no scores.
         With several targets the first column, ``party``, says whose row it is.
-        A `Party` in place of a table brings its policy or network, as in `simulate`; ``engine`` means the same too.
+        A `Party` in place of a table brings its policy or network, as in `simulate`; ``engine`` means the same too. Of
+        two classes a row is predicted to be of the positive one from ``threshold`` on, or else from that of the run.
         """
         from colonnade.launch.simulation import predict_in_threads
 
         with opened(engine) as shared:
-            return predict_in_threads(self, parties_of(tables), shared)
+            return predict_in_threads(self.at_threshold(threshold), parties_of(tables), shared)
+
+    def at_threshold(self, threshold: float | None) -> Run:
+        """Return this run with another threshold for predictions, if one is given."""
+        if threshold is not None and self.method.predicting.rows_of is not None:
+            raise ConfigError(
+                f"Predictions of {self.method.name} are made without the scores being known here, so no threshold can "
+                "be set for them. Leave it out."
+            )
+        return replace(self, plan=self.plan.at_threshold(threshold))
 
     @property
     def can_score(self) -> bool:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["alignment_messages", "peers_of", "take_part"]
 
 _NOTHING = np.empty(0, np.int64)
+_NO_SPLIT = Split(_NOTHING, _NOTHING, _NOTHING)
 
 
 def take_part(
@@ -72,11 +73,12 @@ def take_part(
             if overlap is None:
                 holding = _bring(session, party, table)
             else:
-                holding = Holding(table, overlap.aligned, _split(session, 0))
+                holding = Holding(table, overlap.aligned, _NO_SPLIT)
             result = play(session, holding, config)
             scored = result.candidates or ({} if result.scores is None else {result.served: result.scores})
-            evaluations = {name: one.evaluation() for name, one in scored.items()}
             hint = () if not holding.aligned.hint else (_few_shared(holding.aligned.hint),)
+            threshold = plan.evaluate.threshold
+            evaluations = {name: one.at(threshold).evaluation() for name, one in scored.items()}
             if compare and not result.candidates:
                 evaluations["alone"] = judge_alone(session, config, holding, observer)
             run = PartyRun(
@@ -97,7 +99,8 @@ def take_part(
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
             if plan.stage == "predict" and result.scores is not None:
-                run = replace(run, predictions=result.scores.as_table(table, holding.aligned.positions))
+                predictions = result.scores.at(threshold).as_table(table, holding.aligned.positions)
+                run = replace(run, predictions=predictions)
             if result.part is None and party.earlier is not None and _still_keeps(party.earlier, party.part):
                 for stage, reason in run.refusals.items():
                     PartyFolder(party.earlier).refuse(stage, reason)
@@ -133,8 +136,11 @@ def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
 
 
 def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
-    """Return what may cross to find shared rows: nothing where rows are scored that only one party knows."""
-    return () if method.stage(plan.stage).rows == "own" else alignment.MESSAGES
+    """Return what may cross to find and divide shared rows: nothing where rows are scored that one party knows."""
+    if method.stage(plan.stage).rows == "own":
+        return ()
+    is_divided = alignment.divides_by_labels(method, plan)
+    return tuple(one for one in alignment.MESSAGES if is_divided or one is not alignment.SplitNumber)
 
 
 def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
@@ -144,12 +150,11 @@ def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
         # Only one role has rows here, and nobody learns which they are.
         places = np.arange(table.rows) if session.role == about.rows_of else _NOTHING
         rows = AlignedRows(places, _NOTHING, "not needed: rows are scored that only one party knows")
-        return Holding(table, rows, _split(session, 0), part=party.part, module=party.module)
+        return Holding(table, rows, _NO_SPLIT, part=party.part, module=party.module)
     parties = method.parties_with_rows(session.plan)
-    is_paired = about.rows == "pairwise" and party.name in parties and len(parties) > 2
-    if is_paired and session.plan.alignment.protocol != "given":
+    if party.name in parties and alignment.is_matched_by_pair(method, session.plan):
         found = alignment.align_with_each(session, table)
-        pairs = {peer: Pair(rows, _split(session, len(rows))) for peer, rows in found.items()}
+        pairs = {peer: Pair(rows, _split(session, table, rows, peer)) for peer, rows in found.items()}
         shared = np.unique(np.concatenate([pair.aligned.positions for pair in pairs.values()]))
         rest = np.setdiff1d(np.arange(table.rows), shared)
         if len(pairs) == 1:
@@ -157,10 +162,10 @@ def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:
         else:
             first = next(iter(found.values()))
             rows = AlignedRows(shared, rest, first.protocol, first.hint)
-            pair = Pair(rows, _split(session, len(shared)))
+            pair = Pair(rows, _NO_SPLIT if session.stage == "predict" else session.plan.split(len(shared)))
         return Holding(table, pair.aligned, pair.split, part=party.part, module=party.module, pairs=pairs)
     aligned = alignment.align(session, table)
-    return Holding(table, aligned, _split(session, len(aligned)), part=party.part, module=party.module)
+    return Holding(table, aligned, _split(session, table, aligned), part=party.part, module=party.module)
 
 
 def _rows_of(holding: Holding) -> dict[str, int]:
@@ -169,8 +174,8 @@ def _rows_of(holding: Holding) -> dict[str, int]:
     return {name: sum(len(getattr(one, name)) for one in splits) for name in ("train", "validation", "test")}
 
 
-def _split(session: Session, count: int) -> Split:
+def _split(session: Session, table: PartyTable, rows: AlignedRows, *peers: str) -> Split:
     has_rows = session.party in session.method.parties_with_rows(session.plan)
     if session.stage in ("predict", ALIGN) or not has_rows:
-        return Split(_NOTHING, _NOTHING, _NOTHING)
-    return session.plan.split(count)
+        return _NO_SPLIT
+    return alignment.agreed_split(session, table, rows, *peers)

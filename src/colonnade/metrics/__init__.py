@@ -37,24 +37,29 @@ from colonnade.metrics.leakage import (
     sign_attack_accuracy,
     spectral_attack_auc,
 )
-from colonnade.metrics.names import TASKS, headline, higher_is_better
+from colonnade.metrics.names import TASKS, headline, headline_of, higher_is_better
+from colonnade.metrics.operating import USUAL, OperatingPoint, Threshold, choose_threshold, given_threshold
 from colonnade.metrics.ranking import Ranking, exposure_gap, exposures, rank_impressions
 from colonnade.metrics.uncertainty import auc_interval, interval, proportion_interval
 
 __all__ = [
     "TASKS",
+    "USUAL",
     "ClassScores",
     "Evaluation",
     "Gap",
     "GroupCounts",
     "Inference",
+    "OperatingPoint",
     "Ranking",
+    "Threshold",
     "ValueInference",
     "above_threshold",
     "area_under_roc",
     "auc_interval",
     "average_inference",
     "chance_band",
+    "choose_threshold",
     "class_scores",
     "demographic_parity_gap",
     "direction_attack_auc",
@@ -63,7 +68,9 @@ __all__ = [
     "evaluate",
     "exposure_gap",
     "exposures",
+    "given_threshold",
     "headline",
+    "headline_of",
     "higher_is_better",
     "interval",
     "macro_f1",

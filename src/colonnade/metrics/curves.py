@@ -14,6 +14,7 @@ __all__ = [
     "kolmogorov_smirnov",
     "merged_bins",
     "plain",
+    "precision_recall",
     "roc",
 ]
 
@@ -56,29 +57,34 @@ def _distributions(
     return rows, positives / positives[-1], negatives / negatives[-1]
 
 
-def _cuts(rows: NDArray[np.int64], positives: NDArray[np.float64], negatives: NDArray[np.float64]) -> list[int]:
+def _cuts(
+    rows: NDArray[np.int64], positives: NDArray[np.float64], negatives: NDArray[np.float64], below: int = 0
+) -> list[int]:
     """Choose cuts between distinct scores with rows enough between every two of them and beyond the outer ones.
 
-    ROC and KS share them: two choices laid over each other would be finer than either. The widest gap comes first.
+    All curves of a model share them: two choices laid over each other would be finer than either. The cut that leaves
+    ``below`` rows below it, where the operating point is told too, comes first, then the widest gap.
     """
     # Even steps along the curve, not along its points: a long flat stretch needs no more than its ends.
     targets = np.linspace(0, 2, MOST_POINTS - 3)
     spread = np.unique(np.searchsorted(positives + negatives, targets).clip(0, len(rows) - 1))
     candidates = np.arange(len(rows)) if len(rows) <= MOST_POINTS else spread
     taken, chosen = [0, int(rows[-1])], []
-    for cut in (int(np.argmax(np.abs(negatives - positives))), *candidates.tolist()):
+    first = [int(np.searchsorted(rows, below))] if below in rows else []
+    for cut in (*first, int(np.argmax(np.abs(negatives - positives))), *candidates.tolist()):
         at = int(rows[cut])
         if all(abs(at - other) >= SMALLEST_GROUP for other in taken):
-            taken.append(at)
             chosen.append(cut)
+        if cut in (*first, *chosen):
+            taken.append(at)
     return sorted(chosen)
 
 
-def roc(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> dict[str, list[float]] | None:
+def roc(truth: NDArray[np.int64], scores: NDArray[np.float64], below: int = 0) -> dict[str, list[float]] | None:
     """Return the ROC curve, if there are rows enough for a point between its ends; both classes must occur."""
     rows, positives, negatives = _distributions(truth, scores)
     # From the highest cut, where few rows are called positive, to the lowest.
-    cuts = _cuts(rows, positives, negatives)[::-1]
+    cuts = _cuts(rows, positives, negatives, below)[::-1]
     if not cuts:
         return None
     return {
@@ -87,7 +93,26 @@ def roc(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> dict[str, list
     }
 
 
-def kolmogorov_smirnov(truth: NDArray[np.int64], scores: NDArray[np.float64]) -> tuple[float, dict[str, Any] | None]:
+def precision_recall(
+    truth: NDArray[np.int64], scores: NDArray[np.float64], below: int = 0
+) -> dict[str, list[float]] | None:
+    """Return precision by recall down to where all rows are called positive; both classes must occur.
+
+    It has the cuts of the ROC curve, and begins at the highest: where no row is called there is no precision.
+    """
+    rows, positives, negatives = _distributions(truth, scores)
+    cuts = _cuts(rows, positives, negatives, below)[::-1]
+    if not cuts:
+        return None
+    share = truth.mean()
+    recall = np.append(1 - positives[cuts], 1.0)
+    called = np.append(len(scores) - rows[cuts], len(scores)) / len(scores)
+    return {"recall": plain(recall), "precision": plain(recall * share / called)}
+
+
+def kolmogorov_smirnov(
+    truth: NDArray[np.int64], scores: NDArray[np.float64], below: int = 0
+) -> tuple[float, dict[str, Any] | None]:
     """Return the largest gap between the score distributions of the two classes, and both, if there are rows enough.
 
     The gap is exact. A threshold of the curve is no row's score: it lies halfway between the mean scores of the rows
@@ -95,7 +120,7 @@ def kolmogorov_smirnov(truth: NDArray[np.int64], scores: NDArray[np.float64]) ->
     """
     rows, positives, negatives = _distributions(truth, scores)
     gaps = np.abs(negatives - positives)
-    cuts = _cuts(rows, positives, negatives)
+    cuts = _cuts(rows, positives, negatives, below)
     if not cuts:
         return float(gaps.max()), None
     bounds = np.array([0, *rows[cuts], len(scores)])

@@ -14,7 +14,9 @@ from colonnade.errors import TableError, TrainingFailed, UsageError
 from colonnade.metrics.binary import evaluate_binary
 from colonnade.metrics.multiclass import evaluate_multiclass
 from colonnade.metrics.names import check_task
+from colonnade.metrics.operating import USUAL, OperatingPoint, Threshold, operating_point
 from colonnade.metrics.regression import evaluate_regression
+from colonnade.metrics.warnings import warnings_of_classes
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -32,10 +34,21 @@ class Evaluation:
     rows: int
     metrics: dict[str, float]
     curves: dict[str, Any] = field(default_factory=dict)
+    operating: OperatingPoint | None = None
+    """What calls of the positive class are worth, where there are two classes. Accuracy and F1 are of these calls."""
+    warnings: tuple[str, ...] = ()
+    """What makes some of these numbers say little, as sentences."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the content as plain dicts and lists, sharing nothing with this object."""
-        content = {"task": self.task, "rows": self.rows, "metrics": self.metrics, "curves": self.curves}
+        content = {
+            "task": self.task,
+            "rows": self.rows,
+            "metrics": self.metrics,
+            "operating": None if self.operating is None else self.operating.to_json(),
+            "warnings": self.warnings,
+            "curves": self.curves,
+        }
         copied: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
         return copied
 
@@ -45,11 +58,14 @@ class Evaluation:
         try:
             task = str(content["task"])
             check_task(task)
+            operating = content.get("operating")
             return cls(
                 task=task,
                 rows=int(content["rows"]),
                 metrics={str(name): float(value) for name, value in content["metrics"].items()},
                 curves=dict(content.get("curves", {})),
+                operating=None if operating is None else OperatingPoint.from_json(operating),
+                warnings=tuple(map(str, content.get("warnings", ()))),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as problem:
             raise UsageError(
@@ -57,7 +73,13 @@ class Evaluation:
             ) from problem
 
 
-def evaluate(task: str, truth: ArrayLike, scores: ArrayLike, classes: Sequence[object] = ()) -> Evaluation:
+def evaluate(
+    task: str,
+    truth: ArrayLike,
+    scores: ArrayLike,
+    classes: Sequence[object] = (),
+    threshold: Threshold = USUAL,
+) -> Evaluation:
     """Measure predictions against the truth.
 
     ==========  ============================  =========================================
@@ -68,7 +90,8 @@ def evaluate(task: str, truth: ArrayLike, scores: ArrayLike, classes: Sequence[o
     regression  value in original units       prediction in the same units, shape (rows,)
     ==========  ============================  =========================================
 
-    ``classes`` are the class names in index order; they label the curves and may be left out.
+    ``classes`` are the class names in index order; they label the curves and may be left out. Of two classes a row is
+    called positive from the ``threshold`` on, which should not be chosen on these rows.
     """
     check_task(task)
     observed = np.asarray(truth)
@@ -90,16 +113,23 @@ def evaluate(task: str, truth: ArrayLike, scores: ArrayLike, classes: Sequence[o
         if not np.all(np.isfinite(values)):
             raise TableError("The label column of the held-out rows has missing or infinite values.")
         metrics, curves = evaluate_regression(values, predicted)
+        return Evaluation(task=task, rows=len(observed), metrics=metrics, curves=curves)
+    width = 2 if task == "binary" else predicted.shape[1]
+    names = _class_names(classes, width)
+    indices = _class_indices(observed, width)
+    _check_probabilities(predicted)
+    operating = None
+    if task == "binary":
+        metrics, curves = evaluate_binary(indices, predicted, threshold.value)
+        operating = operating_point(indices, predicted, (names[0], names[1]), threshold)
+        called = predicted >= threshold.value
     else:
-        width = 2 if task == "binary" else predicted.shape[1]
-        names = _class_names(classes, width)
-        indices = _class_indices(observed, width)
-        _check_probabilities(predicted)
-        if task == "binary":
-            metrics, curves = evaluate_binary(indices, predicted)
-        else:
-            metrics, curves = evaluate_multiclass(indices, predicted, names)
-    return Evaluation(task=task, rows=len(observed), metrics=metrics, curves=curves)
+        metrics, curves = evaluate_multiclass(indices, predicted, names)
+        called = predicted.argmax(axis=1)
+    warnings = warnings_of_classes(names, np.bincount(indices, minlength=width), called, metrics)
+    return Evaluation(
+        task=task, rows=len(indices), metrics=metrics, curves=curves, operating=operating, warnings=warnings
+    )
 
 
 def _class_names(classes: Sequence[object], width: int) -> list[str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from colonnade.errors import UsageError, did_you_mean
 
-__all__ = ["TASKS", "check_task", "headline", "higher_is_better"]
+if TYPE_CHECKING:
+    from colonnade.metrics.evaluation import Evaluation
+
+__all__ = ["TASKS", "check_task", "headline", "headline_of", "higher_is_better"]
 
 _HEADLINES = {"binary": "auc", "multiclass": "accuracy", "regression": "r2"}
 TASKS = tuple(_HEADLINES)
+# Where one of several classes has more than this share of the rows, accuracy says little.
+_MOST_OF_ONE_CLASS = 0.75
 
 _HIGHER_IS_BETTER = {
     "accuracy": True,
@@ -39,6 +46,19 @@ def headline(task: str) -> str:
     """
     check_task(task)
     return _HEADLINES[task]
+
+
+def headline_of(evaluation: Evaluation) -> str | None:
+    """Name the metric to put first, among those that mean something on these rows; None where there is none.
+
+    Two classes have the AUC, if both occur. Accuracy stands for several classes, and the macro AUC where nearly all
+    rows are of one.
+    """
+    if evaluation.task == "multiclass" and "macro_auc" in evaluation.metrics:
+        counts = [sum(row) for row in evaluation.curves.get("confusion", {}).get("counts", ())]
+        return "macro_auc" if max(counts, default=0) > _MOST_OF_ONE_CLASS * evaluation.rows else "accuracy"
+    wanted = {"binary": ("auc",), "multiclass": (), "regression": ("r2", "rmse")}[evaluation.task]
+    return next((name for name in wanted if name in evaluation.metrics), None)
 
 
 def higher_is_better(name: str) -> bool | None:

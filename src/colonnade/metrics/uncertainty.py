@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import sqrt
+from typing import TYPE_CHECKING
 
-from colonnade.metrics.evaluation import Evaluation
+if TYPE_CHECKING:
+    from colonnade.metrics.evaluation import Evaluation
 
 __all__ = ["auc_interval", "interval", "proportion_interval"]
 

@@ -29,6 +29,7 @@ __all__ = [
     "loss_figure",
     "metric_figure",
     "observed_figure",
+    "precision_recall_figure",
     "residual_figure",
     "roc_by_class_figure",
     "roc_figure",
@@ -189,6 +190,34 @@ def roc_by_class_figure(evaluation: Evaluation) -> Html | None:
     return _figure("roc", "ROC curves by class", text, draw)
 
 
+def precision_recall_figure(evaluations: Mapping[str, Evaluation], legend: Legend) -> Html | None:
+    """Overlay the precision-recall curves of all models, with the point at which each calls rows positive."""
+    drawn = _with(evaluations, "precision_recall")
+    if not drawn:
+        return None
+    calls = {key: evaluation.operating for key, evaluation in drawn.items() if evaluation.operating is not None}
+
+    def draw(axes: Any) -> None:
+        share = next(iter(drawn.values())).metrics["positive_rate"]
+        axes.plot([0, 1], [share, share], color="#b4b9c0", linewidth=0.9, zorder=1)
+        for key, evaluation in drawn.items():
+            curve, line = evaluation.curves["precision_recall"], _LINES[key]
+            axes.plot(curve["recall"], curve["precision"], label=_short(legend[key]), **line)
+            point = calls.get(key)
+            if point is not None and point.precision is not None and point.recall is not None:
+                axes.scatter(
+                    [point.recall], [point.precision], s=46, color=line["color"], edgecolors="#ffffff", zorder=6
+                )
+        _unit_axes(axes, "recall: share of positive rows found", "precision: share of calls that are right")
+        axes.legend(loc="best")
+
+    text = (
+        "Higher and further right is better; the flat line is calling rows at random. A dot is where a model calls "
+        "rows positive, at its own threshold."
+    )
+    return _figure("precision-recall", "Precision and recall", text, draw)
+
+
 def ks_figure(evaluation: Evaluation) -> Html | None:
     """Draw the score distributions of the two classes and the widest gap between them."""
     curve = evaluation.curves.get("ks")
@@ -210,7 +239,7 @@ def ks_figure(evaluation: Evaluation) -> Html | None:
         axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3, columnspacing=1.2, handlelength=1.6)
 
     text = (
-        f"How far the federated model's scores pull the two classes apart: KS {widest:.3f}, "
+        f"How far the scores of the model that serves pull the two classes apart: KS {widest:.3f}, "
         f"at a probability of {cut:.2f}."
     )
     return _figure("ks", "Separation of the classes", text, draw)

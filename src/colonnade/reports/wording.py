@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from colonnade.metrics import Evaluation, headline, higher_is_better, interval
+from colonnade.metrics import Evaluation, headline_of, higher_is_better, interval
 from colonnade.reports.record import RunRecord
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "difference",
     "duration_text",
     "headline_of",
+    "held_out",
     "interval_text",
     "listed",
     "metric_title",
@@ -35,8 +36,6 @@ _METRIC_TITLES = {
     "mae": "MAE",
     "r2": "R²",
 }
-# Used when the rows cannot support a task's usual headline, for example AUC with one class only.
-_SECOND_CHOICES = {"binary": "accuracy", "multiclass": "accuracy", "regression": "rmse"}
 _IN_LABEL_UNITS = frozenset({"rmse", "mae"})
 FEW_ROWS = 1000
 
@@ -107,14 +106,6 @@ def difference(name: str, value: float, other: float) -> float:
     return round(round(value, 3) - round(other, 3), 3)
 
 
-def headline_of(evaluation: Evaluation) -> str | None:
-    """Name the metric to put first, among those these rows support."""
-    for name in (headline(evaluation.task), _SECOND_CHOICES[evaluation.task]):
-        if name in evaluation.metrics:
-            return name
-    return None
-
-
 def data_parties(record: RunRecord) -> list[str]:
     """Name the parties that bring columns or labels."""
     found = [party for party, about in record.brought.items() if _brings_data(about)]
@@ -134,9 +125,17 @@ def alone_name(record: RunRecord) -> str:
 
 
 def interval_text(evaluation: Evaluation, name: str) -> str | None:
-    """Write the rough 95% interval of a metric, where one can be had."""
+    """Write the rough 95% interval of a metric, where one can be had, and how many positive rows it rests on."""
     ends = interval(evaluation, name)
-    return None if ends is None else f"about {ends[0]:.3f} to {ends[1]:.3f}"
+    said = [] if ends is None else [f"about {ends[0]:.3f} to {ends[1]:.3f}"]
+    said += [] if evaluation.operating is None else [evaluation.operating.support]
+    return "; ".join(said) or None
+
+
+def held_out(evaluation: Evaluation) -> str:
+    """Count the held-out rows, and those of the positive class among them."""
+    rows, calls = plural(evaluation.rows, "held-out row"), evaluation.operating
+    return rows if calls is None else f"{rows}, {calls.positives:,} of them '{calls.positive}'"
 
 
 def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
@@ -178,7 +177,7 @@ def verdict(record: RunRecord) -> tuple[str, str]:
         "average": f"The average of the federated model and that of {alone} serves. It reaches",
     }[record.served]
     first = f"{reach} {metric_title(name)} {number(name, served.metrics[name])}"
-    first += f" on {plural(served.rows, 'held-out row')}"
+    first += f" on {held_out(served)}"
     others = {"together": "the federated model", "alone": alone, "central": "all columns in one place"}
     for label, who in others.items():
         other = record.evaluations.get(label)

@@ -9,7 +9,7 @@ from colonnade.session.method import Figure, Finding, Holding, Method, Pair, Res
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.party import Participant, Party, parties_of
-from colonnade.session.plan import ALIGN, Alignment, Evaluate, RunPlan, check_name
+from colonnade.session.plan import ALIGN, SPLITS, Alignment, Evaluate, RunPlan, check_name
 from colonnade.session.play import play, taking_part
 from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
@@ -21,6 +21,7 @@ from colonnade.session.session import Observer, Progress, Session
 __all__ = [
     "ALIGN",
     "CONTROL",
+    "SPLITS",
     "Alignment",
     "Channel",
     "CheckpointStore",

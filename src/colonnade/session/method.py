@@ -293,6 +293,10 @@ class Method:
         """Tell whether a role's parties bring rows."""
         return all(one.has_rows for one in self.roles if one.name == role)
 
+    def has_label(self, role: str) -> bool:
+        """Tell whether a role's parties bring labels."""
+        return any(one.has_label for one in self.roles if one.name == role)
+
     def scored_for(self, plan: RunPlan) -> tuple[str, ...]:
         """Return the parties that get scores or predictions of rows."""
         if (owner := self.predicting.rows_of) is not None:

@@ -6,18 +6,23 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from colonnade.data import IdRule, Split, split_rows
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.data import IdRule, Split, most_even_split, split_rows
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.session.seeds import derive_seed
 from colonnade.settings import described
 
-__all__ = ["ALIGN", "Alignment", "Evaluate", "RunPlan", "check_name"]
+__all__ = ["ALIGN", "SPLITS", "Alignment", "Evaluate", "RunPlan", "check_name"]
 
 ALIGN = "align"
 """The stage that only finds the shared rows; every method has it."""
+SPLITS = 64
+"""In how many ways a run's seed divides the shared rows; labels may decide which one is taken."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -40,7 +45,13 @@ class Evaluate:
     test_fraction: float = 0.2
     """Share of the shared rows held out for the final evaluation."""
     validation_fraction: float = 0.1
-    """Share of the shared rows that decides when training stops."""
+    """Share of the shared rows that decides when training stops, and from which score rows are called positive."""
+    stratify: bool = True
+    """Divide the rows so that every class has about the same share in all three parts: the label holder chooses among
+    64 ways, and tells the others which. Not for numbers to predict."""
+    threshold: float | None = None
+    """From which score a row of two classes is called positive, in place of the rule that validation rows decide. Only
+    the label holder's own file counts."""
 
     def __post_init__(self) -> None:
         for name in ("test_fraction", "validation_fraction"):
@@ -51,6 +62,8 @@ class Evaluate:
             raise ConfigError(
                 "evaluate.test_fraction and evaluate.validation_fraction leave no rows for training. Lower one of them."
             )
+        if self.threshold is not None and not 0.0 <= self.threshold <= 1.0:
+            raise ConfigError(f"evaluate.threshold must be from 0 to 1. Got {self.threshold} instead.")
 
 
 @described
@@ -119,14 +132,30 @@ class RunPlan:
                 return role
         raise ConfigError(f"'{party}' plays no role in the run '{self.name}'. Add it to [run] roles.")
 
-    def split(self, count: int) -> Split:
-        """Divide so many shared rows, in the agreed order, as every party of the run does."""
-        return split_rows(
-            count,
-            validation_fraction=self.evaluate.validation_fraction,
-            test_fraction=self.evaluate.test_fraction,
-            seed=derive_seed(self.seed, "split"),
-        )
+    @property
+    def is_stratified(self) -> bool:
+        """Tell whether labels may decide how rows are divided: where there may be classes, and rows are held out."""
+        has_classes = self.config.get("task", "auto") in ("auto", "binary", "multiclass")
+        holds_out = self.evaluate.test_fraction + self.evaluate.validation_fraction > 0
+        return self.evaluate.stratify and has_classes and holds_out and self.stage not in ("predict", ALIGN)
+
+    def split(self, count: int, number: int = 0) -> Split:
+        """Divide so many shared rows, in the agreed order, in one of 64 ways, as every party of the run does."""
+        seed = derive_seed(self.seed, "split", number)
+        return split_rows(count, seed=seed, **self._fractions)
+
+    def most_even_split(self, classes: npt.NDArray[np.int64]) -> int:
+        """Return the number of the split in which the classes of all shared rows are spread most evenly."""
+        seeds = (derive_seed(self.seed, "split", number) for number in range(SPLITS))
+        return most_even_split(classes, seeds, **self._fractions)
+
+    def at_threshold(self, threshold: float | None) -> RunPlan:
+        """Return the plan with another threshold for calls, if one is given."""
+        return self if threshold is None else replace(self, evaluate=replace(self.evaluate, threshold=threshold))
+
+    @property
+    def _fractions(self) -> dict[str, float]:
+        return {name: getattr(self.evaluate, name) for name in ("validation_fraction", "test_fraction")}
 
     def fields(self) -> dict[str, str]:
         """Return every agreed setting by its dotted name, as canonical JSON."""
@@ -140,7 +169,8 @@ class RunPlan:
                 "stage": self.stage,
                 "after": self.after,
             },
-            "evaluate": vars(self.evaluate),
+            # A threshold is the label holder's affair: it changes nothing that crosses.
+            "evaluate": {name: value for name, value in vars(self.evaluate).items() if name != "threshold"},
             "alignment": vars(self.alignment),
             "config": dict(self.config),
         }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from colonnade.data import PartyTable
-from colonnade.metrics import Evaluation, evaluate
+from colonnade.metrics import USUAL, Evaluation, Threshold, evaluate, given_threshold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,12 +33,18 @@ class Scores:
     """Rows of the party's own table, where others than the aligned ones are scored too."""
     known_to: tuple[str, ...] = ()
     """With positions: who knows each row."""
+    threshold: Threshold = USUAL
+    """From which probability on a row of two classes is called positive."""
+
+    def at(self, threshold: float | None) -> Scores:
+        """Return the same with a threshold that somebody set, if one is given."""
+        return self if threshold is None else replace(self, threshold=given_threshold(threshold))
 
     def evaluation(self) -> Evaluation | None:
         """Judge held-out scores, where there are any."""
         if self.truth is None or not len(self.truth):
             return None
-        return evaluate(self.task, self.truth, self.values, self.classes)
+        return evaluate(self.task, self.truth, self.values, self.classes, self.threshold)
 
     def as_table(self, table: PartyTable, aligned: np.ndarray[Any, Any]) -> pd.DataFrame:
         """Return ids, scores and predictions of rows of a table, by the places of those that are aligned."""
@@ -59,7 +65,7 @@ class Scores:
             columns["prediction"] = classes[values].to_numpy()
         elif self.task == "binary":
             columns["score"] = values
-            columns["prediction"] = classes[(values >= 0.5).astype(int)].to_numpy()
+            columns["prediction"] = classes[(values >= self.threshold.value).astype(int)].to_numpy()
         else:
             columns |= {f"score of {name}": values[:, place] for place, name in enumerate(self.classes)}
             columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()

@@ -89,7 +89,11 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
             if name in aligning:
                 one = aligning[name]
                 is_due = lead in (party, sender) and {party, sender} <= with_rows
-                is_due = is_due and alignment.sends(name, run.plan.alignment, is_lead=sender == lead)
+                is_due = is_due and (
+                    alignment.tells_split(run.method, run.plan, sender, party)
+                    if one.cls is alignment.SplitNumber
+                    else alignment.sends(name, run.plan.alignment, is_lead=sender == lead)
+                )
                 require(is_due, f"{party} should have no part in finding shared rows by {name}.")
             else:
                 key = (name, run.plan.role_of(sender), run.plan.role_of(party))

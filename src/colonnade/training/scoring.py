@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from colonnade.data import LabelEncoder
 from colonnade.errors import UsageError
 from colonnade.exchanges.holdings import scores_in_terms_of
 from colonnade.messages import GIVEN, PLAIN, Carries, Hex, message
+from colonnade.metrics import USUAL, Threshold, choose_threshold
 from colonnade.nn import tensors_under
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scores, Session
 from colonnade.training.alone import Alone
@@ -89,6 +90,8 @@ class Serving:
     choice: Choice
     alone: Alone | None
     temperature: float
+    threshold: Threshold = USUAL
+    """From which probability on a row of two classes is called positive."""
 
     @classmethod
     def settle(
@@ -121,14 +124,24 @@ class Serving:
         choice = choose(task, targets[split.validation], {name: one[:count] for name, one in every.items()})
         served = choice.served(every)
         temperature = _temperature(task, served[:count], targets[split.validation])
-        serving = cls(_id_of(weights), labels, choice, alone, temperature)
+        share = float(np.mean(targets[split.train])) if task == "binary" else 0.0
+
+        def threshold_of(scores: Numbers) -> Threshold:
+            if task != "binary":
+                return USUAL
+            return choose_threshold(_tempered(task, scores[:count], temperature), share)
+
+        serving = cls(_id_of(weights), labels, choice, alone, temperature, threshold_of(served))
         for peer in peers:
             peer.send(TrainedModel(serving.model, serving.needs_partners))
         if choice.name not in every:
             every = every | {"average": served}
         truth = values[split.test]
         judged = {
-            name: scores_in_terms_of(labels, _tempered(task, one[count:], temperature), split.test, truth)
+            name: replace(
+                scores_in_terms_of(labels, _tempered(task, one[count:], temperature), split.test, truth),
+                threshold=threshold_of(one),
+            )
             for name, one in every.items()
         }
         finding = Finding(name="choice", title="which model serves", text=choice.sentence, values=choice.to_json())
@@ -145,7 +158,7 @@ class Serving:
         if self.alone is not None and own is not None:
             every["alone"] = self.alone.scores(own)
         values = _tempered(self.labels.task, self.choice.served(every), self.temperature)
-        return scores_in_terms_of(self.labels, values, rows)
+        return replace(scores_in_terms_of(self.labels, values, rows), threshold=self.threshold)
 
     def kept(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Return what a part of the model holds of it."""
@@ -156,6 +169,7 @@ class Serving:
             "choice": self.choice.to_json(),
             "alone": None if self.alone is None else self.alone.document,
             "temperature": self.temperature,
+            "threshold": asdict(self.threshold),
         }
         return tensors, document
 
@@ -166,7 +180,8 @@ class Serving:
         if document["alone"] is not None:
             alone = Alone.from_part(tensors_under("alone.", part.tensors), document["alone"])
         labels, choice = LabelEncoder.from_json(document["label_encoder"]), Choice.from_json(document["choice"])
-        return cls(document["model"], labels, choice, alone, document["temperature"])
+        threshold = Threshold(**document["threshold"])
+        return cls(document["model"], labels, choice, alone, document["temperature"], threshold)
 
 
 def agree_on_model(peers: Sequence[Channel], serving: Serving) -> None:

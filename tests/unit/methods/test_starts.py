@@ -103,7 +103,9 @@ def test_a_label_holder_follows_a_known_encoder_from_batch_to_batch(
 
     monkeypatch.setattr(OwnEncoder, "give", kept)
     config = cn.SplitNN(epochs=1, batch_size=64, minimum_steps=0, dropout=0.0, **settings)
-    run = cn.simulate(config, tables(), seed=SEED, launch=cn.Launch(keep_views=True))
+    run = cn.simulate(
+        config, tables(), seed=SEED, launch=cn.Launch(keep_views=True), evaluate=cn.Evaluate(stratify=False)
+    )
     truth = features[0]
     encoder = build_encoder(config, "shop", 2, derive_seed(SEED, "encoder/shop"))
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=config.learning_rate)

@@ -12,7 +12,7 @@ from scipy.stats import ks_2samp
 from sklearn import metrics as reference
 
 from colonnade.errors import TableError, TrainingFailed, UsageError
-from colonnade.metrics import TASKS, Evaluation, evaluate, headline, higher_is_better
+from colonnade.metrics import TASKS, Evaluation, Threshold, evaluate, headline, higher_is_better
 
 
 @pytest.fixture
@@ -47,6 +47,11 @@ def assert_shows_no_single_row(evaluation: Evaluation) -> None:
         if "roc" in curves:
             shares = [curves["roc"][f"{name}_positive_rate"] for name in ("true", "false")]
             assert (np.diff(shares) * sizes).sum(axis=0).min() > smallest - 0.01
+        if "roc" in curves and evaluation.operating is not None:
+            # The point at which rows are called is told too, and lies on the curves or five rows from their points.
+            shares = [curves["roc"][f"{name}_positive_rate"] for name in ("true", "false")]
+            gaps = np.abs((np.array(shares) * sizes).sum(axis=0) - evaluation.operating.called)
+            assert np.all((gaps < 0.01) | (gaps > smallest - 0.01) | (np.arange(len(gaps)) % (len(gaps) - 1) == 0))
         if "ks" in curves and "roc" in curves:
             ascending = sorted(1 - np.array(curves["roc"]["true_positive_rate"][1:-1]))
             assert ascending == pytest.approx(curves["ks"]["cumulative_positive"], abs=1e-5)
@@ -259,10 +264,10 @@ rows = st.lists(st.tuples(st.integers(0, 1), st.floats(0, 1)), min_size=1, max_s
 
 
 @settings(deadline=None)
-@given(rows)
-def test_binary_metrics_stay_in_range(pairs):
+@given(rows, st.floats(0, 1))
+def test_binary_metrics_stay_in_range(pairs, threshold):
     truth, scores = zip(*pairs, strict=True)
-    result = evaluate("binary", truth, scores)
+    result = evaluate("binary", truth, scores, threshold=Threshold(threshold, ""))
     for name, value in result.metrics.items():
         assert 0 <= value <= (np.inf if name == "log_loss" else 1 + 1e-12)
     assert ("auc" in result.metrics) == (len(set(truth)) == 2)

@@ -14,6 +14,8 @@ import colonnade as cn
 from colonnade.crypto import PublicKey, ring_integers
 
 SEED = 11
+# References divide rows by the seed alone.
+PLAIN_SPLIT = cn.Evaluate(stratify=False)
 SMALL: dict[str, Any] = {
     "width": 3,
     "iterations": 4,
@@ -76,7 +78,9 @@ def roles_of(parties: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def run_of(found: dict[str, pd.DataFrame], config: cn.FTL, **options: Any) -> cn.Run:
     brought = with_modules(tables_of(found), options.pop("modules", {}))
-    return cn.simulate(config, brought, roles=roles_of(list(found)), **{"seed": SEED, **options})
+    return cn.simulate(
+        config, brought, roles=roles_of(list(found)), **{"seed": SEED, "evaluate": PLAIN_SPLIT, **options}
+    )
 
 
 def parameters(run: cn.Run) -> dict[str, np.ndarray]:

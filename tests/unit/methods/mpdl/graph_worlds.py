@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {
     "precision": "float64",
     "secret_start": False,
 }
-EVALUATE = cn.Evaluate(validation_fraction=0.0, test_fraction=0.25)
+EVALUATE = cn.Evaluate(validation_fraction=0.0, test_fraction=0.25, stratify=False)
 
 
 def settings(**changes: Any) -> cn.MPDL:

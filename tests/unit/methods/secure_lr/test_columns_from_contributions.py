@@ -33,6 +33,7 @@ from colonnade.training import Inputs
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
+# The rank is that of these training rows.
 
 
 def attacked(config: cn.SecureLR) -> tuple[int, cn.Run]:
