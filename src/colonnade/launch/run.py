@@ -13,7 +13,7 @@ from colonnade.engine import Engine, opened
 from colonnade.errors import RunFolderError
 from colonnade.messages import declaration_of
 from colonnade.methods import method_named
-from colonnade.reports import PartyRun, RunRecord, check_format, write
+from colonnade.reports import PartyRun, RunRecord, as_markup, as_text, check_format, write
 from colonnade.session import CONTROL, Party, RunPlan, parties_of
 
 if TYPE_CHECKING:
@@ -58,6 +58,13 @@ class Run(RunRecord):
                 f"same run.toml and the stage {' or '.join(self.method.scored_after)}, and score with the run that "
                 "this gives."
             )
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return as_markup(self)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""
