@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
+from colonnade.data.dialect import DateOrder, Dialect
 from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
 from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
 from colonnade.data.linked import LINK_COLUMNS, digest_with_lists, linked_rows
@@ -33,6 +34,8 @@ __all__ = [
     "CodeEncoder",
     "CodedColumn",
     "Column",
+    "DateOrder",
+    "Dialect",
     "Id",
     "IdFormat",
     "IdRule",

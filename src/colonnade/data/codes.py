@@ -50,8 +50,8 @@ class CodeEncoder:
         shared: Sequence[Sequence[str]] = (),
     ) -> CodeEncoder:
         """Learn categories, means and scales from the rows at ``positions``; each of ``shared`` has one table."""
-        kinds = {column.name: column.kind for column in table.columns}
-        chosen = list(kinds) if columns is None else list(columns)
+        kinds = {column.name: column.kind for column in table.all_columns}
+        chosen = list(table.feature_names) if columns is None else list(columns)
         for column in [*chosen, *(one for names in shared for one in names)]:
             if column not in kinds:
                 raise TableError(f"{table.name} has no feature column '{column}'. {did_you_mean(column, kinds)}")
@@ -68,7 +68,7 @@ class CodeEncoder:
             counts = pd.Series(np.concatenate(values)).value_counts()
             most = sorted(zip(-counts.to_numpy(), counts.index, strict=True))[:_MOST_CATEGORIES]
             tables[name] = tuple(sorted(category for _, category in most))
-        numeric = {name for name in chosen if kinds[name] == "numeric"}
+        numeric = {name for name in chosen if kinds[name] != "categorical"}
         return cls(tuple(coded), tables, TableEncoder.fit(table, positions, columns=numeric))
 
     def codes(self, table: PartyTable, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

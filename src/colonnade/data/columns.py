@@ -31,7 +31,8 @@ __all__ = [
     "text_of",
 ]
 
-Kind: TypeAlias = Literal["numeric", "categorical"]
+Kind: TypeAlias = Literal["numeric", "date", "boolean", "categorical"]
+"""What a column holds. Values of dates are days since 1970, of booleans 0 and 1."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?[iI][nN][fF](?:inity)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,27 +41,24 @@ _MICROSECONDS_PER_DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Column:
-    """Describe one feature column without showing any of its values.
-
-    `distinct` counts different values that are not missing. Dates are numeric too, in days since 1970, and so are
-    booleans, as 0 and 1.
-    """
+    """Describe one column without showing any of its values; `distinct` counts different values, without missing."""
 
     name: str
     kind: Kind
     missing: int
     distinct: int
-    is_date: bool = field(default=False, repr=False)
-    is_boolean: bool = field(default=False, repr=False)
+    left_out: str = field(default="", repr=False)
+    """Why it is no feature, such as "identifier"; empty where it is one."""
+    notes: tuple[str, ...] = field(default=(), repr=False)
+    """Sentences on what was decided about it or looks wrong; counts only."""
 
 
 class Cells(NamedTuple):
-    """A column's kind and values: float64 with NaN, or objects that are str or None."""
+    """A column's kind, its values (float64 with NaN, or objects that are str or None), and what to say about it."""
 
     kind: Kind
     values: npt.NDArray[Any]
-    is_date: bool = False
-    is_boolean: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = None) -> Cells:
@@ -73,11 +71,11 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
     if override != "categorical":
         numbers = _numbers_by_dtype(series)
         if numbers is not None:
+            is_date, is_boolean = (
+                test(series.dtype) for test in (pd.api.types.is_datetime64_any_dtype, pd.api.types.is_bool_dtype)
+            )
             return Cells(
-                "numeric",
-                _refuse_infinite(numbers, where),
-                is_date=pd.api.types.is_datetime64_any_dtype(series.dtype),
-                is_boolean=pd.api.types.is_bool_dtype(series.dtype),
+                "date" if is_date else "boolean" if is_boolean else "numeric", _refuse_infinite(numbers, where)
             )
 
     cells, codes = _different_cells(series)
@@ -97,7 +95,7 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
         return Cells("categorical", texts[codes])
     if set(counts) == {"date"}:
         days = np.array([*(np.nan if cell is None else days_since_1970(cell) for cell in cells), np.nan])
-        return Cells("numeric", days[codes], is_date=True)
+        return Cells("date", days[codes])
 
     unusable = words + counts["date"]
     if override == "numeric" and unusable:
@@ -113,7 +111,7 @@ def read_column(series: pd.Series[Any], *, where: str, override: Kind | None = N
         )
     numbers = np.array([*(np.nan if cell is None else number_of(cell) for cell in cells), np.nan])[codes]
     is_boolean = bool(counts) and all(cell is None or isinstance(cell, (bool, np.bool_)) for cell in cells)
-    return Cells("numeric", _refuse_infinite(numbers, where), is_boolean=is_boolean)
+    return Cells("boolean" if is_boolean else "numeric", _refuse_infinite(numbers, where))
 
 
 def _different_cells(series: pd.Series[Any]) -> tuple[list[Any], npt.NDArray[np.int64]]:

@@ -34,8 +34,7 @@ class _NumericPart:
     marks_missing: bool
     bounds: tuple[float, float] | None = None
     """Where values are cut off first."""
-
-    kind = "numeric"
+    kind: Kind = "numeric"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -75,19 +74,17 @@ class TableEncoder:
         table: PartyTable,
         positions: npt.NDArray[np.int64] | None = None,
         *,
-        max_categories: int = 50,
         minimum_support: int = 0,
         columns: Collection[str] | None = None,
     ) -> TableEncoder:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
-        The `max_categories` most frequent categories of a column get an output of their own, the others share one.
+        The most frequent categories of a column, as many as `table.most_categories`, get an output of their own, the
+        others share one.
         No output tells fewer than `minimum_support` rows apart from the others: rarer categories share an output,
         numbers are cut off where so many rows lie beyond, and an output that would still do so is left out. `columns`
         are those to encode, by default all.
         """
-        if max_categories < 1:
-            raise ConfigError(f"max_categories is {max_categories}. Choose at least 1.")
         count = table.rows if positions is None else len(positions)
         if not count:
             raise TableError(f"{table.name} has no training rows to fit an encoder on. Use a smaller held-out part.")
@@ -98,10 +95,10 @@ class TableEncoder:
                 continue
             values = rows_of(table, column.name, positions)
             part: _NumericPart | Categories | None
-            if column.kind == "numeric":
-                part = _fit_numeric(column.name, values, minimum_support)
+            if column.kind == "categorical":
+                part = Categories.fit(column.name, values, table.most_categories, minimum_support)
             else:
-                part = Categories.fit(column.name, values, max_categories, minimum_support)
+                part = _fit_numeric(column.name, column.kind, values, minimum_support)
             if part is None:
                 dropped.append(column.name)
             else:
@@ -121,7 +118,7 @@ class TableEncoder:
     @property
     def types(self) -> dict[str, Kind]:
         """Return the kind of each column in use, to read later tables with the same `types`."""
-        return {part.column: cast(Kind, part.kind) for part in self.parts}
+        return {part.column: part.kind for part in self.parts}
 
     def transform(
         self,
@@ -139,7 +136,7 @@ class TableEncoder:
             values = rows_of(table, part.column, positions)
             if values.dtype != object and part.kind == "categorical":  # every cell missing, see check_fits
                 values = np.full(count, None, dtype=object)
-            elif values.dtype == object and part.kind == "numeric":
+            elif values.dtype == object and part.kind != "categorical":
                 values = np.full(count, np.nan)
             part.write(values, encoded[:, start : start + width])
             start += width
@@ -282,7 +279,7 @@ class LabelEncoder:
         return np.where(known[places] == wanted, places, -1).astype(np.int64)
 
 
-def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> _NumericPart | None:
+def _fit_numeric(column: str, kind: Kind, values: npt.NDArray[np.float64], support: int) -> _NumericPart | None:
     absent = np.isnan(values)
     present = values[~absent]
     if not len(present):
@@ -298,7 +295,7 @@ def _fit_numeric(column: str, values: npt.NDArray[np.float64], support: int) -> 
     marks_missing = has_support(int(absent.sum()), len(values), support)
     if scale == 0 and not marks_missing:
         return None
-    return _NumericPart(column, mean, scale, marks_missing, bounds)
+    return _NumericPart(column, mean, scale, marks_missing, bounds, kind)
 
 
 def _mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
@@ -322,14 +319,14 @@ def _part_to_json(part: _NumericPart | Categories) -> dict[str, Any]:
 def _part_from_json(saved: Mapping[str, Any]) -> _NumericPart | Categories:
     if saved["kind"] == "categorical":
         return Categories.from_json(saved)
-    if saved["kind"] != "numeric":
+    if saved["kind"] not in ("numeric", "date", "boolean"):
         raise ValueError
     column, marks_missing = typed(saved["column"], str), typed(saved["marks_missing"], bool)
     mean, scale = typed(saved["mean"], float), typed(saved["scale"], float)
     bounds = None if saved["bounds"] is None else tuple(typed(one, float) for one in saved["bounds"])
     if bounds is not None and len(bounds) != 2:
         raise ValueError
-    return _NumericPart(column, mean, scale, marks_missing, bounds)
+    return _NumericPart(column, mean, scale, marks_missing, bounds, saved["kind"])
 
 
 def _label_values(labels: npt.ArrayLike) -> npt.NDArray[Any]:

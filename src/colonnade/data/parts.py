@@ -112,14 +112,18 @@ def rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | N
 
 def check_fits(table: PartyTable, kinds: Mapping[str, Kind]) -> None:
     """Refuse a later table that lacks a column an encoder was fitted on, or has one of another kind."""
-    columns = {column.name: column for column in table.columns}
+    columns = {column.name: column for column in table.all_columns}
     for name, kind in kinds.items():
         column = columns.get(name)
         if column is None:
             remedy = did_you_mean(name, columns) if columns else "Add the columns of the training table."
             raise TableError(f"{table.name} lacks the column '{name}' that the encoder was fitted on. {remedy}")
-        # A column of missing cells only has no kind of its own, so it fits any.
-        if column.kind != kind and column.missing < table.rows:
+        # A column of missing cells only has no kind of its own, so it fits any; and 0 and 1 may be booleans.
+        is_other = column.kind != kind and column.missing < table.rows
+        if is_other and {kind, column.kind} == {"numeric", "boolean"}:
+            present = table.values(name)[~np.isnan(table.values(name))]
+            is_other = kind == "boolean" and not np.isin(present, (0.0, 1.0)).all()
+        if is_other:
             raise TableError(
                 f"Column '{name}' of {table.name} is {column.kind}, but was {kind} when the encoder "
                 f'was fitted. Read the table with types = {{{name} = "{kind}"}}.'

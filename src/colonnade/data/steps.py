@@ -70,7 +70,9 @@ class StepEncoder:
         expanded = [
             one
             for column, kind in plain.types.items()
-            if expands and kind == "numeric" and (one := _expand(column, table.values(column)[positions])) is not None
+            if expands
+            and kind != "categorical"
+            and (one := _expand(column, table.values(column)[positions])) is not None
         ]
         added = _added(expanded, table, positions)
         scales = added.std(axis=0)

@@ -6,15 +6,17 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
+from colonnade.data.dialect import DateOrder, Dialect
 from colonnade.data.ids import (
     LARGEST_EXACT_FLOAT,
     canonical_id_bytes,
@@ -54,6 +56,10 @@ class PartyTable:
     name: str
     id_columns: tuple[str, ...]
     label_column: str | None
+    most_categories: int
+    """How many categories of a column get an output of their own where it is encoded; the others share one."""
+    dialect: Dialect
+    """How text was written, as far as that was told or could be seen."""
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
     matches: pd.DataFrame | None
@@ -73,6 +79,10 @@ class PartyTable:
         matches: pd.DataFrame | None = None,
         links: pd.DataFrame | None = None,
         unlabelled: bool = False,
+        most_categories: int = 50,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        dates: DateOrder | None = None,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -99,6 +109,8 @@ class PartyTable:
             raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
 
         self.name = name
+        self.most_categories = most_categories
+        self.dialect = Dialect(decimal=decimal, thousands=thousands, dates=dates)
         self.matches = matches
         self.links = links
         self.id_columns = id_columns
@@ -120,16 +132,15 @@ class PartyTable:
         features = [column for column in series_by_name if column not in others | dropped]
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
-        self._dates: set[str] = set()
-        self._booleans: set[str] = set()
+        self._notes: dict[str, tuple[str, ...]] = {}
+        self._left_out: dict[str, str] = {}
         for column in features:
             cells = read_column(
                 series_by_name[column], where=f"Column '{column}' of {name}", override=types.get(column)
             )
             self._kinds[column] = cells.kind
             self._values[column] = cells.values
-            self._dates |= {column} if cells.is_date else set()
-            self._booleans |= {column} if cells.is_boolean else set()
+            self._notes[column] = cells.notes
         self._freeze()
 
     @classmethod
@@ -150,6 +161,13 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         unlabelled: bool = False,
+        most_categories: int = 50,
+        separator: str | None = None,
+        quote: str | None = None,
+        decimal: str | None = None,
+        thousands: str | None = None,
+        encoding: str | None = None,
+        dates: DateOrder | None = None,
         query: str | None = None,
         table: str | None = None,
         name: str | None = None,
@@ -177,6 +195,10 @@ class PartyTable:
             drop=drop,
             partner_ids=partner_ids,
             unlabelled=unlabelled,
+            most_categories=most_categories,
+            decimal=decimal,
+            thousands=thousands,
+            dates=dates,
             name=name or title_of(source, table),
         )
 
@@ -212,8 +234,8 @@ class PartyTable:
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Name the feature columns in the order of the source."""
-        return tuple(self._kinds)
+        """Name the feature columns in the order of the source, without those left out."""
+        return tuple(name for name in self._kinds if name not in self._left_out)
 
     @property
     def has_label(self) -> bool:
@@ -229,11 +251,16 @@ class PartyTable:
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """Describe the feature columns."""
+        """Describe the feature columns, without those left out."""
+        return tuple(column for column in self.all_columns if column.name not in self._left_out)
+
+    @cached_property
+    def all_columns(self) -> tuple[Column, ...]:
+        """Describe all columns beside ids and label, also those left out."""
         return tuple(self._describe_column(name) for name in self._kinds)
 
     def values(self, column: str) -> npt.NDArray[Any]:
-        """Return a feature column: float64 with NaN where missing, or text with None where missing."""
+        """Return a column, also one left out: float64 with NaN where missing, or text with None where missing."""
         try:
             return self._values[column]
         except KeyError:
@@ -276,7 +303,8 @@ class PartyTable:
         part.labels = None if self.labels is None else self.labels[chosen]
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
-        part._dates, part._booleans = self._dates, self._booleans
+        part._notes, part._left_out = self._notes, self._left_out
+        part.most_categories, part.dialect = self.most_categories, self.dialect
         part._freeze()
         return part
 
@@ -287,10 +315,8 @@ class PartyTable:
             "rows": self.rows,
             "id": self.id_column,
             "label": self.label_column,
-            "columns": [
-                {"name": column.name, "kind": column.kind, "missing": column.missing, "distinct": column.distinct}
-                for column in self.columns
-            ],
+            "dialect": {name: value for name, value in asdict(self.dialect).items() if value is not None},
+            "columns": [asdict(column) | {"notes": list(column.notes)} for column in self.all_columns],
             "partner_ids": {
                 partner: {"id": " + ".join(self._partner_columns[partner]), "missing": int(is_missing(ids).sum())}
                 for partner, ids in self._partner_ids.items()
@@ -327,15 +353,15 @@ class PartyTable:
 
     def _describe_column(self, name: str) -> Column:
         values = self._values[name]
-        absent = np.isnan(values) if self._kinds[name] == "numeric" else values == None  # noqa: E711 (elementwise)
+        absent = np.isnan(values) if self._kinds[name] != "categorical" else values == None  # noqa: E711 (elementwise)
         distinct = len(pd.unique(values[~absent]))
         return Column(
             name=name,
             kind=self._kinds[name],
             missing=int(absent.sum()),
             distinct=distinct,
-            is_date=name in self._dates,
-            is_boolean=name in self._booleans,
+            left_out=self._left_out.get(name, ""),
+            notes=self._notes.get(name, ()),
         )
 
     def _freeze(self) -> None:
@@ -388,10 +414,9 @@ def _check_names(
         if column in dropped:
             raise TableError(f"{name} names '{column}' under both {role} and drop. Remove it from one of them.")
     for column, kind in types.items():
-        if kind not in ("numeric", "categorical"):
+        if kind not in get_args(Kind):
             raise TableError(
-                f"{name} sets column '{column}' to an unknown type '{kind}'. "
-                f"{did_you_mean(str(kind), ['numeric', 'categorical'])}"
+                f"{name} sets column '{column}' to an unknown type '{kind}'. {did_you_mean(str(kind), get_args(Kind))}"
             )
     nameless = [place for place, column in enumerate(known, start=1) if not column.strip() and column not in dropped]
     if nameless:

@@ -60,7 +60,7 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
         for column in tables[party].columns:
             name = f"{party}: {column.name}"
             columns[name] = tables[party].values(column.name)[rows.positions]
-            if column.is_date:
+            if column.kind == "date":
                 columns[name] = pd.to_datetime(columns[name], unit="D", utc=True)
             else:
                 types[name] = column.kind

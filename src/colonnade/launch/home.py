@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.data import (
     LINK_COLUMNS,
+    DateOrder,
     Kind,
     PartyTable,
     linked_rows,
@@ -65,11 +66,26 @@ class _PartyTableTable:
     label: str | None = None
     """The column to predict; only at a party that has it."""
     types: Mapping[str, Kind] = field(default_factory=dict)
-    """Which columns are `numeric` or `categorical`, where the look of the cells misleads."""
+    """Which columns are `numeric`, `date`, `boolean` or `categorical`, where the look of the cells misleads. A column
+    named here is never left out as an identifier or free text."""
     drop: list[str] = field(default_factory=list)
     """Columns to ignore."""
     unlabelled: bool = False
     """Allow rows without a label, for methods that learn from such rows too."""
+    most_categories: int = 50
+    """How many categories of a column, the most frequent, are told apart; all others count as one."""
+    separator: str | None = None
+    """What separates cells of a text file, such as `;`. By default found out, as are the five below."""
+    quote: str | None = None
+    """What stands around cells of a text file that contain the separator: one character, or empty for none."""
+    encoding: str | None = None
+    """How a text file's characters are stored, such as `utf-8`, `cp1252`, `utf-16`."""
+    decimal: Literal[".", ","] | None = None
+    """What begins the fraction in numbers that are text."""
+    thousands: Literal["", ".", ",", "'", " "] | None = None
+    """What groups the digits of numbers that are text; empty for nothing."""
+    dates: DateOrder | None = None
+    """Which comes first in dates such as 03/04/2017 that are text."""
     query: str | None = None
     """For a database URL: a SELECT. Exactly one of `query` and `table`."""
     table: str | None = None
@@ -169,6 +185,13 @@ class PartyHome:
             drop=about.drop,
             partner_ids=self.partner_ids,
             unlabelled=about.unlabelled,
+            most_categories=about.most_categories,
+            separator=about.separator,
+            quote=about.quote,
+            decimal=about.decimal,
+            thousands=about.thousands,
+            encoding=about.encoding,
+            dates=about.dates,
             query=about.query,
             table=about.table,
             name=self.name,
@@ -276,6 +299,13 @@ _EXAMPLES: dict[type, dict[str, Any]] = {
         "types": {"postcode": "categorical"},
         "drop": ["name", "street"],
         "unlabelled": True,
+        "most_categories": 50,
+        "separator": ";",
+        "quote": '"',
+        "encoding": "cp1252",
+        "decimal": ",",
+        "thousands": ".",
+        "dates": "day first",
         "query": "SELECT * FROM customers",
         "table": "sales.customers",
         "matches": "matches.csv",

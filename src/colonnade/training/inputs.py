@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Inputs"]
 
-_VERSION = 1
+_VERSION = 2
 _WHAT = "encoder of inputs"
-_MOST_CATEGORIES = 50
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,9 +51,9 @@ class Inputs:
         """Learn from the rows at `positions` (all by default); pass the training rows only.
 
         With `splines` a number also gives ramps between its quantiles, by which a linear model can follow a curve. The
-        50 most frequent categories of a column get an output of their own, the others share one. No output tells fewer
-        than `minimum_support` rows apart from the others: rarer categories share an output, numbers are cut off where
-        so many rows lie beyond, and an output that would still do so is left out.
+        most frequent categories of a column, as many as `table.most_categories`, get an output of their own, the others
+        share one. No output tells fewer than `minimum_support` rows apart from the others: rarer categories share an
+        output, numbers are cut off where so many rows lie beyond, and an output that would still do so is left out.
         """
         count = table.rows if positions is None else len(positions)
         if not count:
@@ -64,12 +63,12 @@ class Inputs:
         for column in table.columns:
             values = rows_of(table, column.name, positions)
             part: Numbers | Categories | None
-            if column.kind == "numeric":
-                part = Numbers.fit(
-                    column.name, values, is_date=column.is_date, splines=splines, minimum_support=minimum_support
-                )
+            if column.kind == "categorical":
+                part = Categories.fit(column.name, values, table.most_categories, minimum_support)
             else:
-                part = Categories.fit(column.name, values, _MOST_CATEGORIES, minimum_support)
+                part = Numbers.fit(
+                    column.name, values, kind=column.kind, splines=splines, minimum_support=minimum_support
+                )
             if part is None:
                 dropped.append(column.name)
             else:
@@ -115,7 +114,7 @@ class Inputs:
         dtype: npt.DTypeLike = np.float32,
     ) -> npt.NDArray[Any]:
         """Return the rows at `positions` (all by default) as an array of shape (rows, width)."""
-        self._check(table)
+        check_fits(table, self.types)
         count = table.rows if positions is None else len(positions)
         encoded = np.zeros((count, self.width), dtype=dtype)
         start = 0
@@ -131,7 +130,7 @@ class Inputs:
     def describe(self) -> list[dict[str, Any]]:
         """Say of each column in use how it is encoded and how many numbers it gives, without a value of it."""
         return [
-            {"name": part.column, "kind": _kind_of(part), "encoded": part.describe(), "outputs": len(part.names)}
+            {"name": part.column, "kind": part.kind, "encoded": part.describe(), "outputs": len(part.names)}
             for part in self.parts
         ]
 
@@ -159,20 +158,10 @@ class Inputs:
     def __repr__(self) -> str:  # quantiles and category names stay out of logs and tracebacks
         return f"Inputs(width={self.width}, columns={len(self.parts)}, dropped={len(self.dropped)})"
 
-    def _check(self, table: PartyTable) -> None:
-        check_fits(table, self.types)
-        dates = {column.name: column.is_date for column in table.columns if column.missing < table.rows}
-        for part in self.parts:
-            if isinstance(part, Numbers) and dates.get(part.column, part.is_date) != part.is_date:
-                was, is_now = ("dates", "numbers") if part.is_date else ("numbers", "dates")
-                raise TableError(
-                    f"Column '{part.column}' of {table.name} holds {is_now}, but held {was} when the encoder "
-                    "was fitted. Write it as in the training table."
-                )
 
-
-_FORMS: dict[str, type[Numbers] | type[Categories]] = {"numeric": Numbers, "categorical": Categories}
-
-
-def _kind_of(part: Numbers | Categories) -> str:
-    return "date" if isinstance(part, Numbers) and part.is_date else part.kind
+_FORMS: dict[str, type[Numbers] | type[Categories]] = {
+    "numeric": Numbers,
+    "date": Numbers,
+    "boolean": Numbers,
+    "categorical": Categories,
+}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import NormalDist
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class Numbers:
     """
 
     column: str
-    is_date: bool
+    kind: Kind
     curve: _Curve | None
     """None where there is one value beside missing cells."""
     usual: float | None
@@ -81,16 +81,14 @@ class Numbers:
     scales: tuple[float, ...]
     marks_missing: bool
 
-    kind: ClassVar[Kind] = "numeric"
-
     @classmethod
-    def fit(cls, column: str, values: Array, *, is_date: bool, splines: bool, minimum_support: int) -> Numbers | None:
+    def fit(cls, column: str, values: Array, *, kind: Kind, splines: bool, minimum_support: int) -> Numbers | None:
         """Learn from a column's training rows; None where they have nothing that may be told apart."""
         absent = np.isnan(values)
         known = np.sort(np.clip(values[~absent], -_LARGEST, _LARGEST))
         if not len(known):
             return None
-        cycles = tuple(name for name in _CYCLES if is_date and _has_cycle(known, name, minimum_support))
+        cycles = tuple(name for name in _CYCLES if kind == "date" and _has_cycle(known, name, minimum_support))
         if minimum_support:
             # Fewer than twice as many rows are not told apart at all.
             first, last = (minimum_support - 1, -minimum_support) if len(known) >= 2 * minimum_support else (0, 0)
@@ -103,7 +101,7 @@ class Numbers:
         curve = _fit_curve(rest, different, usual)
         part = cls(
             column=column,
-            is_date=is_date,
+            kind=kind,
             curve=curve,
             usual=None if curve is None else usual,
             knots=_fit_knots(curve, different, known, rest, minimum_support) if splines and curve is not None else (),
@@ -144,7 +142,7 @@ class Numbers:
 
     def describe(self) -> str:
         """Say how the column is encoded, without a value of it."""
-        what = "date" if self.is_date else "number"
+        what = {"date": "date", "boolean": "0 or 1"}.get(self.kind, "number")
         said = (
             []
             if self.curve is None
@@ -158,8 +156,7 @@ class Numbers:
 
     def to_json(self) -> dict[str, Any]:
         """Return the part for JSON."""
-        saved = {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
-        return {"kind": self.kind, **saved}
+        return {name: list(one) if isinstance(one, tuple) else one for name, one in asdict(self).items()}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Numbers:
@@ -167,7 +164,7 @@ class Numbers:
         curve, usual = saved["curve"], saved["usual"]
         part = cls(
             column=typed(saved["column"], str),
-            is_date=typed(saved["is_date"], bool),
+            kind=saved["kind"],
             curve=None
             if curve is None
             else _Curve(
@@ -232,7 +229,7 @@ class Numbers:
                 yield np.cos(times * angle).round(9)
 
     def _shown(self, value: float, digits: int) -> str:
-        if not self.is_date or abs(value) > 700_000:
+        if self.kind != "date" or abs(value) > 700_000:
             return f"{value:.{digits}g}"
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=value)).date().isoformat()
 

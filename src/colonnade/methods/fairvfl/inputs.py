@@ -56,7 +56,7 @@ class FieldCoder:
         kinds = {column.name: column.kind for column in table.columns}
         edges = {}
         for name in columns:
-            if kinds[name] == "numeric":
+            if kinds[name] != "categorical":
                 values = np.asarray(table.values(name)[positions], float)
                 known = values[np.isfinite(values)]
                 quantiles = np.quantile(known, np.linspace(0, 1, bins + 1)[1:-1]) if len(known) else np.empty(0)

@@ -147,7 +147,7 @@ def _column(
     values = table.values(name)[rows]
     if levels is not None:
         return UnitColumn(name, "categorical", is_common, levels=tuple(levels))
-    if kind == "numeric" and bounds is not None:
+    if kind != "categorical" and bounds is not None:
         return UnitColumn(name, kind, is_common, *bounds)
     if must_declare:
         undeclared.append(name)
@@ -156,7 +156,7 @@ def _column(
     seen = np.unique(present)
     if len(seen) < 2:
         return None
-    if kind == "numeric":
+    if kind != "categorical":
         return UnitColumn(name, kind, is_common, float(seen[0]), float(seen[-1]))
     if len(seen) > _MOST_LEVELS:
         raise ConfigError(

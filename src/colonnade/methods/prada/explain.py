@@ -195,7 +195,7 @@ def _finding(
         by_column[:, owners.index(column)] += own[:, place]
         # Colours follow a number itself, which comes before its steps, or the place of a category.
         number = seen[column] = seen.get(column, -1) + 1
-        is_number = scorer.encoder.types[column] == "numeric"
+        is_number = scorer.encoder.types[column] != "categorical"
         raw[:, owners.index(column)] += columns[:, place] * (number == 0 if is_number else number)
     values = np.concatenate([parts, by_column], axis=1)
     start = (base + means @ scorer.coefficients + scorer.intercept).reshape(-1)
