@@ -9,14 +9,17 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 
 from colonnade.data.columns import Kind
+from colonnade.data.dialect import Dialect, with_dialect
 from colonnade.data.ids import canonical_whole_number, column_names
 from colonnade.errors import TableError, did_you_mean
 
@@ -27,14 +30,14 @@ __all__ = ["read_frame", "title_of"]
 
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 _CHUNK = 1 << 20
+_LINES_SHOWN = 200
+_APOSTROPHES = re.compile(r"(?:^|[,;\t|])'[^']*'(?=[,;\t|\r\n]|$)")
 _MAGIC = {
     b"PAR1": "a Parquet file",
     b"\x1f\x8b": "a gzip archive",
     b"PK\x03\x04": "a zip archive or an Excel workbook",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"SQLite format 3\x00": "an SQLite database",
-    codecs.BOM_UTF16_LE: "text in UTF-16",
-    codecs.BOM_UTF16_BE: "text in UTF-16",
 }
 
 
@@ -43,13 +46,15 @@ def read_frame(
     *,
     id: str | Sequence[str],
     types: Mapping[str, Kind] | None = None,
+    dialect: Dialect = Dialect(),  # noqa: B008 - frozen
     query: str | None = None,
     table: str | None = None,
     folder: str | Path | None = None,
 ) -> pd.DataFrame:
     """Read the frame behind a PartyTable, for callers that choose columns before building it; see `PartyTable.read`.
 
-    `id` names every id column, whether ids are made of several or differ by partner.
+    `id` names every id column, whether ids are made of several or differ by partner. Of `dialect`, what is None is
+    found out; columns of text files stay text, beside ids.
     """
     if "://" in str(source):
         return _read_database(str(source), query=query, table=table, folder=folder)
@@ -59,7 +64,7 @@ def read_frame(
             f"'{path.name}' is a file, but query or table is set as if it were a database. "
             f"Remove the setting, or give a database URL."
         )
-    return _read_file(path, ids=column_names(id), types=dict(types or {}))
+    return _read_file(path, ids=column_names(id), types=dict(types or {}), dialect=dialect)
 
 
 def title_of(source: str | Path, table: str | None) -> str:
@@ -72,7 +77,7 @@ def title_of(source: str | Path, table: str | None) -> str:
 # Files
 
 
-def _read_file(path: Path, *, ids: tuple[str, ...], types: Mapping[str, Kind]) -> pd.DataFrame:
+def _read_file(path: Path, *, ids: tuple[str, ...], types: Mapping[str, Kind], dialect: Dialect) -> pd.DataFrame:
     name = path.name
     suffix = next((suffix for suffix in sorted(_SUFFIXES, key=len)[::-1] if name.lower().endswith(suffix)), None)
     if path.is_dir():
@@ -88,7 +93,7 @@ def _read_file(path: Path, *, ids: tuple[str, ...], types: Mapping[str, Kind]) -
             raise TableError(f"'{name}' is an empty file. Check that the export behind it finished.")
         if suffix == ".parquet":
             return _read_parquet(path)
-        return _read_csv(path, suffix=suffix, ids=ids, types=types)
+        return _read_csv(path, suffix=suffix, ids=ids, types=types, dialect=dialect)
     except OSError as error:
         raise TableError(f"'{name}' cannot be read ({type(error).__name__}). Check its permissions.") from None
 
@@ -121,14 +126,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
     return frame.reset_index(level=index_columns) if index_columns else frame
 
 
-def _read_csv(path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[str, Kind]) -> pd.DataFrame:
+def _read_csv(
+    path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[str, Kind], dialect: Dialect
+) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
     compressed = suffix == ".csv.gz"
-    _check_text(path, compressed=compressed)
-    separator, header = _read_header(path, compressed=compressed, tabs=suffix == ".tsv", ids=ids)
-    as_written = {*ids} | {column for column, kind in types.items() if kind == "categorical"}
+    encoding = _check_text(path, compressed=compressed, given=dialect.encoding)
+    dialect, header = _look_into(path, replace(dialect, encoding=encoding), suffix=suffix, ids=ids)
     ragged: list[int] = []
 
     def note_ragged(row: Any) -> str:
@@ -138,12 +144,17 @@ def _read_csv(path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[s
     try:
         frame: pd.DataFrame = arrow_csv.read_csv(
             pa.input_stream(str(path), compression="gzip" if compressed else None),
+            read_options=arrow_csv.ReadOptions(encoding="utf8" if encoding == "utf-8" else encoding),
             # A row that does not fit its header is a fault in the file; pandas would fill or shift it in silence.
             parse_options=arrow_csv.ParseOptions(
-                delimiter=separator, newlines_in_values=True, invalid_row_handler=note_ragged
+                delimiter=dialect.separator,
+                quote_char=dialect.quote or False,
+                newlines_in_values=True,
+                invalid_row_handler=note_ragged,
             ),
-            convert_options=arrow_csv.ConvertOptions(column_types={column: pa.string() for column in as_written}),
-        ).to_pandas(date_as_object=False)
+            # What text means is decided in one place for all sources, so that all of it stays text here.
+            convert_options=arrow_csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
+        ).to_pandas()
     except pa.ArrowException:
         raise TableError(
             f"'{path.name}' cannot be read as a table of {len(header)} columns. "
@@ -151,13 +162,14 @@ def _read_csv(path: Path, *, suffix: str, ids: tuple[str, ...], types: Mapping[s
         ) from None
     if ragged:
         raise TableError(
-            f"'{path.name}' has {len(ragged)} rows that do not have the {len(header)} fields of its header; the first "
-            f"of them has {ragged[0]}. Quote cells that contain the separator, and export the file again."
+            f"'{path.name}' has {len(ragged)} rows that do not have the {len(header)} fields of its header, separated "
+            f"by {_in_words(dialect.separator)}; the first of them has {ragged[0]}. Quote cells that contain the "
+            f"separator and export the file again, or, if it is another one, set separator."
         )
     for id in ids:
         if header.count(id) == 1 and types.get(id) is None:
             frame[id] = _whole_numbers_or_text(frame[id])
-    return frame
+    return with_dialect(frame, dialect)
 
 
 def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -168,45 +180,107 @@ def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series([None if text is None else int(text) for text in texts], dtype=object, index=column.index)
 
 
-def _check_text(path: Path, *, compressed: bool) -> None:
-    """Refuse a file that is not UTF-8 text, by its first bytes, by NUL bytes or by decoding it."""
+def _check_text(path: Path, *, compressed: bool, given: str | None) -> str:
+    """Return the encoding of a text file, by its first bytes and by decoding it; refuse a file that is no text."""
     with path.open("rb") as file:
         head = file.read(16)
     if compressed and head[:2] != b"\x1f\x8b":
         raise _not_what_its_name_says(path, head, expected="a gzip archive of CSV text")
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    is_blank = True
     try:
         with _open_bytes(path, compressed=compressed) as file:
-            chunk = file.read(_CHUNK)
-            if _kind_by_magic(chunk) or b"\x00" in chunk:
-                raise _not_what_its_name_says(path, chunk[:16], expected="CSV text")
-            while chunk:
-                if b"\x00" in chunk:
-                    raise TableError(f"'{path.name}' has NUL bytes and so is no CSV text. Copy or export it again.")
-                is_blank = not decoder.decode(chunk).strip("\ufeff \t\r\n") and is_blank
-                chunk = file.read(_CHUNK)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        raise TableError(
-            f"'{path.name}' is not encoded in UTF-8 (a byte order mark is fine), which is what colonnade expects. "
-            f"Save it again as UTF-8; Windows programs often write cp1252."
-        ) from None
+            head = file.read(_CHUNK)
+        wide = _wide_encoding(head)
+        if _kind_by_magic(head) or (b"\x00" in head and not wide and given is None):
+            raise _not_what_its_name_says(path, head[:16], expected="CSV text")
+        for encoding in [given or wide or "utf-8", *([] if given or wide else ["cp1252"])]:
+            is_blank = _decoded(path, encoding, compressed=compressed)
+            if is_blank:
+                raise TableError(f"'{path.name}' has no text in it. Check that the export behind it finished.")
+            if is_blank is not None:
+                return encoding
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TableError(f"'{path.name}' is a damaged gzip archive. Copy or compress it again.") from None
-    if is_blank:
-        raise TableError(f"'{path.name}' has no text in it. Check that the export behind it finished.")
+    what = f"is not encoded in {given}, as set" if given else "is encoded in none of UTF-8, UTF-16 and cp1252"
+    raise TableError(
+        f"'{path.name}' {what}. Set encoding to what the program that wrote it uses, such as cp850 or mac_roman, or "
+        f"save it again as UTF-8."
+    )
 
 
-def _read_header(path: Path, *, compressed: bool, tabs: bool, ids: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the separator and the header's names; another separator than a comma must show more id columns."""
+def _decoded(path: Path, encoding: str, *, compressed: bool) -> bool | None:
+    """Tell whether a file is blank; None where it is not in this encoding."""
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+    except LookupError:
+        raise TableError(
+            f"encoding is set to '{encoding}', which Python does not know. Use a name such as utf-8, cp1252 or utf-16."
+        ) from None
+    is_blank, is_wide = True, encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32"))
     with _open_bytes(path, compressed=compressed) as file:
-        lines = (line.decode("utf-8-sig").rstrip("\r\n") for line in file)
-        first = next(line for line in lines if line)
-    separators = ["\t"] if tabs else [",", ";", "\t", "|"]
-    headers = {separator: next(csv.reader([first], delimiter=separator)) for separator in separators}
-    separator = max(separators, key=lambda one: len({*ids} & {*headers[one]}))
-    return separator, headers[separator]
+        while chunk := file.read(_CHUNK):
+            if b"\x00" in chunk and not is_wide:
+                raise TableError(f"'{path.name}' has NUL bytes and so is no CSV text. Copy or export it again.")
+            try:
+                text = decoder.decode(chunk)
+            except UnicodeDecodeError:
+                return None
+            is_blank = is_blank and not text.strip("\ufeff \t\r\n")
+        try:
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return None
+    return is_blank
+
+
+def _wide_encoding(head: bytes) -> str | None:
+    """Return the form of UTF-16 that a text begins in, by its byte order mark or by where its zeros are."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    zeros = [head[start : start + 2000 : 2].count(0) for start in (0, 1)]
+    many = len(head[:2000]) // 4
+    if many and max(zeros) > many and min(zeros) == 0:
+        return "utf-16-le" if zeros[1] else "utf-16-be"
+    return None
+
+
+def _look_into(path: Path, dialect: Dialect, *, suffix: str, ids: tuple[str, ...]) -> tuple[Dialect, list[str]]:
+    """Return how a file's cells are separated and quoted, and the names in its header.
+
+    The separator is the one that shows most id columns, then the one by which most rows have as many cells as the
+    header.
+    """
+    with _open_bytes(path, compressed=suffix == ".csv.gz") as file:
+        sample = codecs.getincrementaldecoder(str(dialect.encoding))().decode(file.read(_CHUNK))
+    lines = sample.lstrip("\ufeff\r\n").splitlines(keepends=True)
+    shown = lines[: _LINES_SHOWN if len(lines) > 1 else 1]
+    quote = dialect.quote
+    if quote is None:
+        wrapped = sum(len(_APOSTROPHES.findall(line)) for line in shown)
+        quote = "'" if 2 * wrapped > len(shown) and not any('"' in line for line in shown) else '"'
+    separators = [dialect.separator] if dialect.separator else ["\t"] if suffix == ".tsv" else [",", ";", "\t", "|"]
+
+    def rows(separator: str, some: list[str]) -> Iterator[list[str]]:
+        how = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+        return csv.reader(some, delimiter=separator, **how)  # type: ignore[arg-type]
+
+    def shows(separator: str) -> tuple[int, float]:
+        try:
+            header, *others = (row for row in rows(separator, shown) if row)
+        except (csv.Error, ValueError):
+            return 0, 0.0
+        fitting = sum(len(row) == len(header) for row in others[: -1 if len(others) > 1 else None])
+        return len({*ids} & {*header}), fitting / max(len(others), 1) if len(header) > 1 else 0.0
+
+    separator = max(separators, key=shows)
+    try:
+        header = next(row for row in rows(separator, lines) if row)
+    except csv.Error:
+        header = []
+    return replace(dialect, separator=separator, quote=quote), header
+
+
+def _in_words(separator: str | None) -> str:
+    return "a tab" if separator == "\t" else f"'{separator}'"
 
 
 def _open_bytes(path: Path, *, compressed: bool) -> IO[bytes] | gzip.GzipFile:
@@ -253,7 +327,8 @@ def _read_database(source: str, *, query: str | None, table: str | None, folder:
                 result = connection.execute(statement)
                 if not result.returns_rows:
                     raise TableError("The query returns no rows at all by its nature. Use a SELECT.")
-                return pd.DataFrame.from_records([tuple(row) for row in result], columns=list(result.keys()))
+                frame = pd.DataFrame.from_records([tuple(row) for row in result], columns=list(result.keys()))
+                return frame if table is None else _with_booleans(frame, connection, table)
             except sa.exc.SQLAlchemyError as error:
                 what = "query" if table is None else f"table '{table}'"
                 raise TableError(f"The {what} failed at {_shown(url)}{_reason(error)} {_QUERY_ADVICE}") from None
@@ -283,6 +358,18 @@ def _statement(connection: Connection, *, query: str | None, table: str | None) 
     quote = connection.dialect.identifier_preparer.quote
     qualified = f"{quote(schema)}.{quote(bare)}" if schema else quote(bare)
     return sa.text(f"SELECT * FROM {qualified}".replace(":", "\\:"))  # noqa: S608 (quoted by the dialect)
+
+
+def _with_booleans(frame: pd.DataFrame, connection: Connection, table: str) -> pd.DataFrame:
+    """Return a table with columns declared as booleans as such: SQLite stores them as 0 and 1."""
+    import sqlalchemy as sa
+
+    schema, _, bare = table.rpartition(".")
+    for column in sa.inspect(connection).get_columns(bare, schema=schema or None):
+        name = str(column["name"])
+        if isinstance(column["type"], sa.Boolean) and name in frame and frame[name].isin((0, 1, None)).all():
+            frame[name] = frame[name].astype("boolean")
+    return frame
 
 
 def _sqlite_in_folder(url: URL, folder: str | Path | None) -> URL:

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
-from colonnade.data.dialect import DateOrder, Dialect
+from colonnade.data.columns import Column, Kind, cells_of, looked_at, read_column
+from colonnade.data.dialect import DateOrder, Dialect, dialect_of
 from colonnade.data.ids import (
     LARGEST_EXACT_FLOAT,
     canonical_id_bytes,
@@ -26,6 +26,7 @@ from colonnade.data.ids import (
     read_ids,
     title_of_ids,
 )
+from colonnade.data.texts import Texts, shown_by, texts_of
 from colonnade.errors import TableError, did_you_mean
 
 __all__ = ["PartyTable"]
@@ -109,8 +110,9 @@ class PartyTable:
             raise TableError(f"{name} has columns but no rows. Check that the export behind it finished.")
 
         self.name = name
+        if isinstance(most_categories, bool) or not isinstance(most_categories, int) or most_categories < 1:
+            raise TableError(f"{name} sets most_categories to {most_categories!r}. Choose a whole number from 1 on.")
         self.most_categories = most_categories
-        self.dialect = Dialect(decimal=decimal, thousands=thousands, dates=dates)
         self.matches = matches
         self.links = links
         self.id_columns = id_columns
@@ -123,24 +125,44 @@ class PartyTable:
             )
             for partner, columns in columns_by_partner.items()
         }
-        self.labels = None
-        if label is not None:
-            where = f"The label column '{label}' of {name}"
-            self.labels = _read_labels(series_by_name[label], where, types.get(label), unlabelled)
-
         others = {label, *id_columns, *(column for columns in columns_by_partner.values() for column in columns)}
         features = [column for column in series_by_name if column not in others | dropped]
+        given = dialect_of(frame, decimal=decimal, thousands=thousands, dates=dates)
+        texts = {
+            column: found
+            for column in [*features, *([] if label is None else [label])]
+            if types.get(column) != "categorical" and (found := texts_of(series_by_name[column])) is not None
+        }
+        self.dialect = shown_by(texts.values(), given)
+        self.labels = None
+        if label is not None:
+            self.labels = _read_labels(
+                series_by_name[label],
+                where=f"The label column '{label}' of {name}",
+                override=types.get(label),
+                unlabelled=unlabelled,
+                texts=texts.get(label),
+                dialect=given,
+                shown=self.dialect,
+            )
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
         self._left_out: dict[str, str] = {}
         for column in features:
             cells = read_column(
-                series_by_name[column], where=f"Column '{column}' of {name}", override=types.get(column)
+                series_by_name[column],
+                where=f"Column '{column}' of {name}",
+                override=types.get(column),
+                texts=texts.pop(column, None),
+                dialect=given,
+                shown=self.dialect,
             )
-            self._kinds[column] = cells.kind
-            self._values[column] = cells.values
-            self._notes[column] = cells.notes
+            reason, notes = looked_at(column, cells, most_categories, is_set=column in types)
+            self._kinds[column], self._values[column] = cells.kind, cells.values
+            self._notes[column] = cells.notes + notes
+            if reason:
+                self._left_out[column] = reason
         self._freeze()
 
     @classmethod
@@ -177,8 +199,9 @@ class PartyTable:
 
         A relative path starts at `folder`. A URL needs exactly one of `query` and `table` (`schema.table` is fine).
         CSV ids keep leading zeros: they become whole numbers only if every one of them prints as one. A column whose
-        type is set to categorical is read as it is written. A .csv file may be separated by semicolons, tabs or bars,
-        provided that its header then contains the id columns.
+        type is set to categorical is read as it is written. What separates and quotes cells of a text file, its
+        `encoding`, and how numbers and dates in text are written (`decimal`, `thousands`, `dates`) is found out where
+        it is not given; `dialect` of the table says what was found.
         """
         from colonnade.data.readers import read_frame, title_of
 
@@ -186,7 +209,10 @@ class PartyTable:
             *column_names(id),
             *(one for names in (partner_ids or {}).values() for one in column_names(names)),
         ]
-        frame = read_frame(source, id=id_columns, types=types, query=query, table=table, folder=folder)
+        dialect = Dialect(
+            separator=separator, quote=quote, encoding=encoding, decimal=decimal, thousands=thousands, dates=dates
+        )
+        frame = read_frame(source, id=id_columns, types=types, dialect=dialect, query=query, table=table, folder=folder)
         return cls(
             frame,
             id=id,
@@ -354,13 +380,15 @@ class PartyTable:
     def _describe_column(self, name: str) -> Column:
         values = self._values[name]
         absent = np.isnan(values) if self._kinds[name] != "categorical" else values == None  # noqa: E711 (elementwise)
-        distinct = len(pd.unique(values[~absent]))
+        distinct, missing = len(pd.unique(values[~absent])), int(absent.sum())
+        # These two stay among the columns that methods get: encoders leave them out, and later rows may differ.
+        nothing = "empty" if missing == self.rows else "constant" if distinct == 1 and not missing else ""
         return Column(
             name=name,
             kind=self._kinds[name],
-            missing=int(absent.sum()),
+            missing=missing,
             distinct=distinct,
-            left_out=self._left_out.get(name, ""),
+            left_out=self._left_out.get(name, nothing),
             notes=self._notes.get(name, ()),
         )
 
@@ -425,48 +453,51 @@ def _check_names(
         )
 
 
-def _read_labels(series: pd.Series[Any], where: str, override: Kind | None, unlabelled: bool) -> npt.NDArray[Any]:
+def _read_labels(
+    series: pd.Series[Any],
+    *,
+    where: str,
+    override: Kind | None,
+    unlabelled: bool,
+    texts: Texts | None,
+    dialect: Dialect,
+    shown: Dialect,
+) -> npt.NDArray[Any]:
     """Return labels as bool, int64, float64 or text, not all the same, and none missing unless that is allowed."""
     if isinstance(series.dtype, np.dtype) and series.dtype.kind == "i" and override is None:
         return _refuse_constant(series.to_numpy(np.int64, copy=True), where)
-    cells = cells_of(series)
-    missing = cells.count(None)
-    if missing == len(cells):
+    if override is None and texts is not None and texts.booleans() is not None and not texts.is_truth:
+        override = "categorical"  # classes keep the names that people gave them, such as ja and nein
+    cells = read_column(series, where=where, override=override, texts=texts, dialect=dialect, shown=shown)
+    values, is_missing_label = cells.values, np.asarray(pd.isna(cells.values))
+    missing = int(is_missing_label.sum())
+    if missing == len(values):
         raise TableError(f"{where} is empty in every row. Name another column, or leave the label out.")
     if missing and not unlabelled:
         raise TableError(
-            f"{where} is empty in {missing} of {len(cells)} rows. Fill those labels or remove the rows; for a method "
+            f"{where} is empty in {missing} of {len(values)} rows. Fill those labels or remove the rows; for a method "
             "that learns from rows without a label too, such as prada, set unlabelled = true."
         )
-    kind, values, *_ = read_column(series, where=where, override=override)
-    if override is None and not missing:
-        kind, values = _narrow_labels(cells, kind, values)
-    _refuse_constant(values[~pd.isna(values)], where)
+    if cells.kind == "boolean" and not missing:
+        values = values.astype(bool)
+    elif cells.kind == "numeric" and override is None and not missing:
+        is_whole = texts.is_whole if texts is not None else _all_whole(series)
+        values = values.astype(np.int64) if is_whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT else values
+    _refuse_constant(values[~is_missing_label], where)
     return values
+
+
+def _all_whole(series: pd.Series[Any]) -> bool:
+    return all(
+        canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
+        for cell in cells_of(series)
+    )
 
 
 def _refuse_constant(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if len(pd.unique(values)) < 2:
         raise TableError(f"{where} has the same value in all {len(values)} rows. A model needs at least two.")
     return values
-
-
-def _narrow_labels(cells: list[Any], kind: Kind, values: npt.NDArray[Any]) -> tuple[Kind, npt.NDArray[Any]]:
-    """Keep what reading a label as a feature column would lose: bools, whole numbers, leading zeros of class names."""
-    if all(isinstance(cell, (bool, np.bool_)) for cell in cells):
-        return kind, np.array(cells, dtype=bool)
-    texts = [cell for cell in cells if isinstance(cell, str)]
-    if any(text.strip().isdecimal() and not canonical_whole_number(text.strip()) for text in texts):
-        names = np.empty(len(cells), dtype=object)
-        names[:] = [text_of(cell) for cell in cells]
-        return "categorical", names
-    whole = all(
-        canonical_whole_number(cell.strip()) if isinstance(cell, str) else isinstance(cell, (int, np.integer))
-        for cell in cells
-    )
-    if kind == "numeric" and whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT:
-        return kind, values.astype(np.int64)
-    return kind, values
 
 
 def _add_values(summary: hashlib._Hash, values: npt.NDArray[Any]) -> None:

@@ -54,7 +54,8 @@ def test_every_file_format_gives_the_same_table(tmp_path: Path, customers: pd.Da
     tables = [PartyTable.read(path.name, id="id", label="y", folder=tmp_path) for path in sorted(tmp_path.iterdir())]
     assert [table.name for table in tables[:2]] == ["a.csv", "b.csv.gz"]
     kinds = {column.name: column.kind for column in tables[0].columns}
-    assert kinds == dict.fromkeys(["age", "visits", "since", "member"], "numeric") | {"job": "categorical"}
+    numeric = dict.fromkeys(["age", "visits"], "numeric")
+    assert kinds == numeric | {"job": "categorical", "since": "date", "member": "boolean"}
     digest = PartyTable(customers, id="id", label="y").digest()
     assert [table.digest() for table in tables] == [digest] * 8
 
@@ -145,7 +146,6 @@ def test_folders_empty_files_and_unknown_suffixes_are_refused(tmp_path: Path) ->
         ("a.csv", gzip.compress(b"id,x\n1,2\n", mtime=0), "a gzip archive"),
         ("a.csv", b"PK\x03\x04 workbook", "an Excel workbook"),
         ("a.csv", b"id,x\n1,\x00canary8191\n", "binary data"),
-        ("a.csv", "id,x\n1,2\n".encode("utf-16"), "UTF-16"),
         ("a.csv.gz", b"id,x\n1,canary8191\n", "should be a gzip archive"),
         ("a.csv.gz", gzip.compress(b"PAR1", mtime=0), "a Parquet file"),
         ("a.parquet", b"id,x\n1,canary8191\n", "should be a Parquet file"),
@@ -164,11 +164,6 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(
 def test_a_nul_byte_far_down_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"id,x\n" + b"1,canary8191\n" * 100_000 + b"2,\x00\n")
     assert "NUL" in refused("a.csv", folder=tmp_path)
-
-
-def test_another_encoding_is_refused_by_name_of_the_expected_one(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes("id,x\n1,canary8191é\n".encode("cp1252"))
-    assert "UTF-8" in refused("a.csv", folder=tmp_path)
 
 
 @pytest.mark.parametrize("row", ["2,canary8191", "2,b,c,canary8191", "2"])
@@ -271,8 +266,8 @@ def test_postgres_tables_and_queries_are_read(postgres: PostgresServer) -> None:
     assert kinds == {
         "key": ("categorical", 0),
         "age": ("numeric", 1),
-        "since": ("numeric", 1),
-        "seen": ("numeric", 1),
+        "since": ("date", 1),
+        "seen": ("date", 1),
         "job": ("categorical", 1),
     }
     assert (table.values("since")[0], table.values("seen")[0]) == (1.0, 0.5)

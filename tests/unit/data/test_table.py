@@ -63,54 +63,32 @@ def test_arrays_are_read_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "is_date", "is_boolean"),
-    [
-        ([True, False, True], False, True),
-        ([True, None, False], False, True),
-        (pd.array([True, None, False], dtype="boolean"), False, True),
-        ([1, 0, 1], False, False),
-        (np.array([True, 2, None], dtype=object), False, False),
-        ([None, None, None], False, False),
-        (pd.to_datetime(["1970-01-02", None, "1970-01-01 12:00"], format="ISO8601"), True, False),
-        (pd.to_datetime(["1970-01-02T01:00+01:00"] * 3), True, False),
-        ([date(1970, 1, 2), None, date(1969, 12, 31)], True, False),
-        (pd.to_timedelta([12, 24, None], unit="h"), False, False),
-        (["a", None, "b"], False, False),
-    ],
-)
-def test_a_column_says_whether_it_holds_dates_or_booleans(values: object, is_date: bool, is_boolean: bool) -> None:
-    table = PartyTable(frame(x=values), id="id")
-    for one in (table, table.take([1, 0])):
-        (column,) = one.columns
-        assert (column.is_date, column.is_boolean) == (is_date, is_boolean)
-    (as_text,) = PartyTable(frame(x=values), id="id", types={"x": "categorical"}).columns
-    assert not as_text.is_date
-    assert not as_text.is_boolean
-
-
-@pytest.mark.parametrize(
     ("values", "kind", "expected"),
     [
-        ([True, False, True], "numeric", [1, 0, 1]),
-        ([True, None, False], "numeric", [1, np.nan, 0]),
+        ([True, False, True], "boolean", [1, 0, 1]),
+        ([True, None, False], "boolean", [1, np.nan, 0]),
         ([1, 2, 3], "numeric", [1, 2, 3]),
         (pd.array([1, None, 3], dtype="Int64"), "numeric", [1, np.nan, 3]),
-        (pd.array([True, None, False], dtype="boolean"), "numeric", [1, np.nan, 0]),
+        (pd.array([True, None, False], dtype="boolean"), "boolean", [1, np.nan, 0]),
+        ([1, 0, 1], "numeric", [1, 0, 1]),
+        (np.array([True, 2, None], dtype=object), "numeric", [1, 2, np.nan]),
         (["1", " 2.5 ", "-3e1"], "numeric", [1, 2.5, -30]),
         (["1", " ", None], "numeric", [1, np.nan, np.nan]),
         (np.array([1, "2", None], dtype=object), "numeric", [1, 2, np.nan]),
         ([Decimal("1.5"), None, Decimal(2)], "numeric", [1.5, np.nan, 2]),
-        (pd.to_datetime(["1970-01-02", None, "1970-01-01 12:00"], format="ISO8601"), "numeric", [1, np.nan, 0.5]),
-        (pd.to_datetime(["1970-01-02T01:00+01:00"] * 3), "numeric", [1, 1, 1]),
-        ([date(1970, 1, 2), None, date(1969, 12, 31)], "numeric", [1, np.nan, -1]),
+        (pd.to_datetime(["1970-01-02", None, "1970-01-01 12:00"], format="ISO8601"), "date", [1, np.nan, 0.5]),
+        (pd.to_datetime(["1970-01-02T01:00+01:00"] * 3), "date", [1, 1, 1]),
+        ([date(1970, 1, 2), None, date(1969, 12, 31)], "date", [1, np.nan, -1]),
         (
             np.array([datetime(1970, 1, 2), datetime(1970, 1, 2, tzinfo=timezone(timedelta(hours=1))), None], object),
-            "numeric",
+            "date",
             [1, 1 - 1 / 24, np.nan],
         ),
         (pd.to_timedelta([12, 24, None], unit="h"), "numeric", [0.5, 1, np.nan]),
         ([None, None, None], "numeric", [np.nan] * 3),
         (["", " ", None], "numeric", [np.nan] * 3),
+        (["1970-01-02", "1970-01-01 12:00", None], "date", [1, 0.5, np.nan]),
+        (["ja", " NEIN", None], "boolean", [1, 0, np.nan]),
         (["1_000", "2_000", "3"], "categorical", ["1_000", "2_000", "3"]),
         (["a", None, "\t"], "categorical", ["a", None, None]),
         (pd.Categorical([1, 2, None]), "categorical", ["1", "2", None]),
@@ -120,8 +98,10 @@ def test_a_column_says_whether_it_holds_dates_or_booleans(values: object, is_dat
 def test_kinds_follow_from_the_cells(values: object, kind: str, expected: list[object]) -> None:
     column, read = one_column(values)
     assert column.kind == kind
+    assert PartyTable(frame(x=values), id="id").take([1, 0]).columns[0].kind == kind
+    assert one_column(values, types={"x": "categorical"})[0].kind == "categorical"
     assert column.missing == pd.isna(pd.Series(expected, dtype=object)).sum()
-    if kind == "numeric":
+    if kind != "categorical":
         assert read.dtype == np.float64
         np.testing.assert_array_equal(read, np.array(expected, dtype=float))
     else:
@@ -136,8 +116,8 @@ def test_object_and_string_storage_are_read_alike() -> None:
 
 
 def test_a_few_words_among_numbers_are_a_slip_until_the_user_says_otherwise() -> None:
-    cells = ["31", "44", "unknown", "27"]
-    assert "3 numbers, 1 texts" in refused(pd.DataFrame({"id": range(4), "x": cells}))
+    cells = ["31", "44", "plenty", "27"]
+    assert "1 of its 4 cells are no numbers: row 3 of the table" in refused(pd.DataFrame({"id": range(4), "x": cells}))
     assert (
         PartyTable(pd.DataFrame({"id": range(4), "x": cells}), id="id", types={"x": "categorical"}).columns[0].distinct
         == 4
@@ -174,7 +154,7 @@ def refused(source: object, **options: object) -> str:
 def test_mixed_types_are_refused_with_counts_and_a_remedy() -> None:
     source = pd.DataFrame({"id": range(5), "x": np.array([8191, 2, CANARY, CANARY, None], dtype=object)})
     message = refused(source, name="bank")
-    assert "Column 'x' of bank mixes kinds: 2 numbers, 2 texts" in message
+    assert "Column 'x' of bank mixes kinds: 2 numbers and 2 texts that are none (rows 3 and 4 of" in message
     assert 'types = {x = "categorical"}' in message
 
 
@@ -184,7 +164,7 @@ def test_dates_beside_text_are_refused() -> None:
 
 def test_numeric_override_on_text_is_refused_with_the_count_of_rows() -> None:
     message = refused(frame(x=[CANARY, CANARY, "3"]), types={"x": "numeric"})
-    assert "2 of its 3 cells are not numbers" in message
+    assert "is set to numeric, but 2 of its 3 cells are no numbers" in message
 
 
 @pytest.mark.parametrize(
@@ -326,7 +306,7 @@ def test_frames_without_rows_or_with_repeated_or_empty_names_are_refused() -> No
 def test_take_keeps_kinds_and_may_be_empty_or_constant() -> None:
     table = PartyTable(frame(job=["a", None, "b"], y=[0, 1, 0]), id="id", label="y")
     part = table.take([1])
-    assert part.columns == (Column("job", "categorical", 1, 0),)
+    assert part.columns == (Column("job", "categorical", 1, 0, left_out="empty"),)
     assert part.ids.tolist() == [2]
     assert part.labels is not None
     assert part.labels.tolist() == [1]
@@ -354,9 +334,10 @@ def test_describe_and_repr_show_no_cell() -> None:
         "rows": 2,
         "id": "id",
         "label": "y",
+        "dialect": {},
         "columns": [
-            {"name": "x", "kind": "categorical", "missing": 0, "distinct": 2},
-            {"name": "n", "kind": "numeric", "missing": 0, "distinct": 2},
+            {"name": name, "kind": kind, "missing": 0, "distinct": 2, "left_out": "", "notes": []}
+            for name, kind in (("x", "categorical"), ("n", "numeric"))
         ],
         "partner_ids": {},
     }
