@@ -80,7 +80,9 @@ def test_a_frame_is_taken_as_it_is_and_every_party_gets_its_columns() -> None:
 def test_classifier_works_in_cross_validation_and_learns_from_both_parties() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     together = make_pipeline(StandardScaler(), VerticalClassifier(method=QUICK, random_state=0))
-    alone = make_pipeline(StandardScaler(), VerticalClassifier({"alone": [9, 11, 14, 18]}, method=QUICK, random_state=0))
+    alone = make_pipeline(
+        StandardScaler(), VerticalClassifier({"alone": [9, 11, 14, 18]}, method=QUICK, random_state=0)
+    )
     assert cross_val_score(together, X, y, cv=3).mean() > cross_val_score(alone, X, y, cv=3).mean() + 0.1
 
 
@@ -127,7 +129,7 @@ def test_methods_with_other_roles_get_them(method: Any, roles: dict[str, str], p
         (PrADA(), "method prada learns from tables of different rows.*target and source.*cn.simulate.*SplitNN()"),
         (SplitNN, r"configuration of a method, such as SplitNN\(\). Got the class SplitNN"),
         ("secure_lr", r"configuration of a method, such as SplitNN\(\). Got 'secure_lr'"),
-        (SplitNN(task="regression"), "for binary here, and method.task says otherwise"),
+        (SplitNN(task="regression"), "learned here is binary, and method.task says otherwise"),
     ],
     ids=str,
 )
@@ -157,7 +159,7 @@ def test_weights_go_to_classes_by_their_names() -> None:
     assert (weighted.predict(X) == "leaves").sum() > (usual.fit(X, y).predict(X) == "leaves").sum()
     with pytest.raises(ValueError, match="class_weights has 1 of 2 classes"):
         clone(usual).set_params(class_weights={"leaves": 2.0}).fit(X, y)
-    with pytest.raises(ValueError, match="SecureLR has no class_weights. Leave class_weights out, or use SplitNN"):
+    with pytest.raises(ValueError, match=r"SecureLR has no class_weights\. Leave class_weights out, or use SplitNN"):
         clone(usual).set_params(class_weights="balanced", method=SecureLR()).fit(X, y)
 
 

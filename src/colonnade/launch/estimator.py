@@ -21,9 +21,9 @@ from sklearn.utils import check_random_state, check_X_y
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from colonnade.data import PartyTable
+from colonnade.data import Kind
 from colonnade.errors import ConfigError, UsageError, did_you_mean
-from colonnade.launch.matrix import assigned_columns, kinds_of, refuse_sparse, signs_of_an_encoder, tables_of
+from colonnade.launch.matrix import Labels, assigned_columns, kinds_of, refuse_sparse, signs_of_an_encoder, tables_of
 from colonnade.launch.run import Run
 from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods import METHODS, method_for
@@ -105,8 +105,17 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         called = [f"column {place}" for place in range(frame.shape[1])] if names is None else list(names)
         return frame.set_axis(called, axis=1)
 
-    def _train(self, frame: pd.DataFrame, labels: Any, task: str, about: dict[str, Any], **settings: Any) -> None:
-        """Give every party its columns, and train; ``about`` is what the table with the labels must know of them."""
+    def _train(
+        self,
+        frame: pd.DataFrame,
+        values: _Matrix,
+        task: str,
+        *,
+        kind: Kind | None,
+        positive: Any = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give every party its columns, and train on labels of this kind with these settings of the method."""
         self.columns_ = assigned_columns(
             self.parties, list(getattr(self, "feature_names_in_", [])), self.n_features_in_
         )
@@ -120,11 +129,11 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         if signs:
             warnings.warn(signs, UserWarning, stacklevel=3)
         with _value_errors("method.", signs):
-            kinds = None
-            if not self._takes_frame:
-                kinds = {party: {frame.columns[one]: "numeric" for one in own} for party, own in self.columns_.items()}
             tables = tables_of(
-                frame, self.columns_, kinds=kinds, labels=(self.label_holder_, pd.Series(labels), about)
+                frame,
+                self.columns_,
+                kinds=None if self._takes_frame else self._all_numeric(frame),
+                labels=Labels(self.label_holder_, values, kind, positive),
             )
             # A party may have nothing but constant columns in a small sample; it then has nothing to bring.
             useful = {
@@ -132,7 +141,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
                 for party, table in tables.items()
                 if party == self.label_holder_ or any(column.distinct > 1 for column in table.columns)
             }
-            config = self._configured(task, settings)
+            config = self._configured(task, settings or {})
             fractions = {"test_fraction": 0.0, "validation_fraction": _plain(self.validation_fraction)}
             rows: Evaluate = validated(Evaluate, fractions, "evaluate")
             seed = int(check_random_state(self.random_state).randint(2**31))
@@ -148,18 +157,21 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             )
             self._kinds = kinds_of(tables)
 
-    def _configured(self, task: str, settings: dict[str, Any]) -> Any:
+    def _all_numeric(self, frame: pd.DataFrame) -> dict[str, dict[str, Kind]]:
+        return {party: {frame.columns[one]: "numeric" for one in own} for party, own in self.columns_.items()}
+
+    def _configured(self, task: str, settings: Mapping[str, Any]) -> Any:
         """Return the method's settings for this task, after the same checks that a run file goes through."""
         document = _document(self._config)
         _refuse_more_than_a_matrix(method_for(self._config), type(self._config).__name__)
         if document.get("task", "auto") not in ("auto", task):
-            raise ConfigError(f"{type(self).__name__} is for {task} here, and config.task says otherwise. Leave it out.")
+            raise ConfigError(f"What is learned here is {task}, and config.task says otherwise. Leave it out.")
         # All parties are threads here: there is nobody to hide first weights from, and random_state repeats.
         for name, value in {"task": task, "secret_start": False, **settings}.items():
             if name in document:
                 document[name] = value
             elif name in settings:
-                having = [one.config.__name__ for one in METHODS if name in one.config.__dataclass_fields__]
+                having = [one.config.__name__ for one in METHODS if hasattr(one.config, name)]
                 raise ConfigError(
                     f"{type(self._config).__name__} has no {name}. Leave {name} out, or use {' or '.join(having)}."
                 )
@@ -202,7 +214,13 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         return scores.set_index(next(iter(tables.values())).id_column).sort_index()
 
     def party_importance(
-        self, X: Any, y: Any, *, scoring: Any = None, n_repeats: int = 5, random_state: Any = None  # noqa: N803
+        self,
+        X: Any,  # noqa: N803
+        y: Any,
+        *,
+        scoring: Any = None,
+        n_repeats: int = 5,
+        random_state: Any = None,
     ) -> pd.DataFrame:
         """Return what each party's columns are worth: how far a score falls when they are shuffled, by party.
 
@@ -274,13 +292,13 @@ def _plain(value: Any) -> Any:
 
 def _shuffled(matrix: Any, columns: Sequence[int], order: _Matrix) -> Any:
     """Return a copy in which some columns are those of other rows."""
-    if not isinstance(matrix, pd.DataFrame):
-        copy = np.array(matrix)
-        copy[:, columns] = copy[order][:, columns]
-        return copy
-    copy = matrix.copy()
-    for column in columns:
-        copy.isetitem(column, matrix.iloc[order, column].set_axis(matrix.index))
+    if isinstance(matrix, pd.DataFrame):
+        frame = matrix.copy()
+        for column in columns:
+            frame.isetitem(column, matrix.iloc[order, column].set_axis(matrix.index))
+        return frame
+    copy = np.array(matrix)
+    copy[:, columns] = copy[order][:, columns]
     return copy
 
 
@@ -337,28 +355,31 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         if len(self.classes_) < 2:
             raise ValueError("The label has one class only; a classifier needs at least two classes.")
         # Whole numbers and booleans stay what they are, also where y has them as floats; all else are names.
-        kind = self.classes_.dtype.kind
-        is_named = kind not in "biuf"
-        names = np.array([str(one) for one in self.classes_], dtype=object)
+        types = {"b": bool, "i": np.int64, "u": np.int64, "f": np.int64}
+        is_named = self.classes_.dtype.kind not in types
+        names = self.classes_.astype(str).astype(object)
         if not is_named:
-            names = self.classes_.astype(bool if kind == "b" else np.int64)
-        about: dict[str, Any] = {"kind": "categorical"} if is_named else {}
-        order = list(range(len(names)))
+            names = self.classes_.astype(types[self.classes_.dtype.kind])
+        order, positive = list(range(len(names))), None
         if len(names) == 2:
             self._positive = self._place_of(self.classes_[1] if self.positive is None else self.positive)
-            about["positive"] = names.tolist()[self._positive]
-            order = [1 - self._positive, self._positive]
+            order, positive = [1 - self._positive, self._positive], names.tolist()[self._positive]
         elif self.positive is not None:
             raise ValueError(f"positive is for two classes, and there are {len(names)}. Leave it out.")
-        settings = {} if self.class_weights is None else {"class_weights": self._weights(order)}
-        task = "binary" if len(names) == 2 else "multiclass"
-        self._train(frame, names[codes], task, about, **settings)
+        self._train(
+            frame,
+            names[codes],
+            "binary" if len(names) == 2 else "multiclass",
+            kind="categorical" if is_named else None,
+            positive=positive,
+            settings={} if self.class_weights is None else {"class_weights": self._weights(order)},
+        )
         return self
 
     def _place_of(self, name: Any) -> int:
         places = [place for place, one in enumerate(self.classes_) if one == name]
         if not places:
-            raise ValueError(f"{name!r} is not one of the {len(self.classes_)} classes of the label. Check its spelling.")
+            raise ValueError(f"{name!r} is not one of the {len(self.classes_)} classes. Check how the label spells it.")
         return places[0]
 
     def _weights(self, order: list[int]) -> Any:
@@ -416,7 +437,7 @@ class VerticalRegressor(RegressorMixin, _VerticalEstimator):  # type: ignore[mis
         frame, y = self._checked(X, y, y_numeric=True)
         if len(np.unique(y)) < 2:
             raise ValueError("The target is constant, so there is nothing to learn.")
-        self._train(frame, np.asarray(y, dtype=np.float64), "regression", {"kind": "numeric"})
+        self._train(frame, np.asarray(y, dtype=np.float64), "regression", kind="numeric")
         return self
 
     def predict(self, X: Any) -> _Matrix:  # noqa: N803

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from reprlib import repr as short
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 from colonnade.data import Kind, PartyTable
 from colonnade.errors import did_you_mean
 
-__all__ = ["assigned_columns", "kinds_of", "refuse_sparse", "signs_of_an_encoder", "tables_of"]
+__all__ = ["Labels", "assigned_columns", "kinds_of", "refuse_sparse", "signs_of_an_encoder", "tables_of"]
 
 # Fewer constant columns than this happen in any small sample.
 _MANY_CONSTANTS = 100
@@ -20,6 +21,17 @@ _NOT_NEEDED = (
     "An encoder is not needed: colonnade encodes each party's own columns. Leave it out of the pipeline, and pass the "
     "DataFrame as it is, with texts, dates and gaps."
 )
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of all rows, at the party that has them."""
+
+    party: str
+    values: np.ndarray[Any, Any]
+    kind: Kind | None = None
+    """As what they are read; None where they say it themselves."""
+    positive: Any = None
 
 
 def refuse_sparse(matrix: Any) -> None:
@@ -30,7 +42,7 @@ def refuse_sparse(matrix: Any) -> None:
         # scikit-learn's own checks look for the word "sparse".
         dense = "X.sparse.to_dense()" if is_frame else "X.toarray()"
         raise TypeError(
-            f"Sparse data was passed for X, as a one-hot encoder gives it, and a table of cells is needed. {_NOT_NEEDED} "
+            f"Sparse data was passed for X, as a one-hot encoder gives it, and cells are needed. {_NOT_NEEDED} "
             f"Where the matrix is sparse for another reason, pass {dense}."
         )
 
@@ -92,12 +104,11 @@ def tables_of(
     columns: Mapping[str, Sequence[int]],
     *,
     kinds: Mapping[str, Mapping[str, Kind]] | None = None,
-    labels: tuple[str, pd.Series[Any], dict[str, Any]] | None = None,
+    labels: Labels | None = None,
 ) -> dict[str, PartyTable]:
     """Give every party its columns; the place of a row is its id.
 
-    With ``kinds`` of an earlier call columns are read as they were then, and only those. ``labels`` names the party
-    that has labels, with the labels and what more its table must know of them.
+    With ``kinds`` of an earlier call columns are read as they were then, and only those.
     """
     taken = {str(name) for name in frame.columns}
     row, label = _free("row", taken), _free("label", taken)
@@ -105,15 +116,16 @@ def tables_of(
     for party, positions in columns.items():
         part = frame.iloc[:, list(positions)].copy()
         part.insert(0, row, np.arange(len(frame)))
-        more: dict[str, Any] = {"types": {}}
+        types, drop = dict((kinds or {}).get(party, {})), set()
         if kinds is not None:
-            more = {"types": dict(kinds[party]), "drop": set(map(str, part.columns)) - {row, *kinds[party]}}
-        if labels is not None and party == labels[0]:
-            part[label] = labels[1].to_numpy()
-            about = dict(labels[2])
-            more["types"] |= {label: kind for kind in [about.pop("kind", None)] if kind}
-            more |= {"label": label, **about}
-        tables[party] = PartyTable(part, id=row, name=party, **more)
+            drop = set(map(str, part.columns)) - {row, *types}
+        own, positive = None, None
+        if labels is not None and party == labels.party:
+            part[label] = labels.values
+            own, positive = label, labels.positive
+            if labels.kind is not None:
+                types[label] = labels.kind
+        tables[party] = PartyTable(part, id=row, label=own, positive=positive, types=types, drop=drop, name=party)
     return tables
 
 
