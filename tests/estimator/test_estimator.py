@@ -286,6 +286,15 @@ def test_numbers_of_a_parameter_search_may_be_numpys() -> None:
     assert model.run_.plan.config["cut_width"] == 3
 
 
+def test_a_class_that_is_never_trained_on_is_scored_too() -> None:
+    X, y = load_iris(return_X_y=True)
+    y = y.copy()
+    y[0] = 7
+    settings = replace(QUICK, epochs=1)
+    model = VerticalClassifier(method=settings, random_state=0, validation_fraction=0.5).fit(X, y)
+    assert model.predict_proba(X).shape == (150, 4)
+
+
 @pytest.mark.filterwarnings("error")
 def test_a_hundred_classes_are_scored_without_a_warning() -> None:
     y = np.arange(480) % 120

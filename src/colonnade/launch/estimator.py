@@ -28,7 +28,7 @@ from colonnade.launch.run import Run
 from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods import METHODS, method_for
 from colonnade.methods.splitnn import SplitNN
-from colonnade.session import Alignment, Evaluate, Method
+from colonnade.session import PROBABILITY, Alignment, Evaluate, Method
 from colonnade.settings import validated
 
 __all__ = ["VerticalClassifier", "VerticalRegressor"]
@@ -295,7 +295,7 @@ def _shuffled(matrix: Any, columns: Sequence[int], order: _Matrix) -> Any:
     if isinstance(matrix, pd.DataFrame):
         frame = matrix.copy()
         for column in columns:
-            frame.isetitem(column, matrix.iloc[order, column].set_axis(matrix.index))
+            frame.isetitem(column, matrix.iloc[order, column].array)
         return frame
     copy = np.array(matrix)
     copy[:, columns] = copy[order][:, columns]
@@ -360,10 +360,11 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         names = self.classes_.astype(str).astype(object)
         if not is_named:
             names = self.classes_.astype(types[self.classes_.dtype.kind])
+        self._names = names.tolist()
         order, positive = list(range(len(names))), None
         if len(names) == 2:
             self._positive = self._place_of(self.classes_[1] if self.positive is None else self.positive)
-            order, positive = [1 - self._positive, self._positive], names.tolist()[self._positive]
+            order, positive = [1 - self._positive, self._positive], self._names[self._positive]
         elif self.positive is not None:
             raise ValueError(f"positive is for two classes, and there are {len(names)}. Leave it out.")
         self._train(
@@ -394,11 +395,11 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
     def predict_proba(self, X: Any) -> _Matrix:  # noqa: N803
         """Return the probability of every class, in the order of ``classes_``."""
         frame = self._score(X)
-        given = frame[[name for name in frame.columns if name.startswith("probability_")]].to_numpy()
-        if len(self.classes_) > 2:
-            return given
-        pair = [1.0 - given[:, 0], given[:, 0]]
-        return np.column_stack(pair if self._positive == 1 else pair[::-1])
+        if len(self.classes_) == 2:
+            positive = frame[f"{PROBABILITY}{self._names[self._positive]}"].to_numpy()
+            pair = [1.0 - positive, positive]
+            return np.column_stack(pair if self._positive == 1 else pair[::-1])
+        return frame[[f"{PROBABILITY}{name}" for name in self._names]].to_numpy()
 
     def decision_function(self, X: Any) -> _Matrix:  # noqa: N803
         """Return log-odds of the second class, or log-probabilities of all classes."""
