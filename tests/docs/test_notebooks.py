@@ -34,5 +34,5 @@ def test_notebook_runs_and_is_kept_without_outputs(
         exec(compile(tree, cell["id"], "exec"), names)
         if isinstance(last, ast.Expr):
             shown.append(show(eval(compile(ast.Expression(last.value), cell["id"], "eval"), names)))
-    assert any("Together, bank and agency reach" in one for one in shown)
+    assert any("1,100 shared rows" in one and "Read this first" in one for one in shown)
     assert any("probability_ja" in one for one in shown)
