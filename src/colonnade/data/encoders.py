@@ -90,7 +90,7 @@ class TableEncoder:
             raise TableError(f"{table.name} has no training rows to fit an encoder on. Use a smaller held-out part.")
         parts: list[_NumericPart | Categories] = []
         dropped = []
-        for column in table.columns:
+        for column in table.columns if columns is None else table.all_columns:
             if columns is not None and column.name not in columns:
                 continue
             values = rows_of(table, column.name, positions)

@@ -174,6 +174,16 @@ def _read_csv(
 
 def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
     """Return ids as whole numbers if every one of them prints as one, else as they are written; some may be missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        written = pa.array(column, from_pandas=True)
+        numbers = pc.cast(written, pa.int64())
+        if not numbers.null_count and pc.all(pc.equal(pc.cast(numbers, written.type), written)).as_py():
+            return pd.Series(numbers.to_numpy(), index=column.index, name=column.name)
+    except pa.ArrowInvalid:
+        pass  # some are empty, too large or no numbers
     texts = [text if isinstance(text, str) and text.strip() else None for text in column.tolist()]
     if not all(text is None or canonical_whole_number(text) for text in texts):
         return column

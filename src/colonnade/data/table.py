@@ -264,6 +264,11 @@ class PartyTable:
         return tuple(name for name in self._kinds if name not in self._left_out)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Name all columns beside ids and label; those left out are used only where a method's settings name them."""
+        return tuple(self._kinds)
+
+    @property
     def has_label(self) -> bool:
         """Tell whether this party holds the label."""
         return self.labels is not None

@@ -52,6 +52,7 @@ _DATE = (
     r" ?(?P<zone>Z|UTC|[+-]\d{2}:?(?:\d{2})?)?)?$"
 )
 _COMPACT = r"^(?P<a>\d{4})(?P<b>\d{2})(?P<c>\d{2})$"
+_SAMPLE = 200
 _USUAL_YEARS = (1800, 2200)
 _PIVOT = 40
 """Of years of two digits, those below are of this century."""
@@ -132,6 +133,7 @@ class Texts:
         import pyarrow.compute as pc
 
         try:
+            pc.cast(self._array[:_SAMPLE], pa.float64())  # each cell that is no number takes time
             numbers = pc.cast(self._array, pa.float64())
         except pa.ArrowInvalid:
             return None
@@ -376,8 +378,8 @@ class Texts:
         import pyarrow.compute as pc
 
         nothing = np.zeros(len(self._trimmed), bool)
-        first = self._trimmed.filter(_arrow(self.present)).slice(0, 200)
-        if _mask(pc.match_substring_regex(first, _DATE)).sum() * 2 <= len(first):
+        first = self._trimmed.filter(_arrow(self.present)).slice(0, _SAMPLE)
+        if not _mask(pc.match_substring_regex(first, _DATE)).any():
             return nothing, {}, ""
         parts = pc.extract_regex(pc.if_else(_arrow(self.present), self._trimmed, None), pattern=_DATE)
         return _read_dates(parts, self.present)

@@ -67,7 +67,14 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
     labels = tables[lead].labels
     if labels is not None:
         columns["label"] = labels[aligned[lead].positions]
-    table = PartyTable(pd.DataFrame(columns), id="id", label="label", types=types, name="all columns in one place")
+    table = PartyTable(
+        pd.DataFrame(columns),
+        id="id",
+        label="label",
+        types=types,
+        most_categories=max(tables[party].most_categories for party in aligned),
+        name="all columns in one place",
+    )
     rows = AlignedRows(np.arange(count), np.empty(0, np.int64), "already in one place")
     return Holding(table, rows, plan.split(count))
 

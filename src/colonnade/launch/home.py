@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from colonnade.data import (
     LINK_COLUMNS,
     DateOrder,
+    Dialect,
     Kind,
     PartyTable,
     linked_rows,
@@ -237,7 +238,17 @@ class PartyHome:
             partner: columns for partner, columns in self.partner_ids.items() if parties is None or partner in parties
         }
         id_columns = _columns_in(about.id, *partner_ids.values())
-        frame = read_frame(source, id=id_columns, types=types)
+        # A few rows may not show how numbers and dates are written; those of the training did.
+        written = part.document.get("written", {})
+        dialect = Dialect(
+            separator=about.separator,
+            quote=about.quote,
+            encoding=about.encoding,
+            decimal=about.decimal or written.get("decimal"),
+            thousands=about.thousands,
+            dates=about.dates or written.get("dates"),
+        )
+        frame = read_frame(source, id=id_columns, types=types, dialect=dialect)
         ignored = {*about.drop, about.label, *_columns_in(*self.partner_ids.values())}
         if not types:
             # The model uses none of this party's columns, so a fault in one of them must not matter.
@@ -250,6 +261,9 @@ class PartyHome:
             types=known,
             drop=[str(name) for name in frame.columns if name in ignored and name not in id_columns],
             partner_ids=partner_ids,
+            decimal=dialect.decimal,
+            thousands=dialect.thousands,
+            dates=dialect.dates,
             name=self.name,
         )
 

@@ -88,6 +88,8 @@ class World:
     least: int
     """Rows in which a value comes up at least."""
     assumed: tuple[str, ...]
+    most_categories: Mapping[str, int]
+    """How many categories of a column are told apart, where a table is here."""
 
     @classmethod
     def of(
@@ -121,19 +123,22 @@ class World:
                 labels[party] = _label_said(plan, party, classes)
         for party, table in tables.items():
             own = {group: by_party[party] for group, by_party in places.items() if party in by_party}
-            cells = {name: table.values(name) for name in table.feature_names}
+            used = {*table.feature_names, *(named & {*table.names})}
+            cells = {name: table.values(name) for name in table.names if name in used}
             columns[party] = tuple(_Column.like(name, one, own, named, False) for name, one in cells.items())
             if table.labels is not None:
                 labels[party] = _Column.like(str(table.label_column), table.labels, own, named, True)
         degrees = {party: len(table.links) / table.rows for party, table in tables.items() if table.links is not None}
         least = _LEAST + 2 * int(plan.config.get("minimum_support", 0))
-        return cls(groups, columns, labels, degrees, least, tuple(assumed))
+        most_categories = {party: table.most_categories for party, table in tables.items()}
+        return cls(groups, columns, labels, degrees, least, tuple(assumed), most_categories)
 
     @property
     def least_rows(self) -> int:
         """Return how many rows a group needs so that what an encoder tells apart comes up in it."""
         every = (*self.labels.values(), *(one for columns in self.columns.values() for one in columns))
-        return self.least * max(1 + min(_MANY, len(one.values)) for one in every)
+        most = max(self.most_categories.values(), default=_MANY)
+        return self.least * max(1 + min(most, len(one.values)) for one in every)
 
     def tables(self, *, labelled: bool = True) -> dict[str, PartyTable]:
         """Draw the tables; those without labels are to be scored."""
@@ -156,6 +161,7 @@ class World:
                 types={one.name: "numeric" if one.is_numeric else "categorical" for one in columns},
                 links=_linked(frame[_ID].to_numpy(), self.degrees[party], random) if party in self.degrees else None,
                 unlabelled=True,
+                most_categories=self.most_categories.get(party, _MANY),
                 name=party,
             )
         return found

@@ -86,7 +86,7 @@ def take_part(
                 ledger=session.ledger.read(),
                 history=session.metrics.lines,
                 evaluations={name: found for name, found in evaluations.items() if found is not None},
-                part=result.part,
+                part=_with_dialect(result.part, table),
                 overlap=None if overlap is None else overlap.to_json(),
                 findings=result.findings,
                 served=result.served,
@@ -101,6 +101,13 @@ def take_part(
                 PartyFolder(party.folder).keep(run)
     # With the goodbyes in it.
     return replace(run, ledger=session.ledger.read())
+
+
+def _with_dialect(part: ModelPart | None, table: PartyTable) -> ModelPart | None:
+    """Return a part that remembers how text in its table was written, so that later rows are read alike."""
+    written = {name: getattr(table.dialect, name) for name in ("decimal", "dates")}
+    shown = {name: value for name, value in written.items() if value is not None}
+    return replace(part, document={**part.document, "written": shown}) if part is not None and shown else part
 
 
 def _still_keeps(folder: Path, part: ModelPart | None) -> bool:

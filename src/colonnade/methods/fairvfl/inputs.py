@@ -53,7 +53,7 @@ class FieldCoder:
     @classmethod
     def fit(cls, table: PartyTable, columns: Sequence[str], positions: Places, bins: int) -> FieldCoder:
         """Learn categories and bins from training rows."""
-        kinds = {column.name: column.kind for column in table.columns}
+        kinds = {column.name: column.kind for column in table.all_columns}
         edges = {}
         for name in columns:
             if kinds[name] != "categorical":
@@ -136,7 +136,7 @@ class TextCoder:
         repeated = [word for word, count in counts.items() if count > 1]
         kept = sorted(repeated, key=lambda word: (-counts[word], word))[:_MOST_WORDS]
         words = {word: place for place, word in enumerate(sorted(kept), start=1)}
-        if reader is None or reader not in table.feature_names:
+        if reader is None or reader not in table.names:
             return cls(column, words, longest, items)
         known = sorted({str(one) for one in table.values(reader)[positions] if one is not None})[:_MOST_READERS]
         return cls(column, words, longest, items, {one: place for place, one in enumerate(known, start=1)}, reader)
@@ -213,5 +213,5 @@ def split_texts(text: Any) -> list[list[str]]:
 
 def _check_columns(table: PartyTable, names: Sequence[str]) -> None:
     for name in names:
-        if name not in table.feature_names:
-            raise TableError(f"{table.name} has no column '{name}'. {did_you_mean(name, table.feature_names)}")
+        if name not in table.names:
+            raise TableError(f"{table.name} has no column '{name}'. {did_you_mean(name, table.names)}")

@@ -124,11 +124,14 @@ def learn(learner: Learner, config: FairVFL) -> None:
 
 def own_columns(session: Session, holding: Holding, config: FairVFL) -> FieldCoder | TextCoder | None:
     """Fit this party's inputs on its training rows; None where it has no columns beside sensitive ones."""
-    columns = read_columns(holding.table.feature_names, session.party, session.role, config)
+    # Texts are read because the settings name them; a table by itself takes none for a feature.
+    is_reading = config.local_of(session.party) in _READERS
+    names = holding.table.names if is_reading else holding.table.feature_names
+    columns = read_columns(names, session.party, session.role, config)
     if not columns:
         return None
     positions = holding.aligned.positions[holding.split.train]
-    if config.local_of(session.party) in _READERS:
+    if is_reading:
         whose = config.reader if config.local_of(session.party) == "lstur" else None
         return TextCoder.fit(
             holding.table, config.text, positions, longest=config.words, items=config.items, reader=whose
@@ -226,7 +229,7 @@ class Attribute:
 def own_attributes(session: Session, holding: Holding, config: FairVFL) -> tuple[Attribute, ...]:
     """Return this party's sensitive columns, in the agreed order."""
     table, positions = holding.table, holding.aligned.positions
-    found = [name for name in config.attributes if name in table.feature_names]
+    found = [name for name in config.attributes if name in table.names]
     if session.role == "attribute_holder":
         others = [name for name in table.feature_names if name not in found]
         if others:

@@ -274,7 +274,7 @@ class HolderTraining:
         for one in self.adversaries:
             tensors |= {f"{one.attribute.name}/{key}": value for key, value in one.learner.weights().items()}
         # In a table of a few new rows a category may look like a number.
-        document["types"] = {one.name: one.kind for one in self._holding.table.columns if one.name in read}
+        document["types"] = {one.name: one.kind for one in self._holding.table.all_columns if one.name in read}
         return ModelPart(tensors, document)
 
     def findings(self) -> tuple[Any, ...]:

@@ -26,7 +26,6 @@ __all__ = ["UnitColumn", "UnitSpace"]
 Places = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.float64]
 
-_MOST_LEVELS = 50
 _SHOWN = 5
 
 
@@ -63,7 +62,12 @@ class UnitSpace:
         """Take bounds and categories from the settings or, where nothing is hidden, from these rows."""
         undeclared: list[str] = []
         found = []
-        for column in table.columns:
+        for column in table.all_columns:
+            is_declared = any(
+                fnmatchcase(column.name, one) for one in (*config.common_columns, *config.bounds, *config.levels)
+            )
+            if column.name not in table.feature_names and not is_declared:
+                continue
             one = _column(table, column.name, column.kind, rows, config, undeclared)
             if one is not None:
                 found.append(one)
@@ -121,7 +125,7 @@ class UnitSpace:
 
     def transform(self, table: PartyTable, rows: Places) -> Numbers:
         """Return rows as numbers; a missing number is NaN, a missing category a block of zeros."""
-        known = {column.name for column in table.columns}
+        known = set(table.names)
         absent = [column.name for column in self.columns if column.name not in known]
         if absent:
             raise TableError(f"{table.name} has no column '{absent[0]}', which the model was trained with. Add it.")
@@ -158,10 +162,10 @@ def _column(
         return None
     if kind != "categorical":
         return UnitColumn(name, kind, is_common, float(seen[0]), float(seen[-1]))
-    if len(seen) > _MOST_LEVELS:
+    if len(seen) > table.most_categories:
         raise ConfigError(
-            f"{table.name} has {len(seen)} categories in column '{name}'; {_MOST_LEVELS} is the most that can be "
-            "generated. Drop it, or give config.levels for it."
+            f"{table.name} has {len(seen)} categories in column '{name}', more than most_categories, which is "
+            f"{table.most_categories}. Raise it in [table], drop the column, or give config.levels for it."
         )
     return UnitColumn(name, kind, is_common, levels=tuple(str(one) for one in seen))
 

@@ -85,11 +85,11 @@ def _association(one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> fl
 
 def choose_groups(config: PrADA, table: PartyTable, seed: int) -> dict[str, tuple[str, ...]]:
     """Return the groups that the settings name, or proposed ones."""
-    known = [column.name for column in table.columns]
-    if not known:
+    known = table.names
+    if not table.feature_names:
         raise ConfigError(f"{table.name} has no feature columns to make groups of. Check its table and its drop list.")
     if not config.groups:
-        return propose_groups(table, min(_GROUPS, len(known)), seed=seed)
+        return propose_groups(table, min(_GROUPS, len(table.feature_names)), seed=seed)
     for name, columns in config.groups.items():
         for column in columns:
             if column not in known:

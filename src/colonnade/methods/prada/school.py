@@ -342,7 +342,7 @@ class School:
             "names": list(self.names),
             "structure": structure_of(self.config),
             "code_encoder": self.encoder.to_json(),
-            "types": {column.name: column.kind for column in self._table.columns if column.name in self._used()},
+            "types": {column.name: column.kind for column in self._table.all_columns if column.name in self._used()},
             "unseen": self.unseen(),
             "new": [[one.place, one.code, one.group] for one in self._novelties],
             "weighted": len(self.new),
