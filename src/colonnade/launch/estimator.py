@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from colonnade.data import Kind
 from colonnade.errors import ConfigError, UsageError, did_you_mean
-from colonnade.launch.matrix import Labels, assigned_columns, kinds_of, refuse_sparse, signs_of_an_encoder, tables_of
+from colonnade.launch.matrix import Labels, ReadAs, assigned_columns, refuse_sparse, signs_of_an_encoder, tables_of
 from colonnade.launch.run import Run
 from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods import METHODS, method_for
@@ -132,7 +132,7 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
             tables = tables_of(
                 frame,
                 self.columns_,
-                kinds=None if self._takes_frame else self._all_numeric(frame),
+                read_as=None if self._takes_frame else self._as_numbers(frame),
                 labels=Labels(self.label_holder_, values, kind, positive),
             )
             # A party may have nothing but constant columns in a small sample; it then has nothing to bring.
@@ -155,10 +155,10 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
                 evaluate=rows,
                 launch=Launch(name=type(self).__name__, alignment=given),
             )
-            self._kinds = kinds_of(tables)
+            self._read_as = {party: ReadAs.of(table) for party, table in tables.items()}
 
-    def _all_numeric(self, frame: pd.DataFrame) -> dict[str, dict[str, Kind]]:
-        return {party: {frame.columns[one]: "numeric" for one in own} for party, own in self.columns_.items()}
+    def _as_numbers(self, frame: pd.DataFrame) -> dict[str, ReadAs]:
+        return {party: ReadAs({frame.columns[one]: "numeric" for one in own}) for party, own in self.columns_.items()}
 
     def _configured(self, task: str, settings: Mapping[str, Any]) -> Any:
         """Return the method's settings for this task, after the same checks that a run file goes through."""
@@ -209,7 +209,8 @@ class _VerticalEstimator(BaseEstimator):  # type: ignore[misc]
         method, plan = self.run_.method, self.run_.plan
         bringing = method.parties_with_rows(method.in_stage(plan, "predict"))
         with _value_errors("method."):
-            tables = tables_of(self._framed(values), {one: self.columns_[one] for one in bringing}, kinds=self._kinds)
+            columns = {party: self.columns_[party] for party in bringing}
+            tables = tables_of(self._framed(values), columns, read_as=self._read_as)
             scores = self.run_.predict(tables)
         return scores.set_index(next(iter(tables.values())).id_column).sort_index()
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from colonnade.data import Kind, PartyTable
+from colonnade.data import DateOrder, Kind, PartyTable
 from colonnade.errors import did_you_mean
 
-__all__ = ["Labels", "assigned_columns", "kinds_of", "refuse_sparse", "signs_of_an_encoder", "tables_of"]
+__all__ = ["Labels", "ReadAs", "assigned_columns", "refuse_sparse", "signs_of_an_encoder", "tables_of"]
 
 # Fewer constant columns than this happen in any small sample.
 _MANY_CONSTANTS = 100
@@ -32,6 +32,23 @@ class Labels:
     kind: Kind | None = None
     """As what they are read; None where they say it themselves."""
     positive: Any = None
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """How a party's columns were read, so that later rows are read alike."""
+
+    kinds: Mapping[str, Kind]
+    """By column, of those that are of use."""
+    decimal: str | None = None
+    dates: DateOrder | None = None
+
+    @classmethod
+    def of(cls, table: PartyTable) -> ReadAs:
+        """Return how a table was read."""
+        # A method may read texts that its settings name; no text is refused as one.
+        kinds = {one.name: one.kind for one in table.all_columns if not one.left_out or one.kind == "categorical"}
+        return cls(kinds, table.dialect.decimal, table.dialect.dates)
 
 
 def refuse_sparse(matrix: Any) -> None:
@@ -103,12 +120,12 @@ def tables_of(
     frame: pd.DataFrame,
     columns: Mapping[str, Sequence[int]],
     *,
-    kinds: Mapping[str, Mapping[str, Kind]] | None = None,
+    read_as: Mapping[str, ReadAs] | None = None,
     labels: Labels | None = None,
 ) -> dict[str, PartyTable]:
     """Give every party its columns; the place of a row is its id.
 
-    With ``kinds`` of an earlier call columns are read as they were then, and only those.
+    With ``read_as`` columns are read as they were before, and others are not.
     """
     taken = {str(name) for name in frame.columns}
     row, label = _free("row", taken), _free("label", taken)
@@ -116,22 +133,27 @@ def tables_of(
     for party, positions in columns.items():
         part = frame.iloc[:, list(positions)].copy()
         part.insert(0, row, np.arange(len(frame)))
-        types, drop = dict((kinds or {}).get(party, {})), set()
-        if kinds is not None:
-            drop = set(map(str, part.columns)) - {row, *types}
+        before = None if read_as is None else read_as[party]
+        types: dict[str, Kind] = {} if before is None else dict(before.kinds)
+        drop = set() if before is None else set(map(str, part.columns)) - {row, *types}
         own, positive = None, None
         if labels is not None and party == labels.party:
             part[label] = labels.values
             own, positive = label, labels.positive
             if labels.kind is not None:
                 types[label] = labels.kind
-        tables[party] = PartyTable(part, id=row, label=own, positive=positive, types=types, drop=drop, name=party)
+        tables[party] = PartyTable(
+            part,
+            id=row,
+            label=own,
+            positive=positive,
+            types=types,
+            drop=drop,
+            decimal=None if before is None else before.decimal,
+            dates=None if before is None else before.dates,
+            name=party,
+        )
     return tables
-
-
-def kinds_of(tables: Mapping[str, PartyTable]) -> dict[str, dict[str, Kind]]:
-    """Return the kind of each column that is of use, by party."""
-    return {party: {column.name: column.kind for column in table.columns} for party, table in tables.items()}
 
 
 def _free(name: str, taken: set[str]) -> str:
