@@ -18,7 +18,7 @@ def test_a_run_is_told_in_three_lines(binary: Any) -> None:
     assert first == (
         "Run breast-2026 of splitnn: hospital (label_holder), laboratory (feature_holder); 350 shared rows"
     )
-    assert re.match(r"Together, hospital and laboratory reach AUC 0\.\d{3} on 70 held-out rows", second)
+    assert re.match(r"Together, hospital and laboratory reach AUC 0\.\d{3} on 70 held-out", second)
     assert third == "Folder: runs/breast-2026"
     assert len(as_text(changed(binary, folder=None)).splitlines()) == 2
 
