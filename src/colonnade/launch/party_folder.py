@@ -77,6 +77,8 @@ class _Column:
     kind: Kind
     missing: int
     distinct: int
+    left_out: str = ""
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +95,7 @@ class _Table:
     id: str
     label: str | None
     columns: list[_Column]
+    dialect: dict[str, str] = field(default_factory=dict)
     partner_ids: dict[str, _PartnerId] = field(default_factory=dict)
 
 
