@@ -14,7 +14,16 @@ from colonnade.data.columns import Kind
 from colonnade.data.table import PartyTable
 from colonnade.errors import TableError, did_you_mean
 
-__all__ = ["Categories", "check_fits", "check_version", "damaged", "has_support", "rows_of", "typed"]
+__all__ = [
+    "Categories",
+    "check_fits",
+    "check_version",
+    "damaged",
+    "has_support",
+    "mean_and_scale",
+    "rows_of",
+    "typed",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +111,16 @@ class Categories:
 def has_support(count: int, rows: int, support: int) -> bool:
     """Tell whether an output of so many ones among zeros exists, and tells enough rows apart."""
     return count > 0 and min(count, rows - count) >= support
+
+
+def mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return mean and population deviation; a constant has the exact deviation 0."""
+    if values.min() == values.max():
+        return float(values[0]), 0.0
+    # Divided by the largest first, so that sums and squares of huge numbers stay finite.
+    largest = np.abs(values).max()
+    reduced = values / largest
+    return float(reduced.mean() * largest), float(reduced.std() * largest)
 
 
 def rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
