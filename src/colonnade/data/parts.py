@@ -130,19 +130,27 @@ def rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | N
 
 
 def check_fits(table: PartyTable, kinds: Mapping[str, Kind]) -> None:
-    """Refuse a later table that lacks a column an encoder was fitted on, or has one of another kind."""
+    """Refuse a later table that lacks columns an encoder was fitted on, or has some of another kind; name them all."""
     columns = {column.name: column for column in table.columns}
-    for name, kind in kinds.items():
-        column = columns.get(name)
-        if column is None:
-            remedy = did_you_mean(name, columns) if columns else "Add the columns of the training table."
-            raise TableError(f"{table.name} lacks the column '{name}' that the encoder was fitted on. {remedy}")
-        # A column of missing cells only has no kind of its own, so it fits any.
-        if column.kind != kind and column.missing < table.rows:
-            raise TableError(
-                f"Column '{name}' of {table.name} is {column.kind}, but was {kind} when the encoder "
-                f'was fitted. Read the table with types = {{{name} = "{kind}"}}.'
-            )
+    if lacking := [name for name in kinds if name not in columns]:
+        hint = f"{did_you_mean(lacking[0], columns)} " if len(lacking) == 1 and columns else ""
+        some = f"the column '{lacking[0]}'" if len(lacking) == 1 else f"{len(lacking)} columns: {', '.join(lacking)}"
+        what = "it" if len(lacking) == 1 else "them"
+        raise TableError(
+            f"{table.name} lacks {some}, which the model was trained with. {hint}Add {what}; cells may "
+            "be empty where nothing is known."
+        )
+    # A column of missing cells only has no kind of its own, so it fits any.
+    odd = {
+        name: kind for name, kind in kinds.items() if columns[name].kind != kind and columns[name].missing < table.rows
+    }
+    if odd:
+        said = "; ".join(f"'{name}' is {columns[name].kind}, but was {kind}" for name, kind in odd.items())
+        types = ", ".join(f'{name} = "{kind}"' for name, kind in odd.items())
+        raise TableError(
+            f"{table.name} has other kinds of columns than when the model was trained: {said}. "
+            f"Read the table with types = {{{types}}}."
+        )
 
 
 def typed(value: Any, expected: type | tuple[type, ...]) -> Any:

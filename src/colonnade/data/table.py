@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from colonnade.data.classes import Scalar, named_class
 from colonnade.data.columns import Column, Kind, cells_of, read_column, text_of
 from colonnade.data.ids import (
     LARGEST_EXACT_FLOAT,
@@ -41,8 +42,9 @@ class PartyTable:
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
     ignore, `name` stands for the table in errors. `unlabelled` allows rows without a label, for methods that learn from
-    such rows too; their label is NaN or None. A table may hold ids alone, which is all that a label holder without
-    columns needs in order to have rows scored; a role that needs more says so.
+    such rows too; their label is NaN or None. `positive` names the one of two classes whose probability scores are;
+    without it, that is 1 of 0 and 1, or the rarer class. A table may hold ids alone, which is all that a label holder
+    without columns needs in order to have rows scored; a role that needs more says so.
 
     The table copies what it needs, and its arrays are read-only.
 
@@ -56,6 +58,8 @@ class PartyTable:
     label_column: str | None
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
+    positive: Scalar | None
+    """The class that the user calls positive; None leaves it to the labels."""
     matches: pd.DataFrame | None
     """A list of rows that another tool matched, for the alignment "given"; see `matched_rows`."""
     links: pd.DataFrame | None
@@ -73,6 +77,7 @@ class PartyTable:
         matches: pd.DataFrame | None = None,
         links: pd.DataFrame | None = None,
         unlabelled: bool = False,
+        positive: Scalar | None = None,
         name: str = "table",
     ) -> None:
         if not isinstance(frame, pd.DataFrame):
@@ -112,9 +117,14 @@ class PartyTable:
             for partner, columns in columns_by_partner.items()
         }
         self.labels = None
+        where = f"The label column '{label}' of {name}"
         if label is not None:
-            where = f"The label column '{label}' of {name}"
             self.labels = _read_labels(series_by_name[label], where, types.get(label), unlabelled)
+        self.positive = None
+        if positive is not None and self.labels is None:
+            raise TableError(f"{name} names a positive class and no label. Set label, or leave out positive.")
+        if positive is not None and self.labels is not None:
+            self.positive = named_class(self.labels[self.is_labelled], positive, where)
 
         others = {label, *id_columns, *(column for columns in columns_by_partner.values() for column in columns)}
         features = [column for column in series_by_name if column not in others | dropped]
@@ -150,6 +160,7 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         unlabelled: bool = False,
+        positive: Scalar | None = None,
         query: str | None = None,
         table: str | None = None,
         name: str | None = None,
@@ -177,6 +188,7 @@ class PartyTable:
             drop=drop,
             partner_ids=partner_ids,
             unlabelled=unlabelled,
+            positive=positive,
             name=name or title_of(source, table),
         )
 
@@ -274,6 +286,7 @@ class PartyTable:
         part._partner_columns = dict(self._partner_columns)
         part._partner_ids = {partner: ids[chosen] for partner, ids in self._partner_ids.items()}
         part.labels = None if self.labels is None else self.labels[chosen]
+        part.positive = self.positive
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
         part._dates, part._booleans = self._dates, self._booleans
@@ -309,6 +322,8 @@ class PartyTable:
             "label": self.label_column,
             "columns": list(self._kinds.items()),
         }
+        if self.positive is not None:
+            header["positive"] = self.positive
         if self._partner_columns:
             header["partner_ids"] = sorted(self._partner_columns.items())
         summary = hashlib.sha256(json.dumps(header).encode())

@@ -217,9 +217,9 @@ class VerticalClassifier(ClassifierMixin, _VerticalEstimator):  # type: ignore[m
         """Return the probability of every class."""
         frame = self._score(X)
         if len(self.classes_) == 2:
-            second = frame["score"].to_numpy()
+            second = frame["probability_1"].to_numpy()
             return np.column_stack([1.0 - second, second])
-        return frame[[f"score of {code}" for code in range(len(self.classes_))]].to_numpy()
+        return frame[[f"probability_{code}" for code in range(len(self.classes_))]].to_numpy()
 
     def decision_function(self, X: Any) -> _Matrix:  # noqa: N803
         """Return log-odds of the second class, or log-probabilities of all classes."""

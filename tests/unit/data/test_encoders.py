@@ -163,8 +163,8 @@ def test_saved_encoders_of_another_version_or_shape_are_refused(encoder: TableEn
         (["no", "yes"], "binary", ("no", "yes")),
         (["c", "a", "b"], "multiclass", ("a", "b", "c")),
         ([3, 1, 2], "multiclass", (1, 2, 3)),
-        (list(range(20)), "multiclass", tuple(range(20))),
-        (list(range(21)), "regression", ()),
+        (list(range(10)), "multiclass", tuple(range(10))),
+        (list(range(11)), "regression", ()),
         ([0.5, 1.5, 2.5], "regression", ()),
     ],
 )
