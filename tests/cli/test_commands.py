@@ -133,10 +133,10 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     scored = colonnade(*PREDICT)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["customer", "score", "prediction"]
+    assert list(frame.columns) == ["customer", "probability_1", "prediction"]
     assert len(frame) == 108
     assert set(frame["prediction"]) <= {"leaving", "staying"}
-    assert frame["score"].between(0, 1).all()
+    assert frame["probability_1"].between(0, 1).all()
     assert "108 rows scored; bank gave 120" in scored.err
 
     for file, read in (("scores.csv", pd.read_csv), ("scores.parquet", pd.read_parquet)):
@@ -416,7 +416,7 @@ def test_three_parties_of_which_the_label_holder_has_no_columns(
     scored = colonnade("predict", "runs/churn", *words)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["key", "score of 0", "score of 1", "score of 2", "prediction"]
+    assert list(frame.columns) == ["key", "probability_0", "probability_1", "probability_2", "prediction"]
     labels.drop(columns="digit").to_csv(tmp_path / "post" / "ids.csv", index=False)
     words[1] = "post=post/ids.csv"
     assert colonnade("predict", "runs/churn", *words).out == scored.out
