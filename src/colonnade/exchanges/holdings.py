@@ -83,7 +83,8 @@ def encoded_labels(session: Session, holding: Holding, task: str) -> tuple[Rows,
 def table_labels(session: Session, holding: Holding) -> Rows:
     """Return the labels of all rows of this party's table."""
     if holding.table.labels is None:
-        raise ConfigError(f"'{session.party}' is {session.role} but its table has no label column. Set label = ….")
+        role = session.role.replace("_", " ")
+        raise ConfigError(f"'{session.party}' is a {role} but its table has no label column. Set label = ….")
     return holding.table.labels
 
 
