@@ -100,12 +100,12 @@ class LabelEncoder:
     def _of_two(cls, classes: tuple[Scalar, ...], counts: tuple[int, ...], positive: Scalar | None) -> LabelEncoder:
         if positive is None:
             chosen, why = usual_positive(classes, counts)
+            reason, how = f": {why},", " Set positive in [table] to change it."
         else:
-            chosen, why = named_class(np.array(classes), positive, "The label"), "as positive says"
+            chosen, reason, how = named_class(np.array(classes), positive, "The label"), ", as set:", ""
         negative, share = classes[chosen == classes[0]], f"{counts[classes.index(chosen)]:,} of {sum(counts):,} labels"
         name = f"'{spelt_class(chosen)}'" if isinstance(chosen, str) else spelt_class(chosen)
-        how = "" if positive is not None else " Set positive in [table] to change it."
-        return cls("binary", (negative, chosen), sentence=f"{name} counts as positive: {why}, {share}.{how}")
+        return cls("binary", (negative, chosen), sentence=f"{name} counts as positive{reason} {share}.{how}")
 
     def encode(self, labels: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return labels as 0.0 and 1.0 (binary), class numbers (multiclass, int64) or standardised (regression)."""

@@ -122,7 +122,7 @@ class PartyTable:
             self.labels = _read_labels(series_by_name[label], where, types.get(label), unlabelled)
         self.positive = None
         if positive is not None and self.labels is None:
-            raise TableError(f"{name} names a positive class and no label. Set label, or leave out positive.")
+            raise TableError(f"{name} names a positive class and no label. Set label = …, or leave out positive.")
         if positive is not None and self.labels is not None:
             self.positive = named_class(self.labels[self.is_labelled], positive, where)
 
