@@ -90,13 +90,12 @@ def _plain(value: Any) -> Scalar:
 
 
 def _is_same(known: Scalar, given: Scalar) -> bool:
-    """Compare as written: 1, 1.0 and "1" are one class, and so are True, true, "true" and the 1 of 0 and 1."""
+    """Compare as written: 1, 1.0 and "1" are one class, and so are True, "true" and, for booleans, 1."""
     first, second = str(_plain(known)).strip(), str(_plain(given)).strip()
+    if isinstance(known, bool):
+        return second.lower() in (first.lower(), str(int(known)))
+    if isinstance(given, bool):
+        return isinstance(known, str) and first.lower() == second.lower()
     if is_number_text(first) and is_number_text(second) and not isinstance(known, str):
         return float(first) == float(second)
-    return bool(_spellings(known) & _spellings(given))
-
-
-def _spellings(name: Scalar) -> set[str]:
-    text = str(_plain(name)).strip()
-    return {text, text.lower(), str(int(name))} if isinstance(name, bool) else {text}
+    return first == second
