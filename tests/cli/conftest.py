@@ -48,6 +48,7 @@ name = "bank"
 source = "customers.csv"
 id = "customer"
 label = "churned"
+positive = "leaving"
 
 [policy]
 methods = ["splitnn"]

@@ -123,8 +123,11 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     assert "bank alone" in run.out
     assert "together (federated)" in run.out
     assert "central (all columns in one place)" in run.out
-    first, second, *progress = run.err.splitlines()
+    first, about, second, *progress = run.err.splitlines()
     assert (first, second) == ("bank: 120 rows, 2 columns, label", "shop: 108 rows, 2 columns")
+    assert about == "'leaving' counts as positive, as set: 60 of 120 labels."
+    assert about in (project.run_folder / "report.html").read_text().replace("&#x27;", "'")
+    assert (project.run_folder / "shop" / "outcome.json").read_text().count("leaving") == 0
     assert all(line.startswith(("train: step ", "comparison: step ")) for line in progress), (
         "only a slow machine has time for such lines"
     )
@@ -133,10 +136,9 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     scored = colonnade(*PREDICT)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["customer", "score", "prediction"]
+    assert list(frame.columns) == ["customer", "probability_leaving", "prediction"]
     assert len(frame) == 108
-    assert set(frame["prediction"]) <= {"leaving", "staying"}
-    assert frame["score"].between(0, 1).all()
+    assert ((frame["prediction"] == "leaving") == (frame["probability_leaving"] >= 0.5)).all()
     assert "108 rows scored; bank gave 120" in scored.err
 
     for file, read in (("scores.csv", pd.read_csv), ("scores.parquet", pd.read_parquet)):
@@ -416,7 +418,7 @@ def test_three_parties_of_which_the_label_holder_has_no_columns(
     scored = colonnade("predict", "runs/churn", *words)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["key", "score of 0", "score of 1", "score of 2", "prediction"]
+    assert list(frame.columns) == ["key", "probability_0", "probability_1", "probability_2", "prediction"]
     labels.drop(columns="digit").to_csv(tmp_path / "post" / "ids.csv", index=False)
     words[1] = "post=post/ids.csv"
     assert colonnade("predict", "runs/churn", *words).out == scored.out

@@ -256,6 +256,7 @@ PARTY_TOML = [
     home("source of unknown suffix", "customers.csv", "party.toml", "suffix"),
     home("unknown id column", 'id = "customer"', 'id = "custommer"', "no column", "Did you mean 'customer'?"),
     home("unknown label column", '"churned"', '"churnd"', "no column 'churnd'", "Did you mean 'churned'?"),
+    home("unknown positive class", '"leaving"', '"leavin"', "2 classes", "Did you mean 'leaving'?"),
     home("label is the id", '"churned"', '"customer"', "both id and label"),
     home("no label at the label holder", 'label = "churned"\n', "", "no label", "label ="),
     home("drop an unknown column", "[policy]", 'drop = ["agee"]\n[policy]', "Did you mean 'age'?"),

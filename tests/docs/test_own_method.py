@@ -94,7 +94,7 @@ def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: P
     assert "with colonnade-assisted 0.1.0" in json.dumps(opened)
     tables = [word for name in ("hospital", "laboratory") for word in ("--table", f"{name}={name}/table.csv")]
     run(package, "-m", "colonnade", "predict", "runs/own", *tables, "--output", "scores.csv", folder=tmp_path)
-    assert (tmp_path / "scores.csv").read_text().startswith("patient,score,prediction")
+    assert (tmp_path / "scores.csv").read_text().startswith("patient,probability_malignant,prediction")
     run(package, "-m", "colonnade", "audit", "verify", "runs/own", folder=tmp_path)
 
 

@@ -29,7 +29,7 @@ from colonnade.cli.output import (
 )
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
+from colonnade.launch.home import PartyHome, label_in_words, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import headline
@@ -147,6 +147,8 @@ def run_all(
             table = where.table_for(method_named(plan.method), plan)
             parties[party] = Party(table, policy=where.policy)
             talk(shape_in_words(party, table))
+            if said := label_in_words(table, plan):
+                talk(said)
         with open_engine("auto") as engine:
             return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 
@@ -353,6 +355,7 @@ def outcome(run: Run) -> dict[str, Any]:
             for party in run.tables
         },
         "metrics": {name: evaluation.metrics for name, evaluation in run.evaluations.items()},
+        "positive": run.positive,
         "served": run.served if run.evaluations else None,
         "findings": {name: asdict(finding) for name, finding in run.findings.items()},
     }

@@ -8,8 +8,9 @@ from __future__ import annotations
 from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
 from colonnade.data.dialect import DateOrder, Dialect
-from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
+from colonnade.data.encoders import TableEncoder
 from colonnade.data.ids import Id, IdRule, canonical_id_bytes, normalised_ids
+from colonnade.data.labels import LabelEncoder, Task
 from colonnade.data.linked import LINK_COLUMNS, digest_with_lists, linked_rows
 from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame

@@ -34,7 +34,8 @@ class Run(RunRecord):
 
         Usually every party gives a table, rows that all of them know are scored, and the label holder gets the scores.
         With `FTL` only targets give one: all their rows are scored, and each target gets predictions and no scores.
-        With several targets the first column, ``party``, says whose row it is.
+        With several targets the first column, ``party``, says whose row it is. ``attrs["notes"]`` of the frame says, by
+        party, in which columns new rows differ from those of training.
         A `Party` in place of a table brings its policy or network, as in `simulate`; ``engine`` means the same too.
         """
         from colonnade.launch.simulation import predict_in_threads

@@ -2,7 +2,7 @@
 
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose, row_losses
-from colonnade.training.inputs import Inputs
+from colonnade.training.inputs import Inputs, differences_of
 from colonnade.training.joined import JoinedRegression
 from colonnade.training.kept import Kept, Leaf, Tensors
 from colonnade.training.scoring import (
@@ -40,6 +40,7 @@ __all__ = [
     "agree_on_model",
     "asked_model",
     "choose",
+    "differences_of",
     "in_parts",
     "parts_of",
     "row_losses",
