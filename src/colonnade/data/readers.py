@@ -271,7 +271,7 @@ def _look_into(path: Path, dialect: Dialect, *, suffix: str, ids: tuple[str, ...
 
     def rows(separator: str, some: list[str]) -> Iterator[list[str]]:
         how = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
-        return csv.reader(some, delimiter=separator, **how)  # type: ignore[arg-type]
+        return csv.reader(some, delimiter=separator, **how)
 
     def shows(separator: str) -> tuple[int, float]:
         try:

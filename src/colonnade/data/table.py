@@ -42,6 +42,11 @@ class PartyTable:
     matched, for runs that take shared rows as given; see `matched_rows`. `links` lists pairs of rows that belong
     together, for methods that learn from graphs; see `linked_rows`.
 
+    Identifiers, free text and texts of which nearly every one differs are left out of `columns`, `feature_names` and
+    training; `all_columns` and `describe` show them and say why. Text is read as numbers, dates or booleans where all
+    of a column is such, whatever the source; what the cells leave open `decimal`, `thousands` and `dates` decide.
+    `most_categories` is how many categories of a column are told apart.
+
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
     ignore, `name` stands for the table in errors. `unlabelled` allows rows without a label, for methods that learn from

@@ -408,7 +408,8 @@ class Texts:
         if not orders:
             return None
         _, by_order, between = self._dated
-        order, notes = orders[0], ()
+        order = orders[0]
+        notes: tuple[str, ...] = ()
         if dialect.dates in orders:
             order = dialect.dates
         elif len(orders) > 1:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from colonnade.data import Column, Dialect, PartyTable, read_table
 from colonnade.errors import TableError
+from colonnade.launch.home import read_party_home
+from colonnade.session import ModelPart
 
 CANARY = "canary8191"
 
@@ -365,3 +367,13 @@ def test_sqlite_columns_of_mixed_cells_are_read_by_the_same_rules(tmp_path: Path
     table = read_table("sqlite:///a.db", id="id", folder=tmp_path, table="t")
     np.testing.assert_array_equal(table.values("x"), [1603.5, 1704.25, np.nan])
     assert "counts as missing" in table.columns[0].notes[0]
+
+
+def test_new_rows_are_read_as_those_of_the_training_were(tmp_path: Path) -> None:
+    written(tmp_path / "party.toml", '[party]\nname = "bank"\n[table]\nsource = "none.csv"\nid = "id"\n')
+    written(tmp_path / "new.csv", "id,x,day\n1,1.603,03/04/2017\n")
+    document = {"types": {"x": "numeric", "day": "date"}}
+    for decimal, dates, expected in ((",", "day first", [1603, 17259]), (".", "month first", [1.603, 17229])):
+        part = ModelPart({}, {**document, "written": {"decimal": decimal, "dates": dates}})
+        table = read_party_home(tmp_path).read_new_rows(str(tmp_path / "new.csv"), part)
+        assert [table.values(name)[0] for name in ("x", "day")] == expected
