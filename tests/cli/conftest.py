@@ -43,7 +43,6 @@ validation_fraction = 0.1
 BANK = """\
 [party]
 name = "bank"
-
 [table]
 source = "customers.csv"
 id = "customer"

@@ -248,6 +248,18 @@ def test_rows_to_score_may_lack_the_label_and_have_other_columns(finished: Any, 
 # The demo
 
 
+def test_what_new_rows_differ_in_is_said_by_party_and_in_json(finished: Any, colonnade: Any) -> None:
+    finished.frame("bank/customers.csv", lambda t: t.assign(town=t.town.replace({"Zwickau": "canary"}), age=t.age + 30))
+    outcome = colonnade(*PREDICT, "--json")
+    assert outcome.code == 0, outcome.err
+    assert list(outcome.json["notes"]) == ["bank"], "the shop's rows are like those of training"
+    age, town = outcome.json["notes"]["bank"]
+    assert "the mean lies" in age
+    assert "hold a category that no training row had" in town
+    assert f"bank: {town}" in outcome.err
+    assert "canary" not in outcome.err + outcome.out
+
+
 def test_demo_goes_from_nothing_to_a_report(tmp_path: Path, monkeypatch: Any, colonnade: Any) -> None:
     monkeypatch.chdir(tmp_path)
     shown = colonnade("demo")

@@ -256,7 +256,6 @@ PARTY_TOML = [
     home("source of unknown suffix", "customers.csv", "party.toml", "suffix"),
     home("unknown id column", 'id = "customer"', 'id = "custommer"', "no column", "Did you mean 'customer'?"),
     home("unknown label column", '"churned"', '"churnd"', "no column 'churnd'", "Did you mean 'churned'?"),
-    home("unknown positive class", '"leaving"', '"leavin"', "2 classes", "Did you mean 'leaving'?"),
     home("label is the id", '"churned"', '"customer"', "both id and label"),
     home("no label at the label holder", 'label = "churned"\n', "", "no label", "label ="),
     home("drop an unknown column", "[policy]", 'drop = ["agee"]\n[policy]', "Did you mean 'age'?"),
@@ -610,6 +609,16 @@ def test_ledgers_of_two_runs_disagree(finished: Any, colonnade: Any) -> None:
     outcome = colonnade("audit", "verify", LEDGER_FILE, "runs/second/shop/ledger.jsonl")
     assert outcome.code == LEDGER
     assert "different runs" in outcome.err
+
+
+def test_an_unknown_positive_class_is_told_with_the_classes_before_anything_leaves(
+    project: Any, colonnade: Any
+) -> None:
+    project.edit("bank/party.toml", '"leaving"', '"leavin"')
+    outcome = colonnade(*RUN)
+    assert outcome.code == USAGE
+    assert "has 2 classes, and positive = 'leavin' is neither of them. Did you mean 'leaving'?" in outcome.message
+    assert not project.run_folder.exists()
 
 
 def test_a_fourth_run_is_refused_where_the_policy_allows_one(finished: Any, colonnade: Any) -> None:

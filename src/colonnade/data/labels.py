@@ -82,6 +82,8 @@ class LabelEncoder:
             found = "binary" if len(classes) == 2 else "multiclass" if has_classes else "regression"
         if found == "binary" and len(classes) != 2:
             raise TableError(f"A binary task needs two classes, and the labels have {len(classes)}. Use multiclass.")
+        if found == "regression" and (is_text or values.dtype == bool):
+            raise TableError("A regression needs numbers, and the labels are text or bools. Use binary or multiclass.")
         if positive is not None and found != "binary":
             raise ConfigError(
                 f"positive names one of two classes, and the task {found} has none that is positive. Leave it out."
@@ -90,8 +92,6 @@ class LabelEncoder:
             return cls._of_two(classes, counts, positive)
         if found == "multiclass":
             return cls("multiclass", classes, sentence=_said(task, found, len(classes), is_text, is_whole))
-        if is_text or values.dtype == bool:
-            raise TableError("A regression needs numbers, and the labels are text or bools. Use binary or multiclass.")
         numbers = values if learned is None else label_values(learned)
         mean, scale = mean_and_scale(numbers.astype(np.float64))
         return cls("regression", (), mean, scale or 1.0, _said(task, found, len(classes), is_text, is_whole))
