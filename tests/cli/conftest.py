@@ -43,11 +43,11 @@ validation_fraction = 0.1
 BANK = """\
 [party]
 name = "bank"
-
 [table]
 source = "customers.csv"
 id = "customer"
 label = "churned"
+positive = "leaving"
 
 [policy]
 methods = ["splitnn"]

@@ -123,9 +123,12 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     assert "bank alone" in run.out
     assert "together (federated)" in run.out
     assert "central (all columns in one place)" in run.out
-    first, second, *progress = run.err.splitlines()
+    first, about, second, *progress = run.err.splitlines()
     assert first == "bank: 120 rows, 2 columns used (1 number, 1 category), label churned"
     assert second == "shop: 108 rows, 2 columns used (2 numbers)"
+    assert about == "'leaving' counts as positive, as set: 60 of 120 labels."
+    assert about in (project.run_folder / "report.html").read_text().replace("&#x27;", "'")
+    assert (project.run_folder / "shop" / "outcome.json").read_text().count("leaving") == 0
     assert all(line.startswith(("train: step ", "comparison: step ")) for line in progress), (
         "only a slow machine has time for such lines"
     )
@@ -134,10 +137,9 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     scored = colonnade(*PREDICT)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["customer", "score", "prediction"]
+    assert list(frame.columns) == ["customer", "probability_leaving", "prediction"]
     assert len(frame) == 108
-    assert set(frame["prediction"]) <= {"leaving", "staying"}
-    assert frame["score"].between(0, 1).all()
+    assert ((frame["prediction"] == "leaving") == (frame["probability_leaving"] >= 0.5)).all()
     assert "108 rows scored; bank gave 120" in scored.err
 
     for file, read in (("scores.csv", pd.read_csv), ("scores.parquet", pd.read_parquet)):
@@ -266,6 +268,18 @@ def test_rows_to_score_may_lack_the_label_and_have_other_columns(finished: Any, 
 
 
 # The demo
+
+
+def test_what_new_rows_differ_in_is_said_by_party_and_in_json(finished: Any, colonnade: Any) -> None:
+    finished.frame("bank/customers.csv", lambda t: t.assign(town=t.town.replace({"Zwickau": "canary"}), age=t.age + 30))
+    outcome = colonnade(*PREDICT, "--json")
+    assert outcome.code == 0, outcome.err
+    assert list(outcome.json["notes"]) == ["bank"], "the shop's rows are like those of training"
+    age, town = outcome.json["notes"]["bank"]
+    assert "the mean lies" in age
+    assert "hold a category that no training row had" in town
+    assert f"bank: {town}" in outcome.err
+    assert "canary" not in outcome.err + outcome.out
 
 
 def test_demo_goes_from_nothing_to_a_report(tmp_path: Path, monkeypatch: Any, colonnade: Any) -> None:
@@ -438,7 +452,7 @@ def test_three_parties_of_which_the_label_holder_has_no_columns(
     scored = colonnade("predict", "runs/churn", *words)
     assert scored.code == 0, scored.err
     frame = pd.read_csv(io.StringIO(scored.out))
-    assert list(frame.columns) == ["key", "score of 0", "score of 1", "score of 2", "prediction"]
+    assert list(frame.columns) == ["key", "probability_0", "probability_1", "probability_2", "prediction"]
     labels.drop(columns="digit").to_csv(tmp_path / "post" / "ids.csv", index=False)
     words[1] = "post=post/ids.csv"
     assert colonnade("predict", "runs/churn", *words).out == scored.out

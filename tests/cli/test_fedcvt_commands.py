@@ -187,11 +187,11 @@ def test_nothing_is_said_about_codes_where_none_crossed(town: Town, colonnade: A
 
 
 def check_scores(scores: pd.DataFrame) -> None:
-    assert list(scores.columns) == ["party", "customer", "known to", "score", "prediction"]
+    assert list(scores.columns) == ["party", "customer", "known to", "probability_1", "prediction"]
     count = scores.groupby(["party", "known to"]).size().to_dict()
     assert count == {("bank", "all parties"): 10, ("bank", "bank only"): 5, ("shop", "shop only"): 15}
-    assert scores[scores["party"] == "shop"]["score"].isna().all(), "it may not know how sure they are"
-    assert scores[scores["party"] == "bank"]["score"].between(0, 1).all()
+    assert scores[scores["party"] == "shop"]["probability_1"].isna().all(), "it may not know how sure they are"
+    assert scores[scores["party"] == "bank"]["probability_1"].between(0, 1).all()
     assert set(scores["prediction"]) <= {"pays", "does not"}
 
 
@@ -411,7 +411,7 @@ def test_joined_homes_each_get_what_they_may_know(
         outcome = colonnade("predict", FOLDER, "--table", "new.csv", "--yes", "--json")
     assert outcome.code == 0, outcome.err
     assert "bank: 15 scored, 10 that all parties know and 5 that only bank knows." in outcome.err
-    assert set(outcome.json["scores"][0]) == {"customer", "known to", "score", "prediction"}
+    assert set(outcome.json["scores"][0]) == {"customer", "known to", "probability_1", "prediction"}
     assert len(ended[0]) == 15
 
     shared = pd.read_csv(paired.folder / "shop" / "new.csv").head(10)

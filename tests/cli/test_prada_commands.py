@@ -284,7 +284,7 @@ def test_the_source_is_not_asked_for_new_rows(trained: World, colonnade: Any) ->
     outcome = colonnade(*words, "--table", "data=data/new.csv", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.json["rows"] == 12
-    assert set(outcome.json["scores"][0]) == {"person", "score", "prediction"}
+    assert set(outcome.json["scores"][0]) == {"person", "probability_1", "prediction"}
     assert "12 rows scored; bank gave 12" in outcome.err
 
 

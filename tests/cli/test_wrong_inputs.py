@@ -544,6 +544,16 @@ def test_ledgers_of_two_runs_disagree(finished: Any, colonnade: Any) -> None:
     assert "different runs" in outcome.err
 
 
+def test_an_unknown_positive_class_is_told_with_the_classes_before_anything_leaves(
+    project: Any, colonnade: Any
+) -> None:
+    project.edit("bank/party.toml", '"leaving"', '"leavin"')
+    outcome = colonnade(*RUN)
+    assert outcome.code == USAGE
+    assert "has 2 classes, and positive = 'leavin' is neither of them. Did you mean 'leaving'?" in outcome.message
+    assert not project.run_folder.exists()
+
+
 def test_a_fourth_run_is_refused_where_the_policy_allows_one(finished: Any, colonnade: Any) -> None:
     finished.edit("bank/party.toml", "[policy]", "[policy]\nmaximum_runs = 1")
     outcome = colonnade(*RUN, "--folder", "runs/second")

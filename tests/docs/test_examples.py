@@ -142,7 +142,7 @@ def test_the_homes_of_the_census_example_train_explain_and_score(
     tables = ("--table", "bank=bank/new.csv", "--table", "data=data/new.csv")
     command("predict", "runs/census", *tables, "--output", "scores.csv")
     scores = pd.read_csv(folder / "scores.csv")
-    assert list(scores.columns) == ["id", "score", "prediction"]
+    assert list(scores.columns) == ["id", "probability_1", "prediction"]
     assert len(scores) == len(pd.read_csv(folder / "bank" / "new.csv"))
     command("audit", "verify", "runs/census")
 
@@ -161,7 +161,7 @@ def test_the_homes_of_the_deposit_example_train_and_score_all_situations(
     tables = ("--table", "bank=bank/new.csv", "--table", "agency=agency/new.csv")
     command("predict", "runs/deposit", *tables, "--output", "scores.csv")
     scores = pd.read_csv(folder / "scores.csv")
-    assert list(scores.columns) == ["party", "customer", "known to", "score", "prediction"]
+    assert list(scores.columns) == ["party", "customer", "known to", "probability_yes", "prediction"]
     assert scores["known to"].value_counts().to_dict() == {"all parties": 50, "bank only": 50, "agency only": 50}
     command("audit", "verify", "runs/deposit")
 
@@ -181,7 +181,7 @@ def test_the_homes_of_the_hospitals_train_and_score_patients_whom_one_knows(
     tables = ("--table", "north=north/new.csv", "--table", "south=south/new.csv")
     command("predict", "runs/cells", *tables, "--output", "scores.csv")
     scores = pd.read_csv(folder / "scores.csv")
-    assert list(scores.columns) == ["party", "patient", "known to", "score", "prediction"]
+    assert list(scores.columns) == ["party", "patient", "known to", "probability_malignant", "prediction"]
     assert scores["known to"].value_counts().to_dict() == {"all parties": 39, "north only": 39, "south only": 39}
     command("audit", "verify", "runs/cells")
 
@@ -211,7 +211,7 @@ def test_the_homes_of_the_income_example_train_are_audited_and_score(
     tables = [word for party in parties for word in ("--table", f"{party}={party}/new.csv")]
     command("predict", "runs/income", *tables, "--output", "scores.csv")
     scores = pd.read_csv(folder / "scores.csv")
-    assert list(scores.columns) == ["id", "score", "prediction"]
+    assert list(scores.columns) == ["id", "probability_1", "prediction"]
     assert len(scores) == len(pd.read_csv(folder / "tax" / "new.csv"))
     for name in ("income", "income-audit"):
         command("audit", "verify", f"runs/{name}")

@@ -115,5 +115,5 @@ def test_two_organisations_on_two_terminals(tmp_path: Path) -> None:
 
     finish(*(Terminal(tmp_path, command) for command in predict))
     scores = pd.read_csv(tmp_path / "scores.csv")
-    assert scores["score"].between(0, 1).all()
+    assert scores["probability_malignant"].between(0, 1).all()
     assert len(scores) == 447

@@ -17,7 +17,7 @@ from colonnade.errors import ConfigError, TableError
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder, load_run
 from colonnade.launch.simulation import predict_in_threads
-from colonnade.session import Party, write_whole
+from colonnade.session import PROBABILITY, Party, write_whole
 from colonnade.text import csv_cell
 
 if TYPE_CHECKING:
@@ -77,14 +77,17 @@ def predict(
     run = load_run(folder).at_threshold(threshold)
     run.check_model()
     if len(run.tables) < len(run.plan.parties):
-        scores = _predict_with_partners(run, folder, table or [], home or [], yes, quiet)
+        scores, notes = _predict_with_partners(run, folder, table or [], home or [], yes, quiet)
     else:
         scores = _predict_here(run, folder, table or [], home or [])
+        notes = scores.attrs.pop("notes")
     if scores is None:
         receivers = " and ".join(_scored_for(run))
         what = "scores" if run.method.predicting.rows != "own" else "predictions"
         unwritten = "" if output is None else f" Nothing was written to {output}."
         say(f"Done; the {what} went to {receivers}.{unwritten}")
+        if json:
+            print_json({"rows": 0, "scores": [], "notes": notes})
         return
     if output is not None:
         try:
@@ -94,7 +97,7 @@ def predict(
             raise TableError(f"{output} cannot be written ({reason}). Choose another --output.") from None
         say(f"Written to {output}")
     if json:
-        print_json({"rows": len(scores), "scores": scores.to_dict(orient="records")})
+        print_json({"rows": len(scores), "scores": scores.to_dict(orient="records"), "notes": notes})
     elif output is None:
         sys.stdout.write(_csv(scores))
 
@@ -123,6 +126,9 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
         given = {party: Party(tables.get(party), policy=where.policy) for party, where in homes.items()}
         queries = {party: where.queries for party, where in homes.items()}
         scores = predict_in_threads(run, given, engine, queries)
+    for party, notes in scores.attrs["notes"].items():
+        for note in notes:
+            say(f"{party}: {note}")
     if run.method.predicting.rows == "own":
         say(f"{len(scores)} rows scored: all that {' and '.join(bringing)} gave.")
         return scores
@@ -138,8 +144,8 @@ def _predict_here(run: Run, folder: Path, table: list[str], home: list[str]) -> 
 
 def _predict_with_partners(
     run: Run, folder: Path, table: list[str], home: list[str], yes: bool, quiet: bool
-) -> pd.DataFrame | None:
-    """Score as one party, with partners who give the same command."""
+) -> tuple[pd.DataFrame | None, dict[str, list[str]]]:
+    """Score as one party, with partners who give the same command; return how its new rows differ, too."""
     from colonnade.launch.join import Joining, check_part
 
     where = find_home(home or [str(folder.resolve().parent.parent)], folder)
@@ -160,7 +166,7 @@ def _predict_with_partners(
     elif scores is not None:
         which = "those that all parties know" if run.method.predicting.rows != "own" else "all that were given"
         say(f"{len(scores)} rows scored: {which}.")
-    return scores
+    return scores, {where.name: list(joining.notes)} if joining.notes else {}
 
 
 def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | None = None) -> str:
@@ -178,7 +184,7 @@ def _said_by_situation(run: Run, scores: pd.DataFrame, party: str, given: int | 
             counted += f"; the other {left} have no score, as this run's model scores shared rows only"
         return f"{party}{gave}: {shared + own} scored, {counted}."
     # Tables of several parties are put together, so that a column of scores may be there and empty.
-    are_scored = bool(scores[is_own].filter(regex="^score").notna().any(axis=None))
+    are_scored = bool(scores[is_own].filter(regex=f"^{PROBABILITY}").notna().any(axis=None))
     got = f"{own} {whose} got {'scores' if are_scored else 'predictions, without scores'}"
     if left and not own:
         agreed = " (partner_answers = 'none')" if run.plan.config.get("partner_answers") == "none" else ""

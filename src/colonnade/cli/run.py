@@ -28,7 +28,7 @@ from colonnade.cli.output import (
 )
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
+from colonnade.launch.home import PartyHome, label_in_words, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import Evaluation, headline_of
@@ -158,6 +158,8 @@ def run_all(
             table = where.table_for(method_named(plan.method), plan)
             parties[party] = Party(table, policy=where.policy)
             talk(shape_in_words(party, table))
+            if said := label_in_words(table, plan):
+                talk(said)
         with open_engine("auto") as engine:
             return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 
@@ -385,6 +387,7 @@ def outcome(run: Run) -> dict[str, Any]:
             if evaluation.operating is not None
         },
         "warnings": [] if run.evaluation is None else list(run.evaluation.warnings),
+        "positive": run.positive,
         "served": run.served if run.evaluations else None,
         "findings": {name: asdict(finding) for name, finding in run.findings.items()},
     }

@@ -8,9 +8,10 @@ from __future__ import annotations
 from colonnade.data.codes import CodedColumn, CodeEncoder
 from colonnade.data.columns import Column, Kind
 from colonnade.data.dialect import DateOrder, Dialect
-from colonnade.data.encoders import LabelEncoder, TableEncoder, Task
+from colonnade.data.encoders import TableEncoder
 from colonnade.data.id_formats import DIGITS, LETTERS, IdFormat, explain_few_shared, explain_nothing_shared
 from colonnade.data.ids import SEPARATORS, Id, IdRule, canonical_id_bytes, normalised_ids
+from colonnade.data.labels import LabelEncoder, Task
 from colonnade.data.linked import LINK_COLUMNS, digest_with_lists, linked_rows
 from colonnade.data.matched import MatchedRows, matched_rows
 from colonnade.data.readers import read_frame

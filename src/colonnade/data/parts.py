@@ -10,11 +10,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from colonnade.data.columns import Kind
+from colonnade.data.columns import Column, Kind
 from colonnade.data.table import PartyTable
 from colonnade.errors import TableError, did_you_mean
 
-__all__ = ["Categories", "check_fits", "check_version", "damaged", "has_support", "rows_of", "typed"]
+__all__ = [
+    "Categories",
+    "check_fits",
+    "check_version",
+    "damaged",
+    "has_support",
+    "mean_and_scale",
+    "rows_of",
+    "typed",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,6 +113,16 @@ def has_support(count: int, rows: int, support: int) -> bool:
     return count > 0 and min(count, rows - count) >= support
 
 
+def mean_and_scale(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return mean and population deviation; a constant has the exact deviation 0."""
+    if values.min() == values.max():
+        return float(values[0]), 0.0
+    # Divided by the largest first, so that sums and squares of huge numbers stay finite.
+    largest = np.abs(values).max()
+    reduced = values / largest
+    return float(reduced.mean() * largest), float(reduced.std() * largest)
+
+
 def rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
     """Return a column's cells at the positions, by default all."""
     values = table.values(column)
@@ -111,23 +130,34 @@ def rows_of(table: PartyTable, column: str, positions: npt.NDArray[np.int64] | N
 
 
 def check_fits(table: PartyTable, kinds: Mapping[str, Kind]) -> None:
-    """Refuse a later table that lacks a column an encoder was fitted on, or has one of another kind."""
+    """Refuse a later table that lacks columns an encoder was fitted on, or has some of another kind; name them all."""
     columns = {column.name: column for column in table.all_columns}
-    for name, kind in kinds.items():
-        column = columns.get(name)
-        if column is None:
-            remedy = did_you_mean(name, columns) if columns else "Add the columns of the training table."
-            raise TableError(f"{table.name} lacks the column '{name}' that the encoder was fitted on. {remedy}")
-        # A column of missing cells only has no kind of its own, so it fits any; and 0 and 1 may be booleans.
-        is_other = column.kind != kind and column.missing < table.rows
-        if is_other and {kind, column.kind} == {"numeric", "boolean"}:
-            present = table.values(name)[~np.isnan(table.values(name))]
-            is_other = kind == "boolean" and not np.isin(present, (0.0, 1.0)).all()
-        if is_other:
-            raise TableError(
-                f"Column '{name}' of {table.name} is {column.kind}, but was {kind} when the encoder "
-                f'was fitted. Read the table with types = {{{name} = "{kind}"}}.'
-            )
+    if lacking := [name for name in kinds if name not in columns]:
+        hint = f"{did_you_mean(lacking[0], columns)} " if len(lacking) == 1 and columns else ""
+        some = f"the column '{lacking[0]}'" if len(lacking) == 1 else f"{len(lacking)} columns: {', '.join(lacking)}"
+        what = "it" if len(lacking) == 1 else "them"
+        raise TableError(
+            f"{table.name} lacks {some}, which the model was trained with. {hint}Add {what}; cells may "
+            "be empty where nothing is known."
+        )
+    odd = {name: kind for name, kind in kinds.items() if _is_other(table, columns[name], kind)}
+    if odd:
+        said = "; ".join(f"'{name}' is {columns[name].kind}, but was {kind}" for name, kind in odd.items())
+        types = ", ".join(f'{name} = "{kind}"' for name, kind in odd.items())
+        raise TableError(
+            f"{table.name} has other kinds of columns than when the model was trained: {said}. "
+            f"Read the table with types = {{{types}}}."
+        )
+
+
+def _is_other(table: PartyTable, column: Column, kind: Kind) -> bool:
+    """Tell whether a column is of another kind; one of missing cells only fits any, and 0 and 1 may be booleans."""
+    if column.kind == kind or column.missing == table.rows:
+        return False
+    if {kind, column.kind} == {"numeric", "boolean"}:
+        present = table.values(column.name)[~np.isnan(table.values(column.name))]
+        return kind == "boolean" and not np.isin(present, (0.0, 1.0)).all()
+    return True
 
 
 def typed(value: Any, expected: type | tuple[type, ...]) -> Any:

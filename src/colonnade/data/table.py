@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from colonnade.data.classes import Scalar, named_class
 from colonnade.data.columns import Column, Kind, cells_of, looked_at, read_column
 from colonnade.data.dialect import DateOrder, Dialect, dialect_of
 from colonnade.data.ids import (
@@ -49,8 +50,9 @@ class PartyTable:
     `types` overrides what a column looks like: `{"postcode": "categorical"}`. For an id column, "categorical" makes
     ids text and "numeric" makes them whole numbers, so that two parties can agree on one form. `drop` lists columns to
     ignore, `name` stands for the table in errors. `unlabelled` allows rows without a label, for methods that learn from
-    such rows too; their label is NaN or None. A table may hold ids alone, which is all that a label holder without
-    columns needs in order to have rows scored; a role that needs more says so.
+    such rows too; their label is NaN or None. `positive` names the one of two classes whose probability scores are;
+    without it, that is 1 of 0 and 1, or the rarer class. A table may hold ids alone, which is all that a label holder
+    without columns needs in order to have rows scored; a role that needs more says so.
 
     The table copies what it needs, and its arrays are read-only.
 
@@ -68,6 +70,8 @@ class PartyTable:
     """How text was written, as far as that was told or could be seen."""
     ids: npt.NDArray[np.object_]
     labels: npt.NDArray[Any] | None
+    positive: Scalar | None
+    """The class that the user calls positive; None leaves it to the labels."""
     matches: pd.DataFrame | None
     """A list of rows that another tool matched, for the alignment "given"; see `matched_rows`."""
     links: pd.DataFrame | None
@@ -85,6 +89,7 @@ class PartyTable:
         matches: pd.DataFrame | None = None,
         links: pd.DataFrame | None = None,
         unlabelled: bool = False,
+        positive: Scalar | None = None,
         most_categories: int = 50,
         decimal: str | None = None,
         thousands: str | None = None,
@@ -150,6 +155,12 @@ class PartyTable:
                 dialect=given,
                 shown=self.dialect,
             )
+        self.positive = None
+        if positive is not None and self.labels is None:
+            raise TableError(f"{name} names a positive class and no label. Set label, or leave out positive.")
+        if positive is not None and self.labels is not None:
+            where = f"The label column '{label}' of {name}"
+            self.positive = named_class(self.labels[self.is_labelled], positive, where)
         self._kinds: dict[str, Kind] = {}
         self._values: dict[str, npt.NDArray[Any]] = {}
         self._notes: dict[str, tuple[str, ...]] = {}
@@ -188,6 +199,7 @@ class PartyTable:
         drop: Iterable[str] = (),
         partner_ids: Mapping[str, str | Sequence[str]] | None = None,
         unlabelled: bool = False,
+        positive: Scalar | None = None,
         most_categories: int = 50,
         separator: str | None = None,
         quote: str | None = None,
@@ -226,6 +238,7 @@ class PartyTable:
             drop=drop,
             partner_ids=partner_ids,
             unlabelled=unlabelled,
+            positive=positive,
             most_categories=most_categories,
             decimal=decimal,
             thousands=thousands,
@@ -337,6 +350,7 @@ class PartyTable:
         part._partner_columns = dict(self._partner_columns)
         part._partner_ids = {partner: ids[chosen] for partner, ids in self._partner_ids.items()}
         part.labels = None if self.labels is None else self.labels[chosen]
+        part.positive = self.positive
         part._kinds = dict(self._kinds)
         part._values = {name: values[chosen] for name, values in self._values.items()}
         part._notes, part._left_out = self._notes, self._left_out
@@ -371,6 +385,8 @@ class PartyTable:
             "label": self.label_column,
             "columns": list(self._kinds.items()),
         }
+        if self.positive is not None:
+            header["positive"] = self.positive
         if self._partner_columns:
             header["partner_ids"] = sorted(self._partner_columns.items())
         summary = hashlib.sha256(json.dumps(header).encode())

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data import LabelEncoder, Split, TableEncoder
+from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, TableError
-from colonnade.session import ALIGN, Holding, ModelPart, RunPlan, Scores, Session
+from colonnade.session import ALIGN, Finding, Holding, ModelPart, RunPlan, Scores, Session
 
 __all__ = [
     "encoded_columns",
     "encoded_labels",
     "first_seeds",
+    "fit_labels",
     "known_start",
     "own_part",
     "scores_in_terms_of",
+    "table_labels",
     "without_columns",
 ]
 
@@ -71,11 +73,51 @@ def first_seeds(session: Session, is_secret: bool) -> Callable[..., int]:
 
 
 def encoded_labels(session: Session, holding: Holding, task: str) -> tuple[Rows, LabelEncoder]:
-    """Return the labels of all shared rows, and their encoder fitted on the training rows only."""
+    """Return the labels of all shared rows, and their encoder."""
+    positions, split = holding.aligned.positions, holding.split
+    held_out = np.concatenate([split.validation, split.test])
+    encoder = fit_labels(session, holding, task, positions[split.train], positions[held_out])
+    return table_labels(session, holding)[positions], encoder
+
+
+def table_labels(session: Session, holding: Holding) -> Rows:
+    """Return the labels of all rows of this party's table."""
     if holding.table.labels is None:
-        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
-    labels = holding.table.labels[holding.aligned.positions]
-    return labels, _fit_labels(labels, holding.split, task)
+        role = session.role.replace("_", " ")
+        raise ConfigError(f"'{session.party}' is a {role} but its table has no label column. Set label = ….")
+    return holding.table.labels
+
+
+def fit_labels(session: Session, holding: Holding, task: str, learned: Rows, held_out: Rows) -> LabelEncoder:
+    """Fit on all labels of this party's table; the rows to learn from and those to judge by are places in it.
+
+    A class without rows to learn from is no reason to refuse a table: what that means is said beside the model.
+    """
+    labels = table_labels(session, holding)
+    encoder = LabelEncoder.of(holding.table, task, learned)
+    if encoder.task == "regression":
+        return encoder
+    known, judged = encoder.encode(labels[learned]), encoder.encode(labels[held_out])
+    count = len(np.union1d(known, judged))
+    if count < 2:
+        raise TableError(
+            f"The {len(known) + len(judged)} rows of '{session.party}' that take part have labels of {count} of the "
+            f"table's {len(encoder.classes)} classes. A model needs two: bring rows of other classes to the overlap."
+        )
+    lost = np.setdiff1d(judged, known)
+    if len(lost):
+        rows = int(np.isin(judged, lost).sum())
+        session.findings.append(
+            Finding(
+                name="classes without training rows",
+                title="Classes that could not be learned",
+                text=f"All rows of {len(lost)} of {count} classes are held out: the model cannot tell these, and "
+                f"{rows} of {len(judged)} held-out rows are of them. Hold out fewer rows (evaluate.test_fraction, "
+                "evaluate.validation_fraction), choose another run.seed, or bring more rows of rare classes.",
+                values={"classes": len(lost), "rows": rows},
+            )
+        )
+    return encoder
 
 
 def scores_in_terms_of(labels: LabelEncoder, values: Rows, rows: Rows, truth: Any = None) -> Scores:
@@ -93,18 +135,3 @@ def own_part(session: Session, holding: Holding) -> ModelPart:
     if holding.part is None:
         raise ConfigError(f"'{session.party}' has no trained part of this model. Train first, then predict.")
     return holding.part
-
-
-def _fit_labels(labels: Rows, split: Split, task: str) -> LabelEncoder:
-    """Fit on the training rows, and refuse a split that keeps a class out of them: nobody could learn it."""
-    there, learned = len(np.unique(labels)), len(np.unique(labels[split.train]))
-    if learned > 1 or there == 1:
-        encoder = LabelEncoder.fit(labels[split.train], task)
-        if learned == there or encoder.task == "regression":
-            return encoder
-    held_out = {"evaluate.validation_fraction": split.validation, "evaluate.test_fraction": split.test}
-    remedies = " or ".join(name for name, rows in held_out.items() if len(rows))
-    raise TableError(
-        f"The training rows have {learned} of the {there} different labels; all rows of the others are held out. "
-        f"Lower {remedies}, choose another run.seed, or leave out labels of so few rows."
-    )

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import torch
 
 from colonnade.data import LabelEncoder
-from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.errors import TableError, WrongContent
+from colonnade.exchanges.holdings import fit_labels, table_labels
 from colonnade.session import Channel, Holding, Session
 
 __all__ = ["OwnLabels", "check_scores", "most_scores", "own_labels"]
@@ -52,23 +53,16 @@ def check_scores(peer: Channel, task: str, announced: int) -> None:
 def own_labels(
     session: Session, holding: Holding, task: str, precision: str, learned: Places, held_out: Places
 ) -> OwnLabels:
-    """Encode labels by those of the rows to learn from, shared or not; both kinds of rows are places in the table."""
-    labels = holding.table.labels
-    if labels is None:
-        raise ConfigError(f"'{session.party}' is the label holder but its table has no label column. Set label = ….")
+    """Encode the labels of the rows to learn from, shared or not, and to judge by; both are places in the table."""
+    labels = table_labels(session, holding)
     missing = int(np.count_nonzero(~holding.table.is_labelled[holding.aligned.positions]))
     if missing:
         raise TableError(
             f"{missing} of {len(holding.aligned)} shared rows of '{session.party}' have no label. Rows that only it "
             "knows may lack one, shared rows may not: fill in their labels, or remove them."
         )
-    encoder = LabelEncoder.fit(labels[learned], task)
+    encoder = fit_labels(session, holding, task, learned, held_out)
     known = np.concatenate([learned, held_out])
-    if encoder.task != "regression" and len(np.unique(labels[known])) > len(encoder.classes):
-        raise TableError(
-            "Some labels occur in held-out rows only, so that nobody could learn them. Lower "
-            "evaluate.validation_fraction or evaluate.test_fraction, choose another run.seed, or leave those rows out."
-        )
     encoded = np.zeros(holding.table.rows)
     encoded[known] = encoder.encode(labels[known])
     targets = torch.from_numpy(encoded)

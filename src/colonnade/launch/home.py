@@ -19,6 +19,7 @@ from colonnade.data import (
     DateOrder,
     Dialect,
     Kind,
+    LabelEncoder,
     PartyTable,
     linked_rows,
     matched_rows,
@@ -28,13 +29,21 @@ from colonnade.data import (
 from colonnade.engine import EngineSettings
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.messages import Protection, declaration_of
-from colonnade.session import CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
+from colonnade.session import ALIGN, CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
 from colonnade.settings import config_to_json, configured, described, settings_of, validated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PartyHome", "check_message_names", "new_party_file", "read_party_home", "read_run_file", "shape_in_words"]
+__all__ = [
+    "PartyHome",
+    "check_message_names",
+    "label_in_words",
+    "new_party_file",
+    "read_party_home",
+    "read_run_file",
+    "shape_in_words",
+]
 
 
 @described
@@ -67,6 +76,9 @@ class _PartyTableTable:
     """The column that names the row, the same person at every party; a list where several do so together."""
     label: str | None = None
     """The column to predict; only at a party that has it."""
+    positive: str | bool | int | float | None = None
+    """The one of two classes whose probability scores are, as written in the table. Without it, that is 1 of 0 and 1,
+    true of true and false, or the rarer class."""
     types: Mapping[str, Kind] = field(default_factory=dict)
     """Which columns are `numeric`, `date`, `boolean` or `categorical`, where the look of the cells misleads. A column
     named here is never left out as an identifier or free text."""
@@ -187,6 +199,7 @@ class PartyHome:
             drop=about.drop,
             partner_ids=self.partner_ids,
             unlabelled=about.unlabelled,
+            positive=about.positive,
             most_categories=about.most_categories,
             separator=about.separator,
             quote=about.quote,
@@ -311,6 +324,7 @@ _EXAMPLES: dict[type, dict[str, Any]] = {
         "source": "customers.csv",
         "id": "customer",
         "label": "churned",
+        "positive": "yes",
         "types": {"postcode": "categorical"},
         "drop": ["name", "street"],
         "unlabelled": True,
@@ -376,6 +390,20 @@ def shape_in_words(party: str, table: PartyTable) -> str:
     from colonnade.training import inspect_table  # here, as it brings torch
 
     return inspect_table(table).in_short(party)
+
+
+def label_in_words(table: PartyTable, plan: RunPlan) -> str:
+    """Return what a run takes this party's label for, and which class counts as positive; empty without a label."""
+    encoder = label_encoder_of(table, plan)
+    return "" if encoder is None else encoder.sentence
+
+
+def label_encoder_of(table: PartyTable, plan: RunPlan) -> LabelEncoder | None:
+    """Return how a run reads this party's label, if it does: ranking has labels of its own."""
+    task = plan.config.get("task", "auto")
+    if not table.has_label or plan.stage in (ALIGN, "predict") or task == "ranking":
+        return None
+    return LabelEncoder.of(table, task)
 
 
 def _columns_in(*settings: str | list[str]) -> list[str]:

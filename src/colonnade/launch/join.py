@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError
-from colonnade.launch.home import PartyHome, read_party_home, read_run_file, shape_in_words
+from colonnade.launch.home import PartyHome, label_in_words, read_party_home, read_run_file, shape_in_words
 from colonnade.launch.identity import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.party_folder import PartyFolder, earlier_folder, next_prediction
 from colonnade.launch.run import Run, make_run
@@ -24,6 +24,7 @@ from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun, check_format
 from colonnade.session import Observer, Participant, RunPlan, read_json, write_json
+from colonnade.training import differences_of
 from colonnade.transport.grpc import Endpoint, GrpcLink
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ class Joining:
         self._identity = load_identity(home.folder, home.name)
         self._partners = load_partners(home, self._peers)
         self._consent: str | None = None
+        self.notes: tuple[str, ...] = ()
+        """How new rows that this party brings to be scored differ from those of training."""
 
     @property
     def is_finished(self) -> bool:
@@ -166,6 +169,8 @@ class Joining:
         if path is not None:
             # First, so that nobody is asked about a run that cannot be.
             self.watcher.told(shape_in_words(self.home.name, self.table))
+            if said := label_in_words(self.table, self.plan):
+                self.watcher.told(said)
         kept = read_json(path) if path is not None and path.exists() else {}
         self._consent, digest = None, self.plan.digest()
         if kept.get("digest") == digest:
@@ -236,6 +241,9 @@ class Joining:
         table = None
         if source is not None and trained.part is not None:
             table = self.home.read_new_rows(source, trained.part, parties=self.plan.parties)
+            self.notes = differences_of(trained.part, table)
+            for note in self.notes:
+                self.watcher.told(note)
         party = self._participant(
             next_prediction(self._folder.path), table=table, part=trained.part, refusals=trained.refusals
         )

@@ -1,7 +1,8 @@
 """One party of a local run, as a process of its own. Started by `local`, not by people.
 
 It speaks with its parent in lines of JSON: it is told on stdin what to do, then where the others are, and reports on
-stdout. When stdin ends, the parent is gone or wants it to stop. Nothing of the table goes to the parent.
+stdout. When stdin ends, the parent is gone or wants it to stop. Of the table the parent gets counts and the name of the
+positive class.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _work(task: dict[str, Any]) -> None:
 def _take_part(task: dict[str, Any], endpoint: Any) -> None:
     import torch
 
-    from colonnade.launch.home import read_party_home, read_run_file, shape_in_words
+    from colonnade.launch.home import label_in_words, read_party_home, read_run_file, shape_in_words
     from colonnade.launch.join import take_part_remotely
     from colonnade.launch.party_folder import earlier_folder
     from colonnade.launch.run_folder import RunFolder, alignment_plan
@@ -73,6 +74,8 @@ def _take_part(task: dict[str, Any], endpoint: Any) -> None:
     home, method = read_party_home(Path(task["home"]), party), method_named(plan.method)
     table = home.table_for(method, plan)
     _tell(said=shape_in_words(party, table))
+    if said := label_in_words(table, plan):
+        _tell(said=said)
     model = earlier_folder(method, plan, folder.path.parent, party, is_apart=False)
     participant = Participant(
         party,

@@ -69,6 +69,7 @@ class _Outcome:
     rows: _Rows
     shared_rows: int
     served: str = "together"
+    label: dict[str, str | bool | int | float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +199,7 @@ class PartyFolder:
                 "rows": run.rows,
                 "shared_rows": run.table["shared_rows"],
                 "served": run.served,
+                "label": run.label,
             },
         )
 
@@ -246,6 +248,7 @@ class PartyFolder:
             findings=self._findings(),
             refusals=self._refusals(),
             served=about.served,
+            label=dict(about.label),
         )
 
     def _findings(self) -> tuple[Finding, ...]:

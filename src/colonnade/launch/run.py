@@ -13,7 +13,7 @@ from colonnade.engine import Engine, opened
 from colonnade.errors import ConfigError, RunFolderError
 from colonnade.messages import declaration_of
 from colonnade.methods import method_named
-from colonnade.reports import PartyRun, RunRecord, check_format, write
+from colonnade.reports import PartyRun, RunRecord, as_markup, as_text, check_format, write
 from colonnade.session import CONTROL, Party, RunPlan, parties_of
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ class Run(RunRecord):
 
         Usually every party gives a table, rows that all of them know are scored, and the label holder gets the scores.
         With `FTL` only targets give one: all their rows are scored, and each target gets predictions and no scores.
-        With several targets the first column, ``party``, says whose row it is.
+        With several targets the first column, ``party``, says whose row it is. ``attrs["notes"]`` of the frame says, by
+        party, in which columns new rows differ from those of training.
         A `Party` in place of a table brings its policy or network, as in `simulate`; ``engine`` means the same too. Of
         two classes a row is predicted to be of the positive one from ``threshold`` on, or else from that of the run.
         """
@@ -74,6 +75,13 @@ class Run(RunRecord):
                 f"same run.toml and the stage {' or '.join(self.method.scored_after)}, and score with the run that "
                 "this gives."
             )
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return as_markup(self)
 
     def report(self, path: str | Path | None = None) -> Path:
         """Write the HTML report and return where it lies."""

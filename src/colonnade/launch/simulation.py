@@ -26,6 +26,7 @@ from colonnade.methods import method_for, method_named
 from colonnade.reports import PartyRun, check_format
 from colonnade.session import Alignment, Evaluate, Method, Observer, Participant, Party, RunPlan, parties_of
 from colonnade.settings import config_to_json
+from colonnade.training import differences_of
 from colonnade.transport import MemoryHub, Network, Tap
 
 if TYPE_CHECKING:
@@ -234,6 +235,7 @@ def predict_in_threads(
 ) -> pd.DataFrame:
     """Score new rows with a trained run, as the party that may know the scores gets them.
 
+    ``attrs["notes"]`` of what is returned says, by party, how its new rows differ from those of training.
     ``queries`` are the files in which parties count what they score, where they have homes.
     """
     run.check_model()
@@ -266,8 +268,11 @@ def predict_in_threads(
         )
         for name in plan.parties
     }
+    notes = {name: list(differences_of(run.parts[name], table)) for name, table in tables.items() if name in run.parts}
     ended = play_in_threads(plan, participants)
-    return _joined({name: one.predictions for name, one in ended.items() if one.predictions is not None})
+    scores = _joined({name: one.predictions for name, one in ended.items() if one.predictions is not None})
+    scores.attrs["notes"] = {name: said for name, said in notes.items() if said}
+    return scores
 
 
 def _joined(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import opened
 from colonnade.errors import UsageError
 from colonnade.launch.baselines import judge_alone
+from colonnade.launch.home import label_encoder_of
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.methods import method_named
 from colonnade.reports import PartyRun
@@ -37,9 +38,6 @@ from colonnade.session import (
 from colonnade.settings import validated
 from colonnade.training import described
 from colonnade.transport import Link
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["alignment_messages", "peers_of", "take_part"]
 
@@ -94,7 +92,8 @@ def take_part(
                 evaluations={name: found for name, found in evaluations.items() if found is not None},
                 part=_with_dialect(result.part, table),
                 overlap=None if overlap is None else overlap.to_json(),
-                findings=(*result.findings, *hint),
+                label=_label_of(table, plan),
+                findings=(*session.findings, *result.findings, *hint),
                 served=result.served,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
@@ -119,6 +118,15 @@ def _with_dialect(part: ModelPart | None, table: PartyTable) -> ModelPart | None
     written = {name: getattr(table.dialect, name) for name in ("decimal", "dates")}
     shown = {name: value for name, value in written.items() if value is not None}
     return replace(part, document={**part.document, "written": shown}) if part is not None and shown else part
+
+
+def _label_of(table: PartyTable, plan: RunPlan) -> dict[str, Any]:
+    """Return what the label was taken for, at the party that has it."""
+    encoder = label_encoder_of(table, plan)
+    if encoder is None:
+        return {}
+    positive = encoder.classes[1] if encoder.task == "binary" else None
+    return {"task": encoder.task, "positive": positive, "sentence": encoder.sentence}
 
 
 def _still_keeps(folder: Path, part: ModelPart | None) -> bool:

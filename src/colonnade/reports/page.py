@@ -156,6 +156,7 @@ def _trained(record: RunRecord) -> Iterable[Html]:
         yield _table("The parties and their roles in this method", ["Party", "Role", "What the role does"], rows)
     others = [f"{party} ran {version}" for party, version in record.other_versions.items()]
     facts = [
+        ("Label", record.label.get("sentence", "")),
         ("Stage", "" if record.plan.stage == "train" else record.plan.stage),
         ("Launch", record.launch),
         ("Made on", record.started),

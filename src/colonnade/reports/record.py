@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format"]
 
-FORMAT = 3
+FORMAT = 4
 """The form of a run folder, which plan.json names: counted up with every change after which a model of before cannot be
 used, or a file means something else. The first had no number."""
 
@@ -52,6 +52,8 @@ class PartyRun:
     alignment: str
     """How the shared rows were found."""
     rows: dict[str, int]
+    label: dict[str, Any] = field(default_factory=dict)
+    """What the label was taken for, where it lies: ``task``, which class is ``positive`` of two, and a ``sentence``."""
     table: dict[str, Any]
     """The shape of the party's table, with the number of its rows that are shared."""
     ledger: Ledger
@@ -148,6 +150,18 @@ class RunRecord:
         found = {name: one for run in self.parties.values() for name, one in run.evaluations.items()}
         found |= self.central
         return {name: found[name] for name in ("together", "alone", "average", "central") if name in found}
+
+    @property
+    def label(self) -> dict[str, Any]:
+        """Return what the label was taken for, as the party says that judges the model."""
+        known = {party: one.label for party, one in self.parties.items() if one.label}
+        return next((known[party] for party in self.label_holders if party in known), {})
+
+    @property
+    def positive(self) -> str | int | float | bool | None:
+        """Return the class whose probability scores are, where there are two and the label is known here."""
+        found: str | int | float | bool | None = self.label.get("positive")
+        return found
 
     @property
     def served(self) -> str:
@@ -455,6 +469,7 @@ class RunRecord:
             "marks": self.marks,
             "parties": [{"name": party, **about} for party, about in self.brought.items()],
             "rows": self.rows,
+            "label": self.label,
             "evaluations": {name: one.to_json() for name, one in self.evaluations.items()},
             "alone_party": " and ".join(self.label_holders) or None,
             "curves": self.curves,

@@ -13,7 +13,7 @@ from colonnade.session.plan import ALIGN, SPLITS, Alignment, Evaluate, RunPlan, 
 from colonnade.session.play import play, taking_part
 from colonnade.session.policy import Policy, PolicyRules
 from colonnade.session.scored_rows import ScoredRows
-from colonnade.session.scores import Scores
+from colonnade.session.scores import PROBABILITY, Scores
 from colonnade.session.scripted import ScriptedLink
 from colonnade.session.seeds import derive_seed
 from colonnade.session.session import Observer, Progress, Session
@@ -21,6 +21,7 @@ from colonnade.session.session import Observer, Progress, Session
 __all__ = [
     "ALIGN",
     "CONTROL",
+    "PROBABILITY",
     "SPLITS",
     "Alignment",
     "Channel",

@@ -13,7 +13,10 @@ from colonnade.metrics import USUAL, Evaluation, Threshold, evaluate, given_thre
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Scores"]
+__all__ = ["PROBABILITY", "Scores"]
+
+PROBABILITY = "probability_"
+"""Begins the name of a column that says how likely a class is; the class follows."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Scores:
         return evaluate(self.task, self.truth, self.values, self.classes, self.threshold)
 
     def as_table(self, table: PartyTable, aligned: np.ndarray[Any, Any]) -> pd.DataFrame:
-        """Return ids, scores and predictions of rows of a table, by the places of those that are aligned."""
+        """Return ids, probabilities and predictions of rows of a table, by the places of those that are aligned."""
         import pandas as pd
 
         # In the order of the party's own table, as people expect; the agreed order looks random to them.
@@ -64,10 +67,10 @@ class Scores:
         elif self.is_decided:
             columns["prediction"] = classes[values].to_numpy()
         elif self.task == "binary":
-            columns["score"] = values
+            columns[f"{PROBABILITY}{self.classes[1]}"] = values
             columns["prediction"] = classes[(values >= self.threshold.value).astype(int)].to_numpy()
         else:
-            columns |= {f"score of {name}": values[:, place] for place, name in enumerate(self.classes)}
+            columns |= {f"{PROBABILITY}{name}": values[:, place] for place, name in enumerate(self.classes)}
             columns["prediction"] = classes[values.argmax(axis=1)].to_numpy()
         # In one go: pandas warns of frames that grew by a hundred columns one by one.
         return pd.DataFrame(columns)

@@ -19,7 +19,7 @@ from colonnade.messages import ANYONE, Declaration, declaration_of
 from colonnade.session.channel import Channel
 from colonnade.session.checkpoints import CheckpointStore
 from colonnade.session.files import write_whole
-from colonnade.session.method import Method
+from colonnade.session.method import Finding, Method
 from colonnade.session.metrics_log import MetricsLog
 from colonnade.session.model_part import ModelPart
 from colonnade.session.party import Participant
@@ -77,6 +77,8 @@ class Session:
         self.declarations = (*map(declaration_of, messages), *method.declarations_in(plan))
         """What may cross in this run."""
         self.step = 0
+        self.findings: list[Finding] = []
+        """What is to be said of this party's own data beside what the method finds out."""
         self.engine = engine
         """Where this party's heavy work, such as encryption, runs."""
         self.resumed: ModelPart | None = None

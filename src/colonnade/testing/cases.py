@@ -121,7 +121,8 @@ def toy_tables(case: Case, *, with_label: bool = True) -> dict[str, PartyTable]:
                 # Everybody lacks other rows, so that each party has rows that nobody else shares with all.
                 frame = frame[np.arange(rows) % 5 != len(tables)]
             shuffled = frame.sample(frac=1, random_state=len(tables)).iloc[: rows - 4 * len(tables)]
-            tables[name] = PartyTable(shuffled, id="id", label="label" if labelled else None, name=name)
+            label, positive = ("label", "label-canary-yes") if labelled else (None, None)
+            tables[name] = PartyTable(shuffled, id="id", label=label, positive=positive, name=name)
     return tables
 
 

@@ -205,12 +205,12 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
     is_known = scores["prediction"].isin(["label-canary-yes", "label-canary-no"]).all()
     require(is_known, "Predictions should be in the label's own terms.")
     known_rows = {party: run.tables[party]["shared_rows"] for party in bringing}
-    rows = run.method.predicting.rows
+    rows, named = run.method.predicting.rows, "probability_label-canary-yes"
     if rows == "own":
-        require("score" not in scores, "Who gets predictions for its own rows should not be told how sure they are.")
+        require(named not in scores, "Who gets predictions for its own rows should not be told how sure they are.")
         expected = sum(table.rows for table in tables.values())
     else:
-        require(scores["score"].dropna().between(0, 1).all(), "Scores of two classes should lie between 0 and 1.")
+        require(scores[named].dropna().between(0, 1).all(), "Scores of two classes should lie between 0 and 1.")
         told = len(scores)
         if rows == "shared and rest":
             lead, *others = bringing
@@ -222,7 +222,7 @@ def check_predicts_new_rows(case: Case, transport: str) -> None:
         else:
             # Rows that only a party lacks that is not asked for are scored as well.
             expected = len(set.intersection(*(set(tables[party].ids) for party in bringing)))
-        require(scores["score"].notna().sum() == told, "Others get predictions without how sure they are.")
+        require(scores[named].notna().sum() == told, "Others get predictions without how sure they are.")
     require(len(scores) == expected, f"{expected} rows should be scored, and {len(scores)} are.")
 
 

@@ -2,7 +2,7 @@
 
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose, row_losses
-from colonnade.training.inputs import Inputs
+from colonnade.training.inputs import Inputs, differences_of
 from colonnade.training.inspection import InspectedColumn, InspectedLabel, Inspection, described, inspect_table
 from colonnade.training.joined import JoinedRegression
 from colonnade.training.kept import Kept, Leaf, Tensors
@@ -45,6 +45,7 @@ __all__ = [
     "asked_model",
     "choose",
     "described",
+    "differences_of",
     "in_parts",
     "inspect_table",
     "parts_of",

@@ -13,11 +13,12 @@ from colonnade.data import Kind, PartyTable
 from colonnade.data.parts import Categories, check_fits, check_version, damaged, rows_of, typed
 from colonnade.errors import TableError
 from colonnade.training.numbers import Numbers
+from colonnade.training.shift import Training, differences
 
 if TYPE_CHECKING:
-    from colonnade.session import Holding
+    from colonnade.session import Holding, ModelPart
 
-__all__ = ["Inputs"]
+__all__ = ["Inputs", "differences_of"]
 
 _VERSION = 2
 _WHAT = "encoder of inputs"
@@ -38,6 +39,8 @@ class Inputs:
 
     parts: tuple[Numbers | Categories, ...]
     dropped: tuple[str, ...]
+    training: tuple[Training, ...]
+    """What the training rows had in the columns of `parts`."""
 
     @classmethod
     def fit(
@@ -59,7 +62,7 @@ class Inputs:
         if not count:
             raise TableError(f"{table.name} has no training rows to fit an encoder on. Use a smaller held-out part.")
         parts: list[Numbers | Categories] = []
-        dropped = []
+        training, dropped = [], []
         for column in table.columns:
             values = rows_of(table, column.name, positions)
             part: Numbers | Categories | None
@@ -73,7 +76,8 @@ class Inputs:
                 dropped.append(column.name)
             else:
                 parts.append(part)
-        return cls(tuple(parts), tuple(dropped))
+                training.append(Training.of(part, values))
+        return cls(tuple(parts), tuple(dropped), tuple(training))
 
     @classmethod
     def of(cls, holding: Holding, *, splines: bool = False, minimum_support: int = 0) -> Inputs | None:
@@ -120,12 +124,16 @@ class Inputs:
         start = 0
         for part in self.parts:
             width = len(part.names)
-            values = rows_of(table, part.column, positions)
-            if (values.dtype == object) != (part.kind == "categorical"):  # every cell is missing, see check_fits
-                values = np.full(count, *((None, object) if part.kind == "categorical" else (np.nan, np.float64)))
-            part.write(values, encoded[:, start : start + width])
+            part.write(self._cells(part, table, positions), encoded[:, start : start + width])
             start += width
         return encoded
+
+    def differences(self, table: PartyTable) -> tuple[str, ...]:
+        """Say of each column in which new rows differ from training rows how they do, by the rules of `shift`."""
+        check_fits(table, self.types)
+        pairs = zip(self.parts, self.training, strict=True)
+        said = (differences(part, one, self._cells(part, table, None)) for part, one in pairs)
+        return tuple(filter(None, said))
 
     def describe(self) -> list[dict[str, Any]]:
         """Say of each column in use how it is encoded and how many numbers it gives, without a value of it."""
@@ -136,8 +144,12 @@ class Inputs:
 
     def to_json(self) -> dict[str, Any]:
         """Return the encoder for JSON; `from_json` gives back an equal one."""
-        columns = [part.to_json() for part in self.parts]
-        return {"version": _VERSION, "columns": columns, "dropped": list(self.dropped)}
+        return {
+            "version": _VERSION,
+            "columns": [part.to_json() for part in self.parts],
+            "dropped": list(self.dropped),
+            "training": [one.to_json() for one in self.training],
+        }
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Inputs:
@@ -148,8 +160,8 @@ class Inputs:
         try:
             parts = tuple(_FORMS[one["kind"]].from_json(one) for one in saved["columns"])
             dropped = tuple(typed(name, str) for name in saved["dropped"])
-            inputs = cls(parts, dropped)
-            if inputs.to_json() != saved:
+            inputs = cls(parts, dropped, tuple(Training.from_json(one) for one in saved["training"]))
+            if inputs.to_json() != saved or len(inputs.training) != len(parts):
                 raise ValueError
         except (AttributeError, KeyError, TypeError, ValueError):
             raise damaged(_WHAT) from None
@@ -157,6 +169,21 @@ class Inputs:
 
     def __repr__(self) -> str:  # quantiles and category names stay out of logs and tracebacks
         return f"Inputs(width={self.width}, columns={len(self.parts)}, dropped={len(self.dropped)})"
+
+    def _cells(
+        self, part: Numbers | Categories, table: PartyTable, positions: npt.NDArray[np.int64] | None
+    ) -> npt.NDArray[Any]:
+        values = rows_of(table, part.column, positions)
+        if (values.dtype == object) != (part.kind == "categorical"):  # every cell is missing, see check_fits
+            missing = (None, object) if part.kind == "categorical" else (np.nan, np.float64)
+            values = np.full(len(values), *missing)
+        return values
+
+
+def differences_of(part: ModelPart, table: PartyTable) -> tuple[str, ...]:
+    """Say how new rows differ from those that a part of a model was trained on, where it keeps what tells."""
+    saved = part.document.get("inputs")
+    return () if saved is None else Inputs.from_json(saved).differences(table)
 
 
 _FORMS: dict[str, type[Numbers] | type[Categories]] = {

@@ -32,7 +32,8 @@ class JoinedRegression:
         self.scores = max(1, self.outputs - 1)
         """How many numbers of a row tell all classes apart."""
         rate = self._labels.mean()
-        self.curvature = {"binary": rate * (1 - rate), "multiclass": 1 / self.outputs}.get(self.task, 1.0)
+        # With labels of one class only nothing is left to be learned, whatever this is.
+        self.curvature = {"binary": rate * (1 - rate) or 0.25, "multiclass": 1 / self.outputs}.get(self.task, 1.0)
         """Of a row's loss, about, in a score."""
         self.fit([])
 

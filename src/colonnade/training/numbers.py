@@ -140,6 +140,18 @@ class Numbers:
         if self.marks_missing:
             block[:, -1] = ~present
 
+    def beyond(self, known: Array) -> int:
+        """Count the cells, none of them missing, that are cut off at the ends."""
+        if self.curve is None:
+            return 0
+        places = _bent(known, self.curve.centre, self.curve.unit, self.curve.bends)
+        slack = 1e-9 * (self.curve.largest - self.curve.least)
+        return int(((places < self.curve.least - slack) | (places > self.curve.largest + slack)).sum())
+
+    def distance(self, known: Array) -> float:
+        """Return how far the mean of these cells lies from that of training, in standard deviations."""
+        return 0.0 if self.curve is None else float((self.curve(known).mean() - self.means[0]) / self.scales[0])
+
     def describe(self) -> str:
         """Say how the column is encoded, without a value of it."""
         what = {"date": "date", "boolean": "0 or 1"}.get(self.kind, "number")

@@ -512,7 +512,7 @@ def test_the_label_holder_gets_the_scores_and_nobody_else(finished: Group) -> No
     scores = outcomes["bank"]
     assert isinstance(scores, pd.DataFrame), repr(scores)
     assert list(scores["id"]) == list(range(1002, 1008)), "the shared rows, in the order of the bank's own table"
-    assert scores["score"].between(0, 1).all()
+    assert scores["probability_1"].between(0, 1).all()
     assert set(scores["prediction"]) <= {"yes", "no"}
     for party in BOTH:
         ledger = Ledger.read(finished.folder(party) / "predictions" / "0001" / "ledger.jsonl")

@@ -406,7 +406,7 @@ def test_a_run_with_ids_of_several_columns_and_others_for_a_partner_is_kept(tmp_
     assert loaded.tables == run.tables
     scores = loaded.predict(both)
     expected = bank[bank["card"].notna()]
-    assert list(scores.columns) == ["first", "born", "score", "prediction"]
+    assert list(scores.columns) == ["first", "born", "probability_1", "prediction"]
     assert scores["first"].tolist() == expected["first"].tolist()
     assert scores["born"].tolist() == expected["born"].tolist()
 

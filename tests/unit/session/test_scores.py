@@ -18,6 +18,6 @@ def test_every_column_of_an_id_is_a_column_of_the_scores() -> None:
     assert found.to_dict(orient="list") == {
         "first": ["Zoe", "Bob"],
         "born": [1990, 1992],
-        "score": [0.25, 0.75],
+        "probability_yes": [0.25, 0.75],
         "prediction": ["no", "yes"],
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from copy import deepcopy
 from datetime import date
 from typing import Any
@@ -410,3 +411,62 @@ def test_the_usual_value_stays_apart_from_others_that_are_mostly_equal() -> None
     encoded = Inputs.fit(table(children=children)).transform(table(children=np.arange(4)))
     assert (np.diff(encoded[:, 0]) > 0).all()
     assert encoded[0, 1] < encoded[1, 1]
+
+
+# What new rows differ in
+
+
+def plain(seed: int = 0) -> dict[str, Any]:
+    """Return columns whose kind can be told from their values."""
+    source = varied(seed)
+    return {name: source.values(name).copy() for name in ("amount", "gain", "code", "age", "job")}
+
+
+def differing(source: PartyTable, later: PartyTable) -> dict[str, str]:
+    """Return what is told of new rows, by column, of an encoder that was kept."""
+    inputs = Inputs.from_json(json.loads(json.dumps(Inputs.fit(source).to_json())))
+    told = inputs.differences(later)
+    return {name: one for name in source.feature_names for one in told if f"column '{name}'" in one}
+
+
+def test_new_rows_like_those_of_training_are_not_told_of() -> None:
+    assert differing(varied(0), varied(1)) == {}
+    assert differing(varied(0), varied(2).take(np.arange(8))) == {}, "nor is what chance does to a few"
+
+
+def test_what_differs_in_new_rows_is_counted_by_column_without_a_value() -> None:
+    columns = plain(1)
+    columns["age"] += 20
+    columns["code"][:40] = 1e6
+    columns["amount"][:] = np.nan
+    columns["job"][:300] = None
+    columns["job"][300:340] = "canary8191"
+    told = differing(table(**plain()), table(**columns))
+    assert set(told) == {"amount", "code", "age", "job"}
+    assert re.search(r"the mean lies [12]\.\d standard deviations above that of training", told["age"])
+    assert "43 of 600 cells (7.2%) lie beyond the range of training" in told["code"], "three are rare ones"
+    assert "40 of 600 cells (6.7%) hold a category that no training row had" in told["job"]
+    assert re.search(r"\d+ of 600 cells \(5\d\.\d%\) are missing, of the training rows \d+\.\d%", told["job"])
+    assert "600 of 600 cells (100.0%) are missing" in told["amount"]
+    assert not any(word in one for one in told.values() for word in ("8191", "Warning"))
+
+
+def test_more_than_half_of_the_cells_unseen_is_a_warning_and_rare_categories_are_not_unseen() -> None:
+    towns, amount = [f"town {place}" for place in range(80)] * 3, np.arange(240.0)
+    source = table(town=towns, amount=amount)
+    assert differing(source, table(town=towns[::-1], amount=amount)) == {}
+    renamed = [one.upper() if place % 5 else one for place, one in enumerate(towns)]
+    told = differing(source, table(town=renamed, amount=amount))
+    assert told["town"].startswith("Warning: in column 'town' 192 of 240 cells (80.0%) hold")
+
+
+def test_all_columns_that_are_missing_or_of_another_kind_are_named_at_once() -> None:
+    inputs, columns = Inputs.fit(table(**plain())), plain(1)
+    fewer = {name: one for name, one in columns.items() if name not in ("gain", "job")}
+    with pytest.raises(TableError, match=r"lacks 2 columns: gain, job, .* Add them; cells may be empty"):
+        inputs.transform(table(**fewer))
+    odd = columns | {"gain": ["x"] * ROWS, "age": ["y"] * ROWS}
+    with pytest.raises(TableError, match=r"'gain' is categorical, but was numeric; 'age' is categorical, but was"):
+        inputs.transform(table(**odd))
+    empty = {"gain": [None] * ROWS, "job": [None] * ROWS}
+    assert len(inputs.transform(table(**fewer | empty))) == ROWS

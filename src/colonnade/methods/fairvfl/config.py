@@ -125,7 +125,8 @@ class FairVFL:
     """Widths of the hidden layers of the attributes' adversaries."""
 
     task: Literal["auto", "binary", "multiclass", "regression", "ranking"] = "auto"
-    """What is learned. `auto` decides from the training labels, and never for `ranking`."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes, and never decides
+    for `ranking`."""
     optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)

@@ -105,7 +105,7 @@ class FedCVT:
     memory_bank: int = 0
     """How many earlier rows attention also looks at; 0 looks at the batch only."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from the training labels."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes."""
     optimizer: str = "Adam"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 0.005

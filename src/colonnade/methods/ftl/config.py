@@ -30,7 +30,7 @@ class FTL:
     """
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from the source's labels."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes."""
     width: int = 32
     """How many numbers a code has, at both parties: the paper's d."""
     hidden: tuple[int, ...] = ()

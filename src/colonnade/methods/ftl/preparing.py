@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.data import LabelEncoder, TableEncoder
 from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.holdings import first_seeds, without_columns
+from colonnade.exchanges.holdings import first_seeds, fit_labels, table_labels, without_columns
 from colonnade.exchanges.labels import most_scores
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import LARGEST_INPUT, Apprentice, build_encoder
@@ -28,7 +27,6 @@ __all__ = [
     "check_labelled",
     "choose_labelled",
     "encode",
-    "labels_of",
     "sizes_of",
     "source_rows",
     "target_rows",
@@ -73,13 +71,13 @@ class TargetRows:
 
 def source_rows(session: Session, holding: Holding, config: FTL, pairs: list[Pair]) -> SourceRows:
     """Choose and encode the source's rows: held-out ones of any link never lend their label."""
-    labels = labels_of(session, holding)
+    labels = table_labels(session, holding)
     held = [pair.aligned.positions[np.concatenate([pair.split.validation, pair.split.test])] for pair in pairs]
     used = np.setdiff1d(np.arange(holding.table.rows), np.concatenate(held))
     shared = np.concatenate([pair.aligned.positions[pair.split.train] for pair in pairs])
     positions = np.concatenate([used, np.setdiff1d(shared, used)])
     table_encoder = _fit(session, holding, used)
-    label_encoder = LabelEncoder.fit(labels[used], config.task)
+    label_encoder = fit_labels(session, holding, config.task, used, np.unique(np.concatenate(held)))
     targets = targets_of(label_encoder.task, label_encoder.encode(labels[positions]), len(label_encoder.classes))
     columns = encode(table_encoder, holding, positions)
     return SourceRows(table_encoder, label_encoder, positions, columns, targets, len(used))
@@ -156,13 +154,6 @@ def check_labelled(peer: Channel, rows: Mask, among: Mask | None = None) -> None
 def sizes_of(apprentice: Apprentice) -> Sizes:
     """Return how large a party's encoder is."""
     return Sizes(apprentice.encoder.widths, apprentice.columns)
-
-
-def labels_of(session: Session, holding: Holding) -> np.ndarray[Any, Any]:
-    """Return the source's labels of all its rows."""
-    if holding.table.labels is None:
-        raise ConfigError(f"'{session.party}' is the source but its table has no label column. Set label = ….")
-    return holding.table.labels
 
 
 def _fit(session: Session, holding: Holding, positions: Places) -> TableEncoder:

@@ -13,7 +13,7 @@ import torch
 
 from colonnade.data import TableEncoder
 from colonnade.errors import ConfigError
-from colonnade.exchanges.holdings import scores_in_terms_of
+from colonnade.exchanges.holdings import scores_in_terms_of, table_labels
 from colonnade.methods.ftl.choice import Calibration, judge, safeguard_finding
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.encoder import Apprentice
@@ -27,7 +27,6 @@ from colonnade.methods.ftl.preparing import (
     apprentice_for,
     choose_labelled,
     encode,
-    labels_of,
     source_rows,
     target_rows,
 )
@@ -178,7 +177,7 @@ def _serve(
     peer, split, labels = meeting.peer, meeting.pair.split, rows.label_encoder
     parts = {part: getattr(split, part) for part in ("validation", "test")}
     known = {
-        part: labels_of(session, holding)[meeting.pair.aligned.positions[places]] for part, places in parts.items()
+        part: table_labels(session, holding)[meeting.pair.aligned.positions[places]] for part, places in parts.items()
     }
     truth = {
         part: targets_of(labels.task, labels.encode(values), len(labels.classes))

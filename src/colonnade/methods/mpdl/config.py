@@ -134,7 +134,7 @@ class MPDL:
     kernels: Literal["untied", "tied"] = "untied"
     """For images: each holder has kernels of its own, or all have the same, which all then know."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from the training labels."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes."""
     optimizer: str = "SGD"
     """The classifier's optimizer: the name of a class in `torch.optim`."""
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)

@@ -12,8 +12,9 @@ import torch
 
 from colonnade.crypto import PublicKey
 from colonnade.data import StepEncoder
-from colonnade.errors import ConfigError, TableError, WrongContent
+from colonnade.errors import TableError, WrongContent
 from colonnade.exchanges.epochs import EpochVerdict, check_finite
+from colonnade.exchanges.holdings import fit_labels, table_labels
 from colonnade.exchanges.public_keys import receive_key
 from colonnade.methods.prada.config import PrADA
 from colonnade.methods.prada.head import STEEPEST, BankHead, ClearBankHead, SealedBankHead, head_format
@@ -120,10 +121,7 @@ class Bank:
         self.peer = session.channel(HOLDER)
         pair = holding.pair(self.peer.peer)
         positions, split = pair.aligned.positions, pair.split
-        if holding.table.labels is None:
-            raise ConfigError(
-                f"'{session.party}' is a {session.role} but its table has no label column. Set label = …."
-            )
+        values = table_labels(session, holding)[positions]
         self.known = np.flatnonzero(holding.table.is_labelled[positions])
         self.training, self.validation, self.test = (
             np.intersect1d(part, self.known) for part in (split.train, split.validation, split.test)
@@ -134,8 +132,9 @@ class Bank:
                 "feature holder have a label. Label at least two, or lower what evaluate holds out."
             )
         self.encoder, self.columns = _own_columns(holding, config, positions, split.train)
-        values = holding.table.labels[positions]
-        self.labels = Labels(session, config, values, self.known, self.training)
+        held_out = np.concatenate([self.validation, self.test])
+        labels = fit_labels(session, holding, config.task, positions[self.training], positions[held_out])
+        self.labels = Labels(session, config, labels, values, self.known)
         self.truth = values
         self.key = receive_key(session, self.peer, config.key) if config.is_sealed else None
         novelties = config.novelties if session.role == "target" else 0

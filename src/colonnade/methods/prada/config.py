@@ -66,7 +66,7 @@ class PrADA:
     """Whether source rows of the adversarial step are drawn alike, or by how much they look like target rows."""
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from each bank's own training labels."""
+    """What is learned. At each bank `auto` takes two values, text and up to 10 whole numbers for classes."""
     optimizer: str = "Adam"
     """The optimizer of the feature holder's networks: the name of a class in `torch.optim`."""
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)

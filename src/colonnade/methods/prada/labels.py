@@ -28,9 +28,14 @@ class Labels:
     """The labels of one bank's shared rows; places without one are never asked for."""
 
     def __init__(
-        self, session: Session, config: PrADA, values: np.ndarray[Any, Any], known: Places, training: Places
+        self,
+        session: Session,
+        config: PrADA,
+        encoder: LabelEncoder,
+        values: np.ndarray[Any, Any],
+        known: Places,
     ) -> None:
-        self.encoder = LabelEncoder.fit(values[training], config.task)
+        self.encoder = encoder
         self.task, self.classes = self.encoder.task, len(self.encoder.classes)
         self.scores = outputs_for(self.task, self.classes)
         self._session, self._config = session, config

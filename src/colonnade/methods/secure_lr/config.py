@@ -20,7 +20,7 @@ class SecureLR:
     """Settings of secure regression, agreed by all parties."""
 
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from the training labels."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes."""
     epochs: int = marked(0, passes=True)
     """Passes over the training rows, each of which opens numbers about every row. 0 takes 2, or 1 where the guard of
     columns allows no more."""

@@ -43,9 +43,10 @@ class SplitNN:
     dropout: float = 0.2
     """The share of values set to zero while training, from 0 up to, but not including, 1."""
     task: Literal["auto", "binary", "multiclass", "regression"] = "auto"
-    """What is learned. `auto` decides from the training labels."""
+    """What is learned. `auto` takes two values, text and up to 10 whole numbers for classes."""
     class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
-    """Weights in the loss: none, by inverse frequency, or a list in the order of the classes."""
+    """Weights in the loss: none, by inverse frequency, or a list: of two classes the positive one last, else in order
+    of their names."""
     optimizer: str = "AdamW"
     """The name of a class in `torch.optim`; not `LBFGS`, `Muon` or `SparseAdam`."""
     learning_rate: float = 1e-3

@@ -265,6 +265,6 @@ def _class_weights(config: SplitNN, labels: LabelEncoder, targets: torch.Tensor)
     if len(config.class_weights) != len(labels.classes):
         raise ConfigError(
             f"config.class_weights has {len(config.class_weights)} entries for {len(labels.classes)} classes. "
-            "Give one weight per class, in the order of the sorted classes."
+            "Give one weight per class: of two the positive one last, of more in their order."
         )
     return torch.tensor(config.class_weights, dtype=config.dtype)

@@ -429,7 +429,7 @@ def test_a_row_of_which_nobody_knows_anything_harms_nobody() -> None:
 
 def check_same_scores(ended: Ended, scores: pd.DataFrame) -> None:
     """Held-out rows have the same scores when they are scored again, among others."""
-    columns = [name for name in scores if name.startswith("score")] or ["prediction"]
+    columns = [name for name in scores if name.startswith("probability_")] or ["prediction"]
     again = scores.set_index("id")[columns]
     found = ended.values()
     assert len(found) > 8
@@ -475,7 +475,7 @@ def test_candidates_are_ranked_by_what_was_read_elsewhere(local: str) -> None:
     scores = scored(run, found)
     check_same_scores(ended, scores)
     counts = by_id(found["bank"])["candidates"].str.count(r"\|") + 1
-    given = by_id(scores)[[name for name in scores if name.startswith("score of")]]
+    given = by_id(scores)[[name for name in scores if name.startswith("probability_")]]
     assert ((given > 0).sum(axis=1) == counts).all()
     np.testing.assert_allclose(given.sum(axis=1), 1.0)
     assert 0.0 <= run.findings["ranking"].values["auc"] <= 1.0
@@ -578,11 +578,11 @@ def test_a_party_may_have_another_local_model() -> None:
 def test_a_row_has_the_same_score_in_other_company() -> None:
     """Noise belongs to a row's code: who asks many times, for ever other rows beside it, cannot average it away."""
     run, _ = trained()
-    among = scored(run, frames()).set_index("id")["score"]
+    among = scored(run, frames()).set_index("id")["probability_1"]
     for size in (1, 1, 7):
         some = set(among.index[:size])
         again = scored(run, {name: frame[frame["id"].isin(some)] for name, frame in frames().items()})
-        np.testing.assert_allclose(again.set_index("id")["score"], among.loc[again["id"]], atol=1e-5)
+        np.testing.assert_allclose(again.set_index("id")["probability_1"], among.loc[again["id"]], atol=1e-5)
 
 
 def test_noise_on_a_code_survives_sums_that_are_rounded_differently() -> None:

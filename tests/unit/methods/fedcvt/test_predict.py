@@ -64,7 +64,7 @@ def test_rows_of_all_situations_are_scored_for_those_who_may_know(level: int, pa
     alone = "{} only" if parties == 2 else "{}, not all parties"
     for identifier, who in known.items():
         assert who == ("all parties" if identifier < 5012 else alone.format("bank"))
-    values = bank[[one for one in bank if str(one).startswith("score of")]].to_numpy(float)
+    values = bank[[one for one in bank if str(one).startswith("probability_")]].to_numpy(float)
     assert values.shape == (17, 3)
     assert np.allclose(values.sum(axis=1), 1.0)
     for party in list(tables)[1:]:
@@ -72,7 +72,9 @@ def test_rows_of_all_situations_are_scored_for_those_who_may_know(level: int, pa
         assert sorted(own["id"]) == sorted(tables[party]["id"][tables[party]["id"] >= 5012])
         assert set(own["known to"]) == {alone.format(party)}
         assert own["prediction"].isin([0, 1, 2]).all()
-        assert own[[one for one in own if str(one).startswith("score")]].isna().all(axis=None), "no scores, no sureness"
+        assert own[[one for one in own if str(one).startswith("probability_")]].isna().all(axis=None), (
+            "no scores, no sureness"
+        )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -109,7 +111,7 @@ def test_scores_of_known_rows_are_those_of_the_end_of_training(level: int) -> No
     tables = {name: frame.drop(columns="y", errors="ignore") for name, frame in frames().items()}
     scores = of(predicted(run, tables), "bank").set_index("id")
     ids = tables["bank"]["id"].to_numpy()[found.tables["bank"].test]
-    again = scores.loc[ids][[f"score of {name}" for name in range(3)]].to_numpy(float)
+    again = scores.loc[ids][[f"probability_{name}" for name in range(3)]].to_numpy(float)
     assert np.abs(again - found.outputs["shared"]["fedcvt"][1].softmax(dim=1).numpy()).max() < 1e-6
 
 
@@ -125,7 +127,7 @@ def test_estimates_use_the_anchors_that_were_kept() -> None:
         before = predicted(run, tables)
         patch.setitem(run.parts, "bank", ModelPart(tensors, document))  # type: ignore[arg-type]
         after = predicted(run, tables)
-    columns = [f"score of {name}" for name in range(3)]
+    columns = [f"probability_{name}" for name in range(3)]
     moved = np.abs(of(before, "bank")[columns].to_numpy(float) - of(after, "bank")[columns].to_numpy(float)).max(axis=1)
     is_shared = (of(before, "bank")["known to"] == "all parties").to_numpy()
     assert (moved[is_shared] == 0.0).all()
@@ -259,7 +261,7 @@ def test_two_classes_and_numbers_are_scored_in_their_own_terms(level: int, task:
     own = of(scores, "shop")
     assert len(own) == 5
     if task == "binary":
-        assert of(scores, "bank")["score"].between(0, 1).all()
+        assert of(scores, "bank")["probability_1"].between(0, 1).all()
         assert own["prediction"].isin([0, 1]).all()
     else:
         assert scores["prediction"].between(-99, 99).all()

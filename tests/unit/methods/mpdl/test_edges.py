@@ -73,7 +73,7 @@ def test_unusual_tables_are_learned_from_and_scored(case: str) -> None:
     run = run_of(found, settings(**{**ONCE, **changes}))
     assert all(value.isfinite().all() for part in run.parts.values() for value in part.tensors.values())
     scores = run.predict(tables_of({name: one.drop(columns="y", errors="ignore") for name, one in found.items()}))
-    assert scores["score"].between(0, 1).all()
+    assert scores["probability_1"].between(0, 1).all()
     assert len(scores) == len(set(found["bank"]["id"]) | set(found["shop"]["id"]))
 
 

@@ -60,7 +60,7 @@ def test_every_row_gets_a_score_and_is_marked_by_who_knows_it(task: str, form: s
     assert found["known to"].value_counts().to_dict() == {"all parties": 9, "bank only": 4, "shop only": 5}
     assert found["prediction"].notna().all()
     if task == "binary":
-        assert found["score"].between(0, 1).all()
+        assert found["probability_1"].between(0, 1).all()
 
 
 @pytest.mark.parametrize("form", ["own copies", "own copies, not augmented"])
@@ -83,7 +83,7 @@ def test_a_row_that_one_holder_knows_is_scored_the_same_alone_and_among_others()
     again = run.predict(tables_of(fewer))
     one = again[again["id"] == alone["id"].iloc[0]]
     assert len(one) == 1
-    assert one["score"].iloc[0] == pytest.approx(alone["score"].iloc[0], abs=1e-9)
+    assert one["probability_1"].iloc[0] == pytest.approx(alone["probability_1"].iloc[0], abs=1e-9)
 
 
 def test_scores_under_encryption_are_those_of_the_weights() -> None:
@@ -92,7 +92,7 @@ def test_scores_under_encryption_are_those_of_the_weights() -> None:
     with integers_for_ciphertexts():
         quick = run.predict(tables)
     real = run.predict(tables)
-    assert np.abs(quick["score"].to_numpy(float) - real["score"].to_numpy(float)).max() < 1e-9
+    assert np.abs(quick["probability_1"].to_numpy(float) - real["probability_1"].to_numpy(float)).max() < 1e-9
 
 
 # Limits

@@ -50,7 +50,7 @@ def test_values_and_base_add_up_to_the_score_of_every_row(name: str) -> None:
     ids = tables_of(frames(task))["bank0"].ids[values["rows"]]
     assert len(ids) == round(48 * 0.2)
     if task == "binary":
-        chance = by_id.loc[list(ids), "score"].to_numpy()
+        chance = by_id.loc[list(ids), "probability_1"].to_numpy()
         wanted = np.log(chance / (1 - chance))[:, None]
         assert np.abs(total - wanted).max() < 1e-5
     elif task == "regression":
@@ -59,7 +59,7 @@ def test_values_and_base_add_up_to_the_score_of_every_row(name: str) -> None:
         assert np.abs(total[:, 0] - wanted).max() < 1e-5
     else:
         raised = np.exp(total - total.max(axis=1, keepdims=True))
-        columns = [column for column in by_id.columns if column.startswith("score")]
+        columns = [column for column in by_id.columns if column.startswith("probability_")]
         wanted = by_id.loc[list(ids), columns].to_numpy(float)
         found_chances = raised / raised.sum(axis=1, keepdims=True)
         if wanted.shape == found_chances.shape:
@@ -110,7 +110,7 @@ def test_a_model_of_own_columns_alone_needs_no_partner() -> None:
         run = run_of(frames(), config)
     assert run.findings["transfer"].values["chosen"] == "local"
     mine = {party: one for party, one in tables.items() if party != "sister0"}
-    assert run.predict(mine)["score"].between(0, 1).all()
+    assert run.predict(mine)["probability_1"].between(0, 1).all()
     found = cn.simulate(
         config, mine, roles=ROLES, seed=11, stage="explain", after=run, launch=cn.Launch(keep_views=True)
     )
@@ -118,7 +118,7 @@ def test_a_model_of_own_columns_alone_needs_no_partner() -> None:
     assert list(values["names"]) == ["own0", "own1"]
     total = np.array(values["values"]).sum(axis=1) + values["base"][0]
     ids = tables["bank0"].ids[values["rows"]]
-    chance = run.predict(mine).set_index("id").loc[list(ids), "score"].to_numpy()
+    chance = run.predict(mine).set_index("id").loc[list(ids), "probability_1"].to_numpy()
     assert np.abs(total - np.log(chance / (1 - chance))).max() < 1e-5
     assert {name_of(one) for _, one in view(found, HOLDER)} <= {"ModelMark"}
     assert view(found, "bank0") == []

@@ -228,7 +228,7 @@ def test_predictions_take_three_kinds_of_messages_and_tell_the_feature_holder_no
     tables = {party: one for party, one in tables_of(frames()).items() if party != "sister0"}
     scores = run.predict(tables)
     assert len(scores) == 48
-    assert scores["score"].between(0, 1).all()
+    assert scores["probability_1"].between(0, 1).all()
 
 
 def test_explanations_need_consent(run: cn.Run) -> None:
