@@ -72,7 +72,7 @@ def test_the_command_knows_it_and_says_whose_it_is(package: Path) -> None:
 def test_what_the_page_shows_runs(package: Path) -> None:
     page = (ROOT / "docs" / "how-to-write-a-method.md").read_text(encoding="utf-8")
     (shown,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "cn.simulate" in block)
-    assert float(run(package, "-c", shown)) > 0.9, "sure to the last bit, many rows have the score 1"
+    assert float(run(package, "-c", shown)) > 0.9
 
 
 def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: Path, tmp_path: Path) -> None:
