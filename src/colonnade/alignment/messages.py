@@ -58,7 +58,8 @@ class DeclaredFormat:
 class AlignmentOffer:
     """How many rows the sender brings, what its ids look like, its share of a salt, and which results it still has.
 
-    Reveals: those facts. An earlier result is named by a random number that both parties keep.
+    Reveals: how many rows the sender brings, the form of its ids and never an id (such as how long they are, and
+    whether some have spaces or leading zeros), and which earlier alignments with the receiver it still has.
     """
 
     count: Count
@@ -86,7 +87,8 @@ class AlignmentOpening:
 class BlindedIds:
     """Ids hashed to points of a curve and multiplied with secrets of the sender, in random order.
 
-    Reveals: nothing but their number, as long as the secrets stay such; equal ids of two parties cannot be compared.
+    Reveals: nothing but how many ids the sender has, as long as its secrets stay secret; equal ids of two parties
+    cannot be compared.
     """
 
     points: Points
@@ -96,7 +98,7 @@ class BlindedIds:
 class TwiceBlindedIds:
     """The receiver's own blinded ids, multiplied with the sender's secret too.
 
-    Reveals: nothing by themselves; the receiver can make marks of its ids from them, and of no others.
+    Reveals: nothing by itself; the receiver can make marks of its own ids with it, and of no others.
     """
 
     points: Points
@@ -113,7 +115,8 @@ class TwiceBlindedIds:
 class IdMarks:
     """Short hashes of the sender's ids, made with its secret, in random order.
 
-    Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the secret stays one.
+    Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the sender's secret stays
+    secret.
     """
 
     marks: Marks
@@ -123,7 +126,7 @@ class IdMarks:
 class ShuffledMarks:
     """Short hashes of the receiver's own blinded ids, multiplied with the sender's secret too, in another order.
 
-    Reveals: together with the sender's blinded ids, how many rows both have, and not which.
+    Reveals: together with the sender's blinded ids, how many rows both parties have, and not which.
     """
 
     marks: Marks
@@ -135,8 +138,8 @@ class ShuffledMarks:
 class SharedRows:
     """The rows that all parties have, in the agreed order, each by a token of its id.
 
-    Reveals: which of the receiver's rows these are. A token shows that the sender brought the id too, and nothing of
-    other parties.
+    Reveals: which of the receiver's rows all parties have. The token of a row shows that the sender brought its id too,
+    and nothing of other parties.
     """
 
     tokens: Annotated[Array, Dims(None, MARK_BYTES, kind="u1")]
@@ -145,7 +148,7 @@ class SharedRows:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class SharedCount:
-    """How many rows the two parties share. Reveals: that number."""
+    """How many rows the two parties share. Reveals: how many rows the two parties share."""
 
     count: Annotated[int, Between(0, "own_rows")]
 
@@ -154,7 +157,8 @@ class SharedCount:
 class GivenRows:
     """How many rows another tool matched, and a digest of what they are matched by.
 
-    Reveals: that number, and whether the two lists are the same to who has the other.
+    Reveals: how many rows another tool matched, and, to who has the other party's list, whether the two lists are the
+    same.
     """
 
     count: Count

@@ -20,7 +20,8 @@ _MOST_OPENED = 2**32
 class ColumnCount:
     """How many independent columns the sender brings, and what earlier runs opened about a row.
 
-    Reveals: these two numbers. The second is the most numbers that earlier runs opened to the receiver about one row.
+    Reveals: how many independent columns the sender brings, and the most numbers that earlier runs opened to the
+    receiver about one row.
     """
 
     rank: Annotated[int, Between(1, MOST)]
@@ -29,7 +30,10 @@ class ColumnCount:
 
 @message(sender="label_holder", receiver="feature_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class TrainingExtent:
-    """How many scores a row has, how many classes, and how many epochs there are. Reveals: these three numbers."""
+    """How many scores a row has, how many classes, and how many epochs there are.
+
+    Reveals: how many scores a row has, how many classes, and how many epochs there are.
+    """
 
     scores: Annotated[int, Between(1, "most_scores")]
     outputs: Annotated[int, Between(1, "most_scores")]
@@ -70,7 +74,7 @@ class RowScores:
 class Factors:
     """With which factors the receiver's scores go into those of the classes, or into the number to predict.
 
-    Reveals: these few numbers, fitted to all training rows together.
+    Reveals: a few numbers, fitted to all training rows together, by which the receiver's scores are used.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("scores", "outputs", kind="f")]
