@@ -26,6 +26,8 @@ def ask_consent(joining: Joining) -> str:
     ):
         say(line)
     say("")
+    for words in joining.agreed_words():
+        say(f"{words}\n")
     for warning in joining.warnings():
         say(f"{warning}\n")
     if not sys.stdin.isatty():

@@ -10,8 +10,8 @@ from typing import Any
 from colonnade.data import Kind, PartyTable, digest_with_lists
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger
-from colonnade.metrics import Evaluation
-from colonnade.reports import FORMAT, PartyRun, check_format
+from colonnade.metrics import Evaluation, Gain
+from colonnade.reports import FORMAT, Consent, PartyRun, check_format
 from colonnade.session import (
     Alignment,
     Evaluate,
@@ -19,6 +19,7 @@ from colonnade.session import (
     Method,
     MetricsLog,
     ModelPart,
+    PolicyRules,
     RunPlan,
     read_json,
     write_json,
@@ -69,6 +70,8 @@ class _Outcome:
     rows: _Rows
     shared_rows: int
     served: str = "together"
+    gains: dict[str, Gain] = field(default_factory=dict)
+    policy: PolicyRules | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,6 +151,12 @@ class PartyFolder:
         """Return the form in which this folder was written."""
         return int(read_json(self.path / "plan.json").get("format", 1))
 
+    @property
+    def consent(self) -> Consent | None:
+        """Return who agreed to what this party sends, where anybody was asked."""
+        path = self.path / "consent.json"
+        return validated(Consent, read_json(path), "consent") if path.exists() else None
+
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
         about = {"digest": digest_with_lists(table), **table.describe()}
@@ -193,6 +202,8 @@ class PartyFolder:
                 "rows": run.rows,
                 "shared_rows": run.table["shared_rows"],
                 "served": run.served,
+                "gains": {name: asdict(one) for name, one in run.gains.items()},
+                "policy": None if run.rules is None else asdict(run.rules),
             },
         )
 
@@ -241,6 +252,9 @@ class PartyFolder:
             findings=self._findings(),
             refusals=self._refusals(),
             served=about.served,
+            gains=about.gains,
+            consent=self.consent,
+            rules=about.policy,
         )
 
     def _findings(self) -> tuple[Finding, ...]:
@@ -294,6 +308,8 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
         "alignment": vars(plan.alignment),
         "stage": plan.stage,
         "after": plan.after,
+        "purpose": plan.purpose,
+        "retention": plan.retention,
     }
 
 

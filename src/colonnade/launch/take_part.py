@@ -16,9 +16,10 @@ from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import opened
 from colonnade.errors import UsageError
-from colonnade.launch.baselines import judge_alone
+from colonnade.launch.baselines import scores_alone
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.methods import method_named
+from colonnade.metrics import Gain
 from colonnade.reports import PartyRun
 from colonnade.session import (
     ALIGN,
@@ -29,6 +30,7 @@ from colonnade.session import (
     Pair,
     Participant,
     RunPlan,
+    Scores,
     Session,
     play,
     taking_part,
@@ -72,10 +74,11 @@ def take_part(
             else:
                 holding = Holding(table, overlap.aligned, _split(session, 0))
             result = play(session, holding, config)
-            scored = result.candidates or ({} if result.scores is None else {result.served: result.scores})
-            evaluations = {name: one.evaluation() for name, one in scored.items()}
+            scored = dict(result.candidates) or ({} if result.scores is None else {result.served: result.scores})
             if compare and not result.candidates:
-                evaluations["alone"] = judge_alone(session, config, holding, observer)
+                alone = scores_alone(session, config, holding, observer)
+                scored |= {} if alone is None else {"alone": alone}
+            evaluations = {name: one.evaluation() for name, one in scored.items()}
             run = PartyRun(
                 party=party.name,
                 started=started,
@@ -90,6 +93,9 @@ def take_part(
                 overlap=None if overlap is None else overlap.to_json(),
                 findings=result.findings,
                 served=result.served,
+                gains=_gains(scored, result.served),
+                consent=None if party.folder is None else PartyFolder(party.folder).consent,
+                rules=party.policy.rules,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
             if plan.stage == "predict" and result.scores is not None:
@@ -101,6 +107,12 @@ def take_part(
                 PartyFolder(party.folder).keep(run)
     # With the goodbyes in it.
     return replace(run, ledger=session.ledger.read())
+
+
+def _gains(scored: Mapping[str, Scores], served: str) -> dict[str, Gain]:
+    """Compare what serves with own columns alone; where these serve, what federating would have been."""
+    model = "together" if served == "alone" else served
+    return scored[model].gains_over(scored["alone"]) if {model, "alone"} <= scored.keys() else {}
 
 
 def _still_keeps(folder: Path, part: ModelPart | None) -> bool:

@@ -38,6 +38,7 @@ from colonnade.metrics.leakage import (
     spectral_attack_auc,
 )
 from colonnade.metrics.names import TASKS, headline, higher_is_better
+from colonnade.metrics.paired import Gain, gains
 from colonnade.metrics.ranking import Ranking, exposure_gap, exposures, rank_impressions
 from colonnade.metrics.uncertainty import auc_interval, interval, proportion_interval
 
@@ -45,6 +46,7 @@ __all__ = [
     "TASKS",
     "ClassScores",
     "Evaluation",
+    "Gain",
     "Gap",
     "GroupCounts",
     "Inference",
@@ -63,6 +65,7 @@ __all__ = [
     "evaluate",
     "exposure_gap",
     "exposures",
+    "gains",
     "headline",
     "higher_is_better",
     "interval",

@@ -4,6 +4,6 @@ The page asks nothing of the network: style and figures are inside it, and its o
 """
 
 from colonnade.reports.page import render, write
-from colonnade.reports.record import FORMAT, CheckedLedger, Crossed, PartyRun, RunRecord, check_format
+from colonnade.reports.record import FORMAT, CheckedLedger, Consent, Crossed, PartyRun, RunRecord, check_format
 
-__all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format", "render", "write"]
+__all__ = ["FORMAT", "CheckedLedger", "Consent", "Crossed", "PartyRun", "RunRecord", "check_format", "render", "write"]
