@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from colonnade import __version__
-from colonnade.metrics import Evaluation, higher_is_better, interval
 from colonnade.reports import figures
 from colonnade.reports.markup import Html, joined, tag
+from colonnade.reports.quality import quality, signed
 from colonnade.reports.record import Crossed, RunRecord
+from colonnade.reports.tables import table as _table
+from colonnade.reports.tables import terms as _terms
 from colonnade.reports.wording import (
     alone_name,
     bytes_text,
     data_parties,
-    difference,
     duration_text,
     headline_of,
     interval_text,
@@ -24,7 +25,6 @@ from colonnade.reports.wording import (
     metric_title,
     number,
     plural,
-    uncertainty_note,
     verdict,
 )
 from colonnade.session import Finding, write_whole
@@ -39,14 +39,6 @@ _PROTECTIONS = {
     "MASKED": "The receiver sees the content behind a random mask that hides it from the receiver.",
     "ENCRYPTED": "The receiver holds a ciphertext and not the key, assuming the parties do not pool what they hold.",
 }
-_MODELS = {
-    "together": "The federated model: every party's columns, each staying with its party.",
-    "alone": "A model of the label holder's columns only: what can be had without a partner.",
-    "average": "The mean of what these two say.",
-    "central": "All columns of the shared rows in one place, which only a simulation can do. Usually a ceiling; it may "
-    "fall below, above all where parties also learn from rows they do not share.",
-}
-MOST_TABLE_CLASSES = 12
 MOST_OPEN_COLUMNS = 8
 
 
@@ -64,7 +56,7 @@ def render(record: RunRecord) -> str:
     sections = [
         ("trained", f"What was {done}, and by whom", _trained(record)),
         ("data", "Data at each party", _data(record)),
-        ("quality", "How good it is", _quality(record)),
+        ("quality", "How good it is", quality(record)),
         *([("findings", "What else was found", found)] if (found := list(_findings(record))) else []),
         *([("coefficients", "Coefficients", weights)] if (weights := list(_coefficients(record))) else []),
         ("learning", "Learning curves", _learning(record)),
@@ -132,7 +124,7 @@ def _key_figures(record: RunRecord) -> Html:
         shown.append((metric_title(name), number(name, served.metrics[name]), interval_text(served, name)))
         alone = record.evaluations.get("alone")
         if alone and record.served != "alone" and name in alone.metrics:
-            gap = _signed(name, served.metrics[name], alone.metrics[name])
+            gap = signed(name, served.metrics[name], alone.metrics[name])
             shown.append((f"Against {alone_name(record)} alone", gap, f"in {metric_title(name)}"))
     shared = [about["shared_rows"] for about in record.brought.values() if about["shared_rows"] is not None]
     if shared:
@@ -207,114 +199,6 @@ def _columns(party: str, columns: Sequence[Mapping[str, Any]]) -> Html:
     table = _table(f"Columns of {party}", ["Column", "Kind", "Missing", "Distinct"], rows, numeric={2, 3})
     summary = tag("summary", f"{party}: {plural(len(columns), 'column')}")
     return tag("details", summary, table, **({"open": ""} if len(columns) <= MOST_OPEN_COLUMNS else {}))
-
-
-def _quality(record: RunRecord) -> Iterable[Html]:
-    if not record.makes_model and not record.evaluations:
-        yield tag("p", f"The stage {record.plan.stage} makes no model; what it is for is what it finds out.")
-        return
-    if not record.evaluations:
-        is_one_sided = any(about["is_elsewhere"] for about in record.brought.values())
-        holder = f" Held-out scores are seen by {alone_name(record)} only." if is_one_sided else ""
-        yield tag("p", f"This run kept no evaluation here, so nothing can be said about how good the model is.{holder}")
-        return
-    legend = _legend(record)
-    yield _terms((legend[key], _MODELS.get(key, "")) for key in record.evaluations)
-    yield _metric_table(record.evaluations, legend)
-    note = uncertainty_note(record.evaluations.values())
-    if note:
-        yield tag("p", note, class_="soft")
-    served = record.evaluation
-    if served and served.task == "binary" and "auc" not in served.metrics:
-        yield tag("p", "The held-out rows hold one class only, so AUC and KS cannot be computed.", class_="soft")
-
-    drawn: list[Html | None] = []
-    if served and served.task == "multiclass":
-        drawn += [figures.roc_by_class_figure(served), figures.calibration_figure(record.evaluations, legend)]
-    elif served and served.task == "binary":
-        drawn += [figures.roc_figure(record.evaluations, legend), figures.ks_figure(served)]
-        drawn += [figures.calibration_figure(record.evaluations, legend)]
-    elif served:
-        drawn += [
-            figures.observed_figure(record.evaluations, legend),
-            figures.residual_figure(record.evaluations, legend),
-        ]
-    confusion = served.curves.get("confusion") if served else None
-    if confusion and len(confusion["classes"]) > MOST_TABLE_CLASSES:
-        drawn.append(figures.confusion_figure(confusion["classes"], confusion["counts"]))
-    if any(drawn):
-        yield tag("div", *drawn, class_="figures")
-    if confusion and len(confusion["classes"]) <= MOST_TABLE_CLASSES:
-        yield _confusion_table(confusion["classes"], confusion["counts"])
-
-
-def _legend(record: RunRecord) -> dict[str, str]:
-    titles = {"together": "together", "alone": f"alone ({alone_name(record)})", "central": "in one place"}
-    chosen = {record.served} if len(record.evaluations) > 1 and "choice" in record.findings else set()
-    return {key: titles.get(key, key) + (", serves" if key in chosen else "") for key in record.evaluations}
-
-
-def _metric_table(evaluations: Mapping[str, Evaluation], legend: Mapping[str, str]) -> Html:
-    names = list(dict.fromkeys(name for evaluation in evaluations.values() for name in evaluation.metrics))
-    can_compare = "together" in evaluations and "alone" in evaluations
-    head = ["Metric", *legend.values(), *(["together − alone"] if can_compare else [])]
-    rows: list[list[str]] = []
-    for name in names:
-        cells: list[str] = [joined([metric_title(name), _direction(name)])]
-        for evaluation in evaluations.values():
-            cells.append(_metric_cell(evaluation, name))
-        if can_compare:
-            cells.append(_difference_cell(evaluations["together"], evaluations["alone"], name))
-        rows.append(cells)
-    rows.append(["rows", *(f"{value.rows:,}" for value in evaluations.values()), *([""] if can_compare else [])])
-    caption = "Held-out rows only: none of them was used for training or for choosing the epoch"
-    return _table(caption, head, rows, numeric=set(range(1, len(head))))
-
-
-def _direction(name: str) -> Html | None:
-    better = higher_is_better(name)
-    return None if better is None else tag("small", "higher is better" if better else "lower is better")
-
-
-def _metric_cell(evaluation: Evaluation, name: str) -> str:
-    if name not in evaluation.metrics:
-        return "–"
-    ends = interval(evaluation, name)
-    small = tag("small", f"about {ends[0]:.3f}–{ends[1]:.3f}") if ends else None
-    return joined([number(name, evaluation.metrics[name]), small])
-
-
-def _difference_cell(together: Evaluation, alone: Evaluation, name: str) -> str:
-    better = higher_is_better(name)
-    if better is None or name not in together.metrics or name not in alone.metrics:
-        return ""
-    gap = difference(name, together.metrics[name], alone.metrics[name])
-    text = _signed(name, together.metrics[name], alone.metrics[name])
-    if gap == 0:
-        return text
-    is_gain = (gap > 0) == better
-    return tag("span", f"{text} ", "better" if is_gain else "worse", class_="best" if is_gain else "worse")
-
-
-def _signed(name: str, value: float, other: float) -> str:
-    gap = difference(name, value, other)
-    if gap == 0:
-        return "±0"
-    return ("+" if gap > 0 else "−") + number(name, abs(gap))
-
-
-def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
-    rows = []
-    for name, row in zip(classes, counts, strict=True):
-        total = max(1, sum(row))
-        cells = [
-            tag("td", f"{count:,}", style=f"background: rgb(var(--shade) / {0.6 * count / total:.2f})") for count in row
-        ]
-        rows.append(tag("tr", tag("th", name, scope="row"), *cells))
-    head = tag("tr", tag("th", "True class", scope="col"), *(tag("th", name, scope="col") for name in classes))
-    caption = _caption("Confusion matrix, federated model: rows are true classes, columns predicted ones")
-    table = tag("table", caption, tag("thead", head), tag("tbody", *rows))
-    return tag("div", table, class_="scroll confusion", tabindex="0", role="region", aria_label="Confusion matrix")
 
 
 def _findings(record: RunRecord) -> Iterable[Html]:
@@ -526,42 +410,3 @@ def _check(record: RunRecord) -> Iterable[Html]:
 
 def _count(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
-
-
-def _terms(pairs: Iterable[tuple[str, str]]) -> Html:
-    return tag("dl", *(part for title, text in pairs for part in (tag("dt", title), tag("dd", text))), class_="terms")
-
-
-def _caption(text: str) -> Html:
-    # The inner element keeps the caption in view while a wide table scrolls under it.
-    return tag("caption", tag("span", text))
-
-
-def _table(
-    caption: str,
-    head: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    numeric: Set[int] = frozenset(),
-    foot: Sequence[str] | None = None,
-    kind: str | None = None,
-) -> Html:
-    """Build a table whose first column names its rows; wide ones scroll by themselves, also from the keyboard."""
-
-    def align(index: int) -> str | None:
-        return "n" if index in numeric else None
-
-    def line(cells: Sequence[str]) -> Html:
-        rest = (tag("td", cell, class_=align(index)) for index, cell in enumerate(cells[1:], start=1))
-        return tag("tr", tag("th", cells[0], scope="row"), *rest)
-
-    heads = (tag("th", title, scope="col", class_=align(index)) for index, title in enumerate(head))
-    table = tag(
-        "table",
-        _caption(caption),
-        tag("thead", tag("tr", *heads)),
-        tag("tbody", *(line(row) for row in rows)),
-        tag("tfoot", line(foot)) if foot else None,
-        class_=kind,
-    )
-    return tag("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)
