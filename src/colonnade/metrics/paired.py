@@ -35,7 +35,7 @@ class Gain:
 
 
 def gains(task: str, truth: ArrayLike, scores: ArrayLike, others: ArrayLike) -> dict[str, Gain]:
-    """Compare two models' scores of the same rows, as `evaluate` takes them: by AUC, by accuracy, or by R².
+    """Compare two models' scores of the same rows, as `evaluate` takes them, by the headline of the task.
 
     For AUC and accuracy the intervals of both models are put together with how alike the models err: Zou and Donner
     (Statistics in Medicine 27, 2008), whose interval for two paired shares is Newcombe's method 10. The correlation of
@@ -46,16 +46,11 @@ def gains(task: str, truth: ArrayLike, scores: ArrayLike, others: ArrayLike) -> 
     first, second = (np.asarray(one, np.float64) for one in (scores, others))
     if task == "regression":
         return _of_squares(observed.astype(np.float64), first, second)
-    found = {"accuracy": _of_shares(_hits(observed, first), _hits(observed, second))}
+    if task == "multiclass":
+        hits = (np.asarray(one.argmax(axis=1) == observed, np.float64) for one in (first, second))
+        return {"accuracy": _of_shares(*hits)}
     is_positive = observed == 1
-    if task == "binary" and 0 < is_positive.sum() < len(observed):
-        found["auc"] = _of_areas(is_positive, first, second)
-    return found
-
-
-def _hits(truth: NDArray[Any], scores: Numbers) -> Numbers:
-    called = scores.argmax(axis=1) if scores.ndim == 2 else scores >= 0.5
-    return np.asarray(called == truth, np.float64)
+    return {"auc": _of_areas(is_positive, first, second)} if 0 < is_positive.sum() < len(observed) else {}
 
 
 def _of_shares(hits: Numbers, others: Numbers) -> Gain:

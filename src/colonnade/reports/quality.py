@@ -14,10 +14,11 @@ from colonnade.reports.wording import (
     difference,
     metric_title,
     number,
+    signed,
     uncertainty_note,
 )
 
-__all__ = ["quality", "signed"]
+__all__ = ["quality"]
 
 _MODELS = {
     "together": "The federated model: every party's columns, each staying with its party.",
@@ -115,14 +116,6 @@ def _difference_cell(together: Evaluation, alone: Evaluation, name: str) -> str:
         return text
     is_gain = (gap > 0) == better
     return tag("span", f"{text} ", "better" if is_gain else "worse", class_="best" if is_gain else "worse")
-
-
-def signed(name: str, value: float, other: float) -> str:
-    """Write the difference of two metrics with its sign."""
-    gap = difference(name, value, other)
-    if gap == 0:
-        return "±0"
-    return ("+" if gap > 0 else "−") + number(name, abs(gap))
 
 
 def _confusion_table(classes: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
