@@ -106,6 +106,7 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
         "rows": {"train": 224, "validation": 56, "test": 70},
         "evaluations": evaluations,
         "gains": {},
+        "parts": {},
         "consents": {"hospital": None, "laboratory": None},
         "rules": {"hospital": PolicyRules(minimum_shared_rows=300), "laboratory": PolicyRules()},
         "purpose": "Find malignant tumours earlier.",

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 
-from colonnade.reports.markup import Html, tag
+from colonnade.reports.markup import Html, coded, joined, tag
 from colonnade.reports.record import Consent, RunRecord
 from colonnade.reports.tables import table, terms
-from colonnade.reports.wording import listed, setting_text
+from colonnade.reports.wording import listed, moment_text, setting_text
 from colonnade.session import Alignment, PolicyRules
-from colonnade.settings import settings_of
+from colonnade.settings import Setting, settings_of
 
 __all__ = ["agreement"]
 
@@ -23,10 +23,8 @@ def agreement(record: RunRecord, today: date) -> Iterable[Html]:
     yield from _consent(record)
     yield tag("h3", "Rules of alignment")
     values = asdict(record.plan.alignment)
-    rows = [[one.name, setting_text(values[one.name]), one.meaning] for one in settings_of(Alignment)]
-    yield table(
-        "How shared rows are found, and when two ids are equal", ["Rule", "Value", "Meaning"], rows, kind="rules"
-    )
+    rows = [[_rule(one), setting_text(values[one.name])] for one in settings_of(Alignment)]
+    yield table("How shared rows are found, and when two ids are equal", ["Rule", "Value"], rows, kind="rules")
     yield tag("h3", "Policies")
     yield from _policies(record)
 
@@ -36,8 +34,8 @@ def _agreed(record: RunRecord, today: date) -> Iterator[tuple[str, str]]:
     yield "Purpose", plan.purpose or "None was agreed on: run.toml has no purpose in [run]."
     kept = plan.retention or "None was agreed on: run.toml has no retention in [run]."
     if plan.keep_until is not None:
-        state = "has passed: delete the run" if plan.keep_until < today else "has not passed when this is written"
-        kept = f"{kept} ({plan.keep_until.isoformat()} {state}.)"
+        state = "has passed: delete the run's folder" if plan.keep_until < today else f"had not passed on {today}"
+        kept = joined([kept, tag("small", f"{plan.keep_until} {state}.")])
     yield "Retention", kept
     yield "Parties", listed([f"{party} as {record.plan.role_of(party)}" for party in record.brought])
     yield "Agreement", tag("span", plan.digest(), class_="hash")
@@ -53,7 +51,7 @@ def _consent(record: RunRecord) -> Iterator[Html]:
         )
         return
     rows = [
-        [party, *(_consent_of(known[party], record) if party in known else ["known to that party only", "", ""])]
+        [party, *(_consent_of(known[party], record) if party in known else ["known there only", "", ""])]
         for party in record.brought
     ]
     yield table(
@@ -67,7 +65,11 @@ def _consent_of(consent: Consent | None, record: RunRecord) -> list[str]:
     how = consent.how
     if consent.digest != record.plan.digest():
         how += f", for another agreement ({consent.digest[:16]}…)"
-    return [how, consent.when or "not kept", consent.account or "not kept"]
+    return [how, moment_text(consent.when) or "not kept", consent.account or "not kept"]
+
+
+def _rule(one: Setting) -> Html:
+    return joined([one.name, tag("small", coded(one.meaning))])
 
 
 def _policies(record: RunRecord) -> Iterator[Html]:
@@ -75,11 +77,11 @@ def _policies(record: RunRecord) -> Iterator[Html]:
     elsewhere = [party for party in record.brought if party not in known]
     if known:
         rows = [
-            [one.name, *(setting_text(rules[one.name], none="no rule") for rules in known.values()), one.meaning]
+            [_rule(one), *(setting_text(rules[one.name] or None, none="no rule") for rules in known.values())]
             for one in settings_of(PolicyRules)
         ]
         title = "What each party allowed when it ended the run, whatever was asked"
-        yield table(title, ["Rule", *known, "Meaning"], rows, kind="rules")
+        yield table(title, ["Rule", *known], rows, kind="rules")
     if elsewhere:
         yield tag(
             "p",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from colonnade.messages import in_names
 from colonnade.reports.markup import Html, joined, tag
 from colonnade.reports.record import Crossed, RunRecord
 from colonnade.reports.tables import table, terms
@@ -52,7 +53,8 @@ def crossed(record: RunRecord) -> Iterable[Html]:
 
 
 def _reveals(entry: Crossed) -> str:
-    return entry.reveals.removeprefix("Reveals:").strip() or "not stated."
+    said = entry.reveals.removeprefix("Reveals:").strip()
+    return in_names(said, entry.sender, entry.receiver) or "not stated."
 
 
 def _shapes(shapes: Sequence[str]) -> str:

@@ -22,8 +22,9 @@ from colonnade.reports.wording import (
     signed,
     verdict,
 )
+from colonnade.session import Finding
 
-__all__ = ["decision"]
+__all__ = ["decision", "is_choice"]
 
 
 def decision(record: RunRecord, today: date) -> Html:
@@ -41,6 +42,7 @@ def decision(record: RunRecord, today: date) -> Html:
             id="decided",
             aria_labelledby="decided-title",
         ),
+        _key_figures(record),
         tag(
             "section",
             tag("h2", "What to be warned of", id="warned-title"),
@@ -52,7 +54,6 @@ def decision(record: RunRecord, today: date) -> Html:
         )
         if marks
         else None,
-        _key_figures(record),
     )
 
 
@@ -61,17 +62,30 @@ def _decided(record: RunRecord) -> Iterator[tuple[str, str]]:
     served = record.evaluation
     if served is None:
         yield "Outcome", " ".join((first, second)).strip()
+        for party, part in record.parts.items():
+            if "is_needed" in part.document:
+                use = "are needed to score rows" if part.document["is_needed"] else "are not needed to score rows"
+                yield f"Columns of {party}", f"They {use}, as {alone_name(record)} says."
         return
-    reason = next((one.text for one in record.findings.values() if one.name.split(" of ")[0] == "choice"), None)
-    yield "Which model serves", joined([served_model(record), tag("small", reason) if reason else None])
-    yield "How good it is", joined([first, tag("small", _support(served))])
+    # The choice itself is said in this page's own words, so that its reasons are enough.
+    reason = next((one.text.partition(": ")[2] for one in record.findings.values() if is_choice(one)), "")
+    because = tag("small", reason[0].upper() + reason[1:]) if reason else None
+    yield "Which model serves", joined([served_model(record), because])
+    yield "How good it is", joined([first, _support(served)])
     yield f"Against {alone_name(record)} alone", second
     yield "Threshold", _threshold(served)
 
 
-def _support(served: Evaluation) -> str | None:
+def is_choice(finding: Finding) -> bool:
+    """Tell whether a finding is about which model serves."""
+    return finding.name.split(" of ")[0] == "choice"
+
+
+def _support(served: Evaluation) -> Html | None:
     point = getattr(served, "operating", None)
-    return None if point is None else f"{point.positives:,} of {point.rows:,} held-out rows are '{point.positive}'."
+    if point is None:
+        return None
+    return tag("small", f"{point.positives:,} of {point.rows:,} held-out rows are '{point.positive}'.")
 
 
 def _threshold(served: Evaluation) -> str:
@@ -137,4 +151,4 @@ def _figures(record: RunRecord) -> Iterable[tuple[str, str, str | None]]:
         messages = sum(entry.count for entry in record.crossed)
         readable = sum(entry.bytes for entry in record.crossed if entry.protection == "PLAIN")
         yield "Crossed", bytes_text(sent), plural(messages, "message")
-        yield "Readable by the receiver", bytes_text(readable), "sent without protection"
+        yield "Sent readable", bytes_text(readable), "without protection"

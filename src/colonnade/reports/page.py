@@ -12,7 +12,7 @@ from colonnade import __version__
 from colonnade.reports import figures
 from colonnade.reports.agreement import agreement
 from colonnade.reports.crossed import crossed
-from colonnade.reports.decision import decision
+from colonnade.reports.decision import decision, is_choice
 from colonnade.reports.markup import Html, tag
 from colonnade.reports.quality import quality
 from colonnade.reports.record import RunRecord
@@ -25,6 +25,7 @@ from colonnade.reports.wording import (
     headline_of,
     listed,
     metric_title,
+    moment_text,
     plural,
     setting_text,
 )
@@ -102,7 +103,7 @@ def _trained(record: RunRecord) -> Iterable[Html]:
     facts = [
         ("Stage", "" if record.plan.stage == "train" else record.plan.stage),
         ("Launch", record.launch),
-        ("Made on", record.started),
+        ("Made on", moment_text(record.started)),
         ("Took", duration_text(record.seconds)),
         ("Seed", str(record.plan.seed)),
         ("Version", ", ".join([f"colonnade {method.version}", *others])),
@@ -129,7 +130,7 @@ def _brought(party: str, about: Mapping[str, Any]) -> list[str]:
     if not about["has_table"]:
         return [party, "holds no table", *[_count(None)] * 4]
     if about["is_elsewhere"]:
-        return [party, *["not known here"] * 5]
+        return [party, "not known here", *[""] * 4]
     counts = (about["rows"], about["shared_rows"], len(about["columns"]), about["encoded_width"])
     return [party, *map(_count, counts), "none" if about["label"] is None else about["label"]]
 
@@ -147,7 +148,9 @@ def _columns(party: str, columns: Sequence[Mapping[str, Any]]) -> Html:
 
 def _findings(record: RunRecord) -> Iterable[Html]:
     """Show what the method found out beside the model, each as a sentence, a table and figures."""
-    for place, finding in enumerate(record.findings.values(), 1):
+    # Which model serves stands at the head of the page.
+    found = [one for one in record.findings.values() if record.evaluation is None or not is_choice(one)]
+    for place, finding in enumerate(found, 1):
         yield tag("h3", finding.title)
         if finding.text:
             yield tag("p", finding.text)

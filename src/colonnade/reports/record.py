@@ -46,9 +46,9 @@ def check_format(found: int, where: str) -> None:
 class Consent:
     """The word that a party's messages may leave, given before the first of them."""
 
-    digest: str
+    digest: str = ""
     """Of the agreement for which it was given."""
-    how: str
+    how: str = ""
     """At the terminal, by an option, by the policy, or in words of the caller."""
     when: str = ""
     account: str = ""

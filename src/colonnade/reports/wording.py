@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from colonnade.metrics import Evaluation, Gain, headline, higher_is_better, interval
@@ -19,6 +20,7 @@ __all__ = [
     "interval_text",
     "listed",
     "metric_title",
+    "moment_text",
     "number",
     "plural",
     "served_model",
@@ -52,6 +54,18 @@ def plural(count: int, noun: str) -> str:
     ('1 row', '12,345 rows')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def moment_text(moment: str) -> str:
+    """Write a moment to the minute, or as it stands where it is none.
+
+    >>> moment_text("2026-11-18T20:35:48+00:00"), moment_text("")
+    ('2026-11-18 20:35 UTC', '')
+    """
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return moment
 
 
 def listed(names: Sequence[str]) -> str:
