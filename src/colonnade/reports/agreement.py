@@ -15,6 +15,9 @@ from colonnade.settings import Setting, settings_of
 
 __all__ = ["agreement"]
 
+# Once: Python 3.11 cannot read source in two threads at a time, and parties of one process write reports in theirs.
+_ALIGNMENT, _POLICY = settings_of(Alignment), settings_of(PolicyRules)
+
 
 def agreement(record: RunRecord, today: date) -> Iterable[Html]:
     """Say what the model is for, who consented when and how, and which rules were in force."""
@@ -23,7 +26,7 @@ def agreement(record: RunRecord, today: date) -> Iterable[Html]:
     yield from _consent(record)
     yield tag("h3", "Rules of alignment")
     values = asdict(record.plan.alignment)
-    rows = [[_rule(one), setting_text(values[one.name])] for one in settings_of(Alignment)]
+    rows = [[_rule(one), setting_text(values[one.name])] for one in _ALIGNMENT]
     yield table("How shared rows are found, and when two ids are equal", ["Rule", "Value"], rows, kind="rules")
     yield tag("h3", "Policies")
     yield from _policies(record)
@@ -78,7 +81,7 @@ def _policies(record: RunRecord) -> Iterator[Html]:
     if known:
         rows = [
             [_rule(one), *(setting_text(rules[one.name] or None, none="no rule") for rules in known.values())]
-            for one in settings_of(PolicyRules)
+            for one in _POLICY
         ]
         title = "What each party allowed when it ended the run, whatever was asked"
         yield table(title, ["Rule", *known], rows, kind="rules")

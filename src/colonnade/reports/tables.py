@@ -36,14 +36,14 @@ def table(
 ) -> Html:
     """Build a table whose first column names its rows; wide ones scroll by themselves, also from the keyboard."""
     labels = [unescape(re.sub("<[^>]*>", "", name)) if isinstance(name, Html) else name for name in head]
-    kinds = [*([kind] if kind else []), *(["stack"] if len(head) > _MOST_SIDE_BY_SIDE else [])]
+    stacks = len(head) > _MOST_SIDE_BY_SIDE
 
     def align(index: int) -> str | None:
         return "n" if index in numeric else None
 
     def line(cells: Sequence[str]) -> Html:
         rest = (
-            tag("td", cell, class_=align(index), data_label=labels[index] if cell else None)
+            tag("td", cell, class_=align(index), data_label=labels[index] if stacks else None)
             for index, cell in enumerate(cells[1:], start=1)
         )
         return tag("tr", tag("th", cells[0], scope="row"), *rest)
@@ -55,6 +55,6 @@ def table(
         tag("thead", tag("tr", *heads)),
         tag("tbody", *(line(row) for row in rows)),
         tag("tfoot", line(foot)) if foot else None,
-        class_=" ".join(kinds) or None,
+        class_=" ".join(filter(None, (kind, "stack" if stacks else None))) or None,
     )
     return tag("div", made, class_="scroll", tabindex="0", role="region", aria_label=title)

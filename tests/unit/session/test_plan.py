@@ -29,5 +29,5 @@ def test_the_last_day_that_a_retention_names_is_when_it_is_over() -> None:
     assert plan().keep_until is None
     assert plan(retention="Until the contract ends.").keep_until is None
     assert plan(retention="Scores 2026-12-31, all else 2027-01-31.").keep_until == date(2027, 1, 31)
-    with pytest.raises(ConfigError, match="run.retention names 2027-02-30, which is no day"):
+    with pytest.raises(ConfigError, match=r"run\.retention names 2027-02-30, which is no day"):
         plan(retention="Delete by 2027-02-30.")
