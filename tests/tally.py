@@ -32,14 +32,14 @@ class Tally:
 
 @message(sender="label_holder", receiver="collaborator", protection=PLAIN, step="tell")
 class LabelNumber:
-    """A number of the label holder. Reveals: it."""
+    """A number of the label holder. Reveals: the number."""
 
     value: Number
 
 
 @message(sender="feature_holder", receiver="collaborator", protection=PLAIN, step="tell")
 class FeatureNumber:
-    """A number of the feature holder. Reveals: it."""
+    """A number of the feature holder. Reveals: the number."""
 
     value: Number
 

@@ -654,6 +654,8 @@ PLANS: dict[str, tuple[dict[str, Any], str]] = {
         r"disagree on evaluate\.validation_fraction\. ",
     ),
     "order of the roles": ({"roles": {"helper": ("shop",), "lead": ("bank",)}}, r"disagree on run\.roles\. "),
+    "purpose": ({"purpose": "Whatever we like."}, r"disagree on run\.purpose\. "),
+    "retention": ({"retention": "For ever."}, r"disagree on run\.retention\. "),
     "alignment": ({"alignment": Alignment(protocol="given")}, r"disagree on alignment\.protocol\. "),
     "two fields": (
         {"seed": 2, "config": {"epochs": 3}},

@@ -158,12 +158,37 @@ def test_an_operator_at_a_terminal_says_yes_and_json_stays_json(
     group: Group, colonnade: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     type_in(monkeypatch, "y\n")
+    edit(Path("../run.toml"), "[run]\n", '[run]\npurpose = "Keep <our> clients."\nretention = "Until 2020-02-29."\n')
+    edit(Path("party.toml"), "[policy]\n", "[policy]\nminimum_shared_rows = 7\n")
     with partner(lambda: group.take_part("shop")):
         outcome = colonnade("run", "--no-compare", "../run.toml", "--json")
     assert outcome.code == 0, outcome.err
+    assert "Purpose: Keep <our> clients." in outcome.err
+    assert "Retention: Until 2020-02-29." in outcome.err
     assert "Send these? [y/N]" in outcome.err
     assert outcome.json["run"] == "churn"
-    assert read_json(group.folder("bank") / "consent.json")["how"] == "given at the terminal"
+    kept = read_json(group.folder("bank") / "consent.json")
+    assert kept["how"] == "given at the terminal"
+    assert kept["digest"] == outcome.json["digest"]
+
+    page = (group.folder("bank") / "report.html").read_text()
+    for said in (
+        "given at the terminal",
+        kept["when"][:10],
+        kept["account"],
+        "Keep &lt;our&gt; clients.",
+        "known there only",
+    ):
+        assert said in page
+    told = colonnade("report", str(group.folder("bank")), "--json").json
+    assert told["purpose"] == "Keep <our> clients."
+    assert told["consents"] == {"bank": kept}, "what the partner agreed to, it alone knows"
+    assert told["policies"]["bank"]["minimum_shared_rows"] == 7
+    assert list(told["policies"]) == ["bank"]
+    assert told["gains"]["auc"]["low"] < told["gains"]["auc"]["value"] < told["gains"]["auc"]["high"]
+    assert "Retention is over" in page
+    assert "Delete" in colonnade("status").out
+    assert "kept until 2020-02-29" in colonnade("status").out
 
 
 def test_a_policy_may_speak_for_the_operator(group: Group, colonnade: Any) -> None:

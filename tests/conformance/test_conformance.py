@@ -6,9 +6,13 @@ from typing import get_args, get_type_hints
 
 import pytest
 
+from colonnade import alignment
+from colonnade.launch import doctor
+from colonnade.messages import declaration_of
 from colonnade.methods import METHODS
-from colonnade.session import Method
+from colonnade.session import CONTROL, Method
 from colonnade.testing import CHECKS, OF_POLICIES, Case
+from colonnade.testing.declared import require_to_stand_alone
 from tests.conformance.cases import CASES, PROTECTIVE
 
 # Rules of policies are about who takes part in what, and lies about single messages: no need for every case of them.
@@ -20,6 +24,11 @@ ELSEWHERE = {*OF_POLICIES, "lies end a run"}
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_method_conforms(case: Case, check: str) -> None:
     CHECKS[check](case)
+
+
+@pytest.mark.parametrize("kind", [*CONTROL, *alignment.MESSAGES, doctor.Clock, doctor.Probe])
+def test_what_messages_of_no_method_reveal_stands_alone(kind: type) -> None:
+    require_to_stand_alone(declaration_of(kind))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -5,6 +5,7 @@ The page reads attributes only, so that here they are plain values, also such as
 
 from __future__ import annotations
 
+from datetime import date
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from colonnade.metrics import Evaluation, evaluate
 from colonnade.reports import CheckedLedger, Crossed
+from colonnade.session import Alignment, PolicyRules
 
 BREAST_COLUMNS = ["radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "symmetry"]
 
@@ -103,6 +105,12 @@ def content(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
         ],
         "rows": {"train": 224, "validation": 56, "test": 70},
         "evaluations": evaluations,
+        "gains": {},
+        "parts": {},
+        "consents": {"hospital": None, "laboratory": None},
+        "rules": {"hospital": PolicyRules(minimum_shared_rows=300), "laboratory": PolicyRules()},
+        "purpose": "Find malignant tumours earlier.",
+        "retention": "Delete by 2027-01-31.",
         "curves": [
             {
                 "step": step,
@@ -188,8 +196,14 @@ def record_of(content: dict[str, Any]) -> Any:
         party["name"]: own | {name: value for name, value in party.items() if name != "name"}
         for party in made.pop("parties")
     }
+    roles_of = {party: about["role"] for party, about in made["brought"].items()}
+    agreed = {key: made.pop(key) for key in ("name", "stage", "seed", "purpose", "retention")}
     made["plan"] = SimpleNamespace(
-        name=made.pop("name"), stage=made.pop("stage"), seed=made.pop("seed"), digest=lambda: content["digest"]
+        **agreed,
+        keep_until=date(2027, 1, 31),
+        alignment=Alignment(),
+        digest=lambda: content["digest"],
+        role_of=roles_of.__getitem__,
     )
     made["method"] = SimpleNamespace(**{**about, "roles": roles, "version": "0.1.0"})
     made["crossed"] = tuple(Crossed(**one) for one in made["crossed"])

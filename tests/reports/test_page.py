@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import date
 from html.parser import HTMLParser
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from tests.reports.conftest import changed, content, multiclass_evaluation, reco
 
 import colonnade.reports
 from colonnade.metrics import Threshold, evaluate
-from colonnade.reports import CheckedLedger, render, write
+from colonnade.reports import CheckedLedger, Consent, render, write
 
 HOSTILE = "<script>alert('$x_1$')</script>\"&"
 VOID = {"meta", "br"}
@@ -119,6 +122,7 @@ def test_the_page_is_small_and_deterministic(record, rendered, tmp_path):
 def test_a_reader_finds_every_section_and_number(binary):
     text = Page(render(binary)).text
     for title in (
+        "Agreement",
         "What was trained, and by whom",
         "Data at each party",
         "How good it is",
@@ -204,6 +208,45 @@ def test_a_broken_ledger_is_the_first_thing_said(binary):
     text = Page(render(changed(binary, checked_ledgers=(broken,)))).text
     assert "The ledger of laboratory does not verify: do not rely on this report." in text
     assert text.index("does not verify") < text.index("insecure test keys")
+
+
+def test_what_was_decided_comes_first_then_warnings_then_what_was_agreed(binary):
+    point = SimpleNamespace(
+        threshold=0.31, rule="Where most is right.", positive="ill", positives=9, rows=70, called=12, precision=0.75,
+        recall=1.0, lift=5.8333,
+    )  # fmt: skip
+    served = SimpleNamespace(
+        **vars(binary.evaluations["together"]), operating=point, warnings=("Few are ill: 9 rows.",)
+    )
+    text = Page(render(changed(binary, evaluations={**binary.evaluations, "together": served}), date(2027, 2, 1))).text
+    order = (
+        "What was decided",
+        "The federated model of hospital and laboratory.",
+        "From a probability of 0.31 on, a row is called 'ill': 12 rows, 75% of them rightly, 5.83 times as often",
+        "What to be warned of",
+        "Retention is over: this run was to be kept until 2027-01-31.",
+        "Few are ill: 9 rows.",
+        "Find malignant tumours earlier.",
+        "2027-01-31 has passed",
+        "Nobody was asked",
+        "minimum_shared_rows",
+        "What was trained, and by whom",
+    )
+    places = [text.index(words) for words in order[:-1]] + [text.rindex(order[-1])]
+    assert places == sorted(places)
+    assert "Retention is over" not in render(binary, date(2027, 1, 31))
+
+
+def test_who_agreed_to_what_is_told_as_far_as_it_is_known(binary):
+    consent = Consent(
+        digest=binary.plan.digest(), how="given at the terminal", when="2026-11-18T20:35:48+00:00", account="ada"
+    )
+    own = changed(binary, consents={"hospital": consent}, rules={"hospital": binary.rules["hospital"]})
+    text = Page(render(own)).text
+    assert "hospital given at the terminal 2026-11-18 20:35 UTC ada laboratory known there only" in text
+    assert "What laboratory allowed is not known here" in text
+    other = changed(own, consents={"hospital": replace(consent, digest="ab" * 32)})
+    assert "given at the terminal, for another agreement (abababababababab…)" in render(other)
 
 
 def test_one_class_in_the_test_rows_is_explained(binary):

@@ -7,8 +7,16 @@ from typing import Any
 import pytest
 from tests.reports.conftest import changed
 
-from colonnade.metrics import Evaluation
-from colonnade.reports.wording import bytes_text, duration_text, listed, number, uncertainty_note, verdict
+from colonnade.metrics import Evaluation, Gain
+from colonnade.reports.wording import (
+    bytes_text,
+    duration_text,
+    listed,
+    number,
+    served_model,
+    uncertainty_note,
+    verdict,
+)
 from colonnade.session import Finding
 
 
@@ -34,6 +42,28 @@ def test_better_than_alone(binary):
         "hospital alone 0.962; all columns in one place 0.993."
     )
     assert second == "Federating is ahead of hospital alone by 0.029."
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [
+        (Gain(0.029, 0.011, 0.047), "ahead of hospital alone by 0.029 (95% interval +0.011 to +0.047)."),
+        (
+            Gain(0.029, -0.004, 0.06),
+            "by 0.029 (95% interval −0.004 to +0.060), but with 5,000 held-out rows a difference this small may be",
+        ),
+    ],
+)
+def test_how_much_better_has_an_interval_that_decides_whether_it_may_be_chance(binary, gain, expected):
+    models = {"together": scored(5000, auc=0.991), "alone": scored(5000, auc=0.962)}
+    assert expected in verdict(changed(binary, evaluations=models, gains={"auc": gain}))[1]
+
+
+def test_where_own_columns_serve_federating_is_compared_all_the_same(binary):
+    models = {"together": scored(auc=0.95), "alone": scored(auc=0.962)}
+    record = changed(binary, evaluations=models, served="alone", gains={"auc": Gain(-0.012, -0.03, 0.002)})
+    assert "the federated model differs by −0.012 (95% interval −0.030 to +0.002)" in verdict(record)[1]
+    assert served_model(record) == "The model of hospital's columns alone; scores need no partner."
 
 
 def test_better_but_perhaps_by_chance(binary):

@@ -99,7 +99,8 @@ class AlignmentOpening:
 class BlindedIds:
     """Ids hashed to points of a curve and multiplied with secrets of the sender, in random order.
 
-    Reveals: nothing but their number, as long as the secrets stay such; equal ids of two parties cannot be compared.
+    Reveals: nothing but how many ids the sender has, as long as its secrets stay secret; equal ids of two parties
+    cannot be compared.
     """
 
     points: Points
@@ -109,7 +110,7 @@ class BlindedIds:
 class TwiceBlindedIds:
     """The receiver's own blinded ids, multiplied with the sender's secret too.
 
-    Reveals: nothing by themselves; the receiver can make marks of its ids from them, and of no others.
+    Reveals: nothing by itself; the receiver can make marks of its own ids with it, and of no others.
     """
 
     points: Points
@@ -126,7 +127,8 @@ class TwiceBlindedIds:
 class IdMarks:
     """Short hashes of the sender's ids, made with its secret, in random order.
 
-    Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the secret stays one.
+    Reveals: which of the receiver's rows the sender has; of other rows nothing, as long as the sender's secret stays
+    secret.
     """
 
     marks: Marks
@@ -136,7 +138,7 @@ class IdMarks:
 class ShuffledMarks:
     """Short hashes of the receiver's own blinded ids, multiplied with the sender's secret too, in another order.
 
-    Reveals: together with the sender's blinded ids, how many rows both have, and not which.
+    Reveals: together with the sender's blinded ids, how many rows both parties have, and not which.
     """
 
     marks: Marks
@@ -148,8 +150,8 @@ class ShuffledMarks:
 class SharedRows:
     """The rows that all parties have, in the agreed order, each by a token of its id.
 
-    Reveals: which of the receiver's rows these are. A token shows that the sender brought the id too, and nothing of
-    other parties.
+    Reveals: which of the receiver's rows all parties have. The token of a row shows that the sender brought its id too,
+    and nothing of other parties.
     """
 
     tokens: Annotated[Array, Dims(None, MARK_BYTES, kind="u1")]
@@ -158,7 +160,7 @@ class SharedRows:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="alignment", carries=Carries.SIZE)
 class SharedCount:
-    """How many rows the two parties share. Reveals: that number."""
+    """How many rows the two parties share. Reveals: how many rows the two parties share."""
 
     count: Annotated[int, Between(0, "own_rows")]
 
@@ -167,7 +169,8 @@ class SharedCount:
 class GivenRows:
     """How many rows another tool matched, and a digest of what they are matched by.
 
-    Reveals: that number, and whether the two lists are the same to who has the other.
+    Reveals: how many rows another tool matched, and, to who has the other party's list, whether the two lists are the
+    same.
     """
 
     count: Count

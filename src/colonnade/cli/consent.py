@@ -7,6 +7,7 @@ import sys
 from colonnade.cli.output import Interrupted, say, table_lines
 from colonnade.errors import PolicyRefused
 from colonnade.launch.join import Joining
+from colonnade.messages import in_names
 from colonnade.session import ALIGN
 
 __all__ = ["ask_consent"]
@@ -21,11 +22,16 @@ def ask_consent(joining: Joining) -> str:
     say(f"\n{what} '{plan.name}' ({plan.method}) will send from '{joining.home.name}':\n")
     for line in table_lines(
         ["message", "to", "protection", "reveals"],
-        [[one.name, peer, one.protection.value, one.reveals] for one, peer in joining.sends()],
+        [
+            [one.name, peer, one.protection.value, in_names(one.reveals, joining.home.name, peer)]
+            for one, peer in joining.sends()
+        ],
         wrapped=True,
     ):
         say(line)
     say("")
+    for words in joining.agreed_words():
+        say(f"{words}\n")
     for warning in joining.warnings():
         say(f"{warning}\n")
     if not sys.stdin.isatty():

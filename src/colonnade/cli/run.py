@@ -291,6 +291,10 @@ def show_outcome(run: Run, as_json: bool, new_rows: Mapping[str, Path] | None = 
             ],
         )
         _show_calls(first)
+    for name, gain in run.gains.items():
+        ahead = "together" if run.served == "alone" else run.served
+        sure = f"95% interval {gain.low:+.4f} to {gain.high:+.4f}"
+        echo(f"\n{ahead} − alone: {gain.value:+.4f} {name.replace('_', ' ')} ({sure})")
     for finding in run.findings.values():
         _show_finding(finding)
     echo(f"\nReport:  {run.folder}/report.html")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from colonnade.cli.output import examples, make_app, print_json, print_table, readable_bytes, say
+from colonnade.cli.output import echo, examples, make_app, print_json, print_table, readable_bytes, say
 from colonnade.errors import ConfigError
 from colonnade.launch.status import RunStatus, runs_in
 
@@ -37,6 +38,10 @@ def status(
         ["run", "party", "state", "step", "steps/s", "left", "sent", "received", "last contact"],
         [_row(one) for one in runs],
     )
+    today = datetime.now(UTC).date().isoformat()
+    for one in runs:
+        if one.keep_until is not None and one.keep_until < today:
+            echo(f"Retention: {one.name} was agreed to be kept until {one.keep_until}. Delete {one.folder}")
 
 
 def _row(run: RunStatus) -> list[str]:

@@ -45,9 +45,9 @@ class MaskKey:
 class MaskedValues:
     """The sender's part of a sum, behind masks that cancel with those of all other holders.
 
-    Reveals: the shape; and, once all parts are added, the sum over all holders, such as the inputs of the first hidden
-    layer: of rows to which one holder alone contributes, its numbers. From the sums of the same rows over many steps,
-    and the gradients it computed itself, the receiver can work out how alike rows are.
+    Reveals: how many numbers there are; and, once all holders' parts are added, their sum, such as the inputs of the
+    first hidden layer: of rows to which one holder alone contributes, its numbers. From the sums of the same rows over
+    many steps, and the gradients it computed itself, the receiver can work out how alike rows are.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("summed", kind="u")]

@@ -18,7 +18,7 @@ __all__ = ["PublicModulus", "make_key", "receive_key", "send_key"]
 class PublicModulus:
     """The sender's Paillier public key, and n-th roots that show that masks hide under it.
 
-    Reveals: nothing about any table; it is drawn anew for every run.
+    Reveals: nothing about any table; the key is drawn anew for every run.
     """
 
     modulus: Annotated[int, Between(1, "largest_modulus")]

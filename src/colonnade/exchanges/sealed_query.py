@@ -119,7 +119,7 @@ class EncryptedQuery:
 class QueryAnswer:
     """The receiver's rows times the sender's weights, behind a mask that only the collaborator's sum takes off.
 
-    Reveals: nothing about the weights; it differs from a random number with a probability of 2**-104.
+    Reveals: nothing about the sender's weights, but with a probability of 2**-104 for each number.
     """
 
     products: Annotated[CipherArray, Dims("outputs", "rows")]

@@ -135,9 +135,9 @@ class MaskedWeightGradient:
 class SealedCodeGradient:
     """The gradient at the receiver's codes, under the receiver's key; what estimates of them miss, apart from the rest.
 
-    Reveals: that gradient, whose rows are multiples of the weights: from it the receiver can read the weights, most
-    labels of shared rows, and which of its own rows got a label, which one, and how sure heads are of it. What
-    estimates miss tells much of how alike the sender finds shared rows.
+    Reveals: the gradient at the receiver's codes, whose rows are multiples of the weights: from it the receiver can
+    read the weights, most labels of shared rows, and which of its own rows got a label, which one, and how sure heads
+    are of it. What estimates miss tells much of how alike the sender finds shared rows.
     """
 
     values: SealedByKind

@@ -21,6 +21,7 @@ from colonnade.session import (
     Observer,
     Participant,
     RunPlan,
+    Scores,
     Session,
     derive_seed,
     play,
@@ -28,11 +29,11 @@ from colonnade.session import (
 )
 from colonnade.settings import validated
 
-__all__ = ["ceiling", "join_tables", "judge_alone"]
+__all__ = ["ceiling", "join_tables", "scores_alone"]
 
 
-def judge_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Evaluation | None:
-    """Judge the same model trained on the same rows by the label holder alone, if it has partners to do without."""
+def scores_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Scores | None:
+    """Score held-out rows by the same model trained on the same rows by the label holder alone, if it has partners."""
     if session.role != session.lead or not session.all_channels or not holding.table.columns:
         return None
     return _play_alone(session.method, session.plan, config, holding, observer)
@@ -45,7 +46,8 @@ def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer 
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
     config = validated(method.config, plan.config, "config")
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
-    return {} if found is None else {"central": found}
+    judged = None if found is None else found.evaluation()
+    return {} if judged is None else {"central": judged}
 
 
 def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
@@ -83,7 +85,7 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
 
 def _play_alone(
     method: Method, plan: RunPlan, config: Any, holding: Holding, observer: Observer | None
-) -> Evaluation | None:
+) -> Scores | None:
     """Train as the only party, where the method's lead can; nothing crosses."""
     if not _can_be_alone(method, plan):
         return None
@@ -98,7 +100,7 @@ def _play_alone(
     except (UsageError, TrainingFailed):
         # What cannot be learned alone, from columns that say nothing, must not cost what was learned together.
         return None
-    return None if result.scores is None else result.scores.at(plan.evaluate.threshold).evaluation()
+    return result.scores
 
 
 def _can_be_alone(method: Method, plan: RunPlan) -> bool:

@@ -57,7 +57,10 @@ class Finding:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="doctor")
 class Clock:
-    """The sender's time, and whether it could dial and be dialled. Reveals: that."""
+    """The sender's time, and whether it could dial and be dialled.
+
+    Reveals: the sender's time, and whether it could dial and be dialled.
+    """
 
     seconds: float
     dials: bool
@@ -66,7 +69,7 @@ class Clock:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="doctor")
 class Probe:
-    """Zeros, to see whether and how fast they get through. Reveals: nothing but their number."""
+    """Zeros, to see whether and how fast they get through. Reveals: nothing but how many zeros get through."""
 
     content: bytes
 

@@ -63,6 +63,11 @@ class _RunTable:
     """What is done with the method: `train`, or another of its stages. `run --stage` goes before it."""
     after: str | None = None
     """The folder of the run that a stage goes on from, if it is not the usual one."""
+    purpose: str | None = None
+    """What the model is for, in a line of words. Every party is shown it before it agrees, and the report says it."""
+    retention: str | None = None
+    """How long the run may be kept, in a line of words. After a day in it, such as `2027-01-31`, status and report say
+    that it has passed; nothing is deleted by itself."""
 
 
 @described
@@ -435,6 +440,8 @@ def _plan(document: dict[str, Any], stage: str | None) -> RunPlan:
         alignment=validated(Alignment, document.get("alignment", {}), "alignment"),
         stage=about.stage if stage is None else stage,
         after=about.after,
+        purpose=about.purpose,
+        retention=about.retention,
     )
     method.check_stage(plan.stage)
     method.check_roles(plan)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import getpass
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +25,8 @@ from colonnade.launch.take_part import alignment_messages, peers_of, take_part
 from colonnade.ledger import LedgerWriter
 from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
-from colonnade.reports import PartyRun, check_format
-from colonnade.session import Observer, Participant, RunPlan, read_json, write_json
+from colonnade.reports import Consent, PartyRun, check_format
+from colonnade.session import Observer, Participant, RunPlan, write_json
 from colonnade.training import differences_of
 from colonnade.transport.grpc import Endpoint, GrpcLink
 
@@ -171,22 +174,28 @@ class Joining:
             self.watcher.told(shape_in_words(self.home.name, self.table))
             if said := label_in_words(self.table, self.plan):
                 self.watcher.told(said)
-        kept = read_json(path) if path is not None and path.exists() else {}
+        kept = None if path is None else self._folder.consent
         self._consent, digest = None, self.plan.digest()
-        if kept.get("digest") == digest:
-            self._consent = f"{kept.get('how')}, before this run was interrupted"
+        if kept is not None and kept.digest == digest:
+            self._consent = f"{kept.how}, before this run was interrupted"
         elif isinstance(consent, str) and consent:
             self._consent = consent
         elif self.home.policy.consent == "policy":
             self._consent = "given by policy.consent in party.toml"
         if self._consent is not None:
-            for text in (f"Consent: {self._consent}.", *self.warnings()):
+            for text in (f"Consent: {self._consent}.", *self.agreed_words(), *self.warnings()):
                 self.watcher.told(text)
         elif callable(consent):
             self._consent = consent(self)
-        if path is not None and self._consent is not None and kept.get("digest") != digest:
-            write_json(path, {"digest": digest, "how": self._consent})
+        if path is not None and self._consent is not None and (kept is None or kept.digest != digest):
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            write_json(path, asdict(Consent(digest=digest, how=self._consent, when=now, account=_account())))
         return self._consent
+
+    def agreed_words(self) -> list[str]:
+        """Return what the parties agreed on in words: what the model is for, and how long the run may be kept."""
+        words = {"Purpose": self.plan.purpose, "Retention": self.plan.retention}
+        return [f"{name}: {text}" for name, text in words.items() if text is not None]
 
     def run(self, *, observer: Observer | None = None, compare: bool = False) -> Run:
         """Take part until the run is complete, then write the report."""
@@ -274,6 +283,13 @@ class Joining:
             yield endpoint
         finally:
             endpoint.close()
+
+
+def _account() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return ""  # one without a name, as in some containers
 
 
 def take_part_remotely(

@@ -10,8 +10,8 @@ from typing import Any
 from colonnade.data import Kind, PartyTable, digest_with_lists
 from colonnade.errors import CheckpointBroken, ConfigError, LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger
-from colonnade.metrics import Evaluation
-from colonnade.reports import FORMAT, PartyRun, check_format
+from colonnade.metrics import Evaluation, Gain
+from colonnade.reports import FORMAT, Consent, PartyRun, check_format
 from colonnade.session import (
     Alignment,
     Evaluate,
@@ -19,6 +19,7 @@ from colonnade.session import (
     Method,
     MetricsLog,
     ModelPart,
+    PolicyRules,
     RunPlan,
     read_json,
     write_json,
@@ -70,6 +71,8 @@ class _Outcome:
     shared_rows: int
     served: str = "together"
     label: dict[str, str | bool | int | float | None] = field(default_factory=dict)
+    gains: dict[str, Gain] = field(default_factory=dict)
+    policy: PolicyRules | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +155,12 @@ class PartyFolder:
         """Return the form in which this folder was written."""
         return int(read_json(self.path / "plan.json").get("format", 1))
 
+    @property
+    def consent(self) -> Consent | None:
+        """Return who agreed to what this party sends, where anybody was asked."""
+        path = self.path / "consent.json"
+        return validated(Consent, read_json(path), "consent") if path.exists() else None
+
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
         from colonnade.training import described  # here, as it brings torch
@@ -200,6 +209,8 @@ class PartyFolder:
                 "shared_rows": run.table["shared_rows"],
                 "served": run.served,
                 "label": run.label,
+                "gains": {name: asdict(one) for name, one in run.gains.items()},
+                "policy": None if run.rules is None else asdict(run.rules),
             },
         )
 
@@ -249,6 +260,9 @@ class PartyFolder:
             refusals=self._refusals(),
             served=about.served,
             label=dict(about.label),
+            gains=about.gains,
+            consent=self.consent,
+            rules=about.policy,
         )
 
     def _findings(self) -> tuple[Finding, ...]:
@@ -306,6 +320,8 @@ def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
         "alignment": vars(plan.alignment),
         "stage": plan.stage,
         "after": plan.after,
+        "purpose": plan.purpose,
+        "retention": plan.retention,
     }
 
 

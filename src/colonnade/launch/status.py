@@ -17,7 +17,7 @@ from colonnade.errors import CheckpointBroken, ColonnadeError, ConfigError, Peer
 from colonnade.launch.lock import is_held
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger
-from colonnade.session import Observer, Progress, read_json
+from colonnade.session import Observer, Progress, RunPlan, read_json
 from colonnade.session.files import open_fresh
 from colonnade.settings import validated
 
@@ -188,6 +188,8 @@ class RunStatus(_Facts):
     state: str
     """starting, running, waiting, finished, interrupted, failed, or stopped when its process is gone without a word."""
     stage: str = "train"
+    keep_until: str | None = None
+    """The day that the agreed retention names."""
     last_contact_seconds: dict[str, float | None] = field(default_factory=dict)
 
 
@@ -207,7 +209,7 @@ def _status_of(folder: Path) -> RunStatus | None:
             return None
         plan, is_done = inner[0].plan(), (folder / "simulation.json").exists()
         state = _state("finished" if is_done else None, folder)
-        return RunStatus(name=plan.name, folder=str(folder), state=state, stage=plan.stage)
+        return RunStatus(name=plan.name, folder=str(folder), state=state, stage=plan.stage, keep_until=_last_day(plan))
     said = _said(folder / "status.json")
     state = _state("finished" if said.state == "finished" or own.is_finished else said.state, folder)
     facts = {one.name: getattr(said, one.name) for one in dataclasses.fields(_Facts)}
@@ -218,8 +220,18 @@ def _status_of(folder: Path) -> RunStatus | None:
     contacts = {peer: _seconds_since(moment) for peer, moment in heard.items()}
     plan = own.plan()
     return RunStatus(
-        name=plan.name, folder=str(folder), state=state, stage=plan.stage, last_contact_seconds=contacts, **facts
+        name=plan.name,
+        folder=str(folder),
+        state=state,
+        stage=plan.stage,
+        keep_until=_last_day(plan),
+        last_contact_seconds=contacts,
+        **facts,
     )
+
+
+def _last_day(plan: RunPlan) -> str | None:
+    return None if plan.keep_until is None else plan.keep_until.isoformat()
 
 
 def _state(said: str | None, folder: Path) -> str:

@@ -16,10 +16,11 @@ from colonnade import alignment
 from colonnade.data import AlignedRows, PartyTable, Split
 from colonnade.engine import opened
 from colonnade.errors import UsageError
-from colonnade.launch.baselines import judge_alone
+from colonnade.launch.baselines import scores_alone
 from colonnade.launch.home import label_encoder_of
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.methods import method_named
+from colonnade.metrics import Gain
 from colonnade.reports import PartyRun
 from colonnade.session import (
     ALIGN,
@@ -31,6 +32,7 @@ from colonnade.session import (
     Pair,
     Participant,
     RunPlan,
+    Scores,
     Session,
     play,
     taking_part,
@@ -73,12 +75,12 @@ def take_part(
             else:
                 holding = Holding(table, overlap.aligned, _NO_SPLIT)
             result = play(session, holding, config)
-            scored = result.candidates or ({} if result.scores is None else {result.served: result.scores})
+            scored = dict(result.candidates) or ({} if result.scores is None else {result.served: result.scores})
             hint = () if not holding.aligned.hint else (_few_shared(holding.aligned.hint),)
-            threshold = plan.evaluate.threshold
-            evaluations = {name: one.at(threshold).evaluation() for name, one in scored.items()}
             if compare and not result.candidates:
-                evaluations["alone"] = judge_alone(session, config, holding, observer)
+                alone = scores_alone(session, config, holding, observer)
+                scored |= {} if alone is None else {"alone": alone}
+            evaluations = {name: one.at(plan.evaluate.threshold).evaluation() for name, one in scored.items()}
             run = PartyRun(
                 party=party.name,
                 started=started,
@@ -95,6 +97,9 @@ def take_part(
                 label=_label_of(table, plan),
                 findings=(*session.findings, *result.findings, *hint),
                 served=result.served,
+                gains=_gains(scored, result.served),
+                consent=None if party.folder is None else PartyFolder(party.folder).consent,
+                rules=party.policy.rules,
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
             if plan.stage == "predict" and result.scores is not None:
@@ -127,6 +132,12 @@ def _label_of(table: PartyTable, plan: RunPlan) -> dict[str, Any]:
         return {}
     positive = encoder.classes[1] if encoder.task == "binary" else None
     return {"task": encoder.task, "positive": positive, "sentence": encoder.sentence}
+
+
+def _gains(scored: Mapping[str, Scores], served: str) -> dict[str, Gain]:
+    """Compare what serves with own columns alone; where these serve, what federating would have been."""
+    model = "together" if served == "alone" else served
+    return scored[model].gains_over(scored["alone"]) if {model, "alone"} <= scored.keys() else {}
 
 
 def _still_keeps(folder: Path, part: ModelPart | None) -> bool:

@@ -35,7 +35,7 @@ from colonnade.messages.kinds import Kind, Longest
 from colonnade.messages.limits import LIMITS, Limits
 from colonnade.messages.meaning import Carries, Warns, must_warn
 from colonnade.messages.rules import Between, Binds, Dims, Distinct, Hex, Is, Length, OneOf, Rule
-from colonnade.messages.warnings import warnings_of
+from colonnade.messages.warnings import in_names, warnings_of
 from colonnade.messages.wire import Part, total_bytes
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "declaration_of",
     "decode_body",
     "encode_body",
+    "in_names",
     "message",
     "must_warn",
     "open_frame",

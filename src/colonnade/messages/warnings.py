@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from colonnade.messages.declaration import NOISED, PLAIN, Declaration
 from colonnade.messages.meaning import Warns
 
-__all__ = ["warnings_of"]
+__all__ = ["in_names", "warnings_of"]
 
 Crossing = tuple[Declaration, str, str]
 """A message, the party that sends it and the party that gets it."""
@@ -28,12 +29,23 @@ def _sentence(warned: Warns, receiver: str, crossings: list[Crossing]) -> str:
     # The first of a stage's messages says most; all of them are in the table of what crossed.
     first = crossings[0][0]
     senders = _listed(sender for one, sender, _ in crossings if one.cls is first.cls)
+    reveals = in_names(first.reveals, senders if senders == crossings[0][1] else None, receiver)
     how = {PLAIN: "without protection", NOISED: "with noise"}.get(first.protection, "masked")
-    said = [f"{warned.words}: {receiver} gets {first.name} from {senders} {how}. It tells {first.reveals}"]
+    said = [f"{warned.words}: {receiver} gets {first.name} from {senders} {how}. It reveals {reveals}"]
     others = [one.name for one, _, _ in crossings if one.cls is not first.cls]
-    said += [f"{_listed(others)} from {_listed(sender for _, sender, _ in crossings)} tells more."] if others else []
+    said += [f"{_listed(others)} from {_listed(sender for _, sender, _ in crossings)} reveals more."] if others else []
     said += [f"{first.remedy}."] if first.remedy else []
     return " ".join(said)
+
+
+def in_names(reveals: str, sender: str | None, receiver: str) -> str:
+    """Say what a message reveals with parties' names in place of "the sender", if there is one only, and the receiver.
+
+    >>> in_names("which of the receiver's rows the sender has.", "shop", "bank")
+    "which of bank's rows shop has."
+    """
+    names = {"receiver": receiver} if sender is None else {"receiver": receiver, "sender": sender}
+    return re.sub(rf"\b[Tt]he ({'|'.join(names)})\b", lambda found: names[found[1]], reveals)
 
 
 def _listed(names: Iterable[str]) -> str:

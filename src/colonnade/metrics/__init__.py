@@ -39,6 +39,7 @@ from colonnade.metrics.leakage import (
 )
 from colonnade.metrics.names import TASKS, headline, headline_of, higher_is_better
 from colonnade.metrics.operating import USUAL, OperatingPoint, Threshold, choose_threshold, given_threshold
+from colonnade.metrics.paired import Gain, gains
 from colonnade.metrics.ranking import Ranking, exposure_gap, exposures, rank_impressions
 from colonnade.metrics.uncertainty import auc_interval, interval, proportion_interval
 
@@ -47,6 +48,7 @@ __all__ = [
     "USUAL",
     "ClassScores",
     "Evaluation",
+    "Gain",
     "Gap",
     "GroupCounts",
     "Inference",
@@ -68,6 +70,7 @@ __all__ = [
     "evaluate",
     "exposure_gap",
     "exposures",
+    "gains",
     "given_threshold",
     "headline",
     "headline_of",

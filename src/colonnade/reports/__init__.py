@@ -4,12 +4,13 @@ The page asks nothing of the network: style and figures are inside it, and its o
 """
 
 from colonnade.reports.page import render, write
-from colonnade.reports.record import FORMAT, CheckedLedger, Crossed, PartyRun, RunRecord, check_format
+from colonnade.reports.record import FORMAT, CheckedLedger, Consent, Crossed, PartyRun, RunRecord, check_format
 from colonnade.reports.summary import as_markup, as_text
 
 __all__ = [
     "FORMAT",
     "CheckedLedger",
+    "Consent",
     "Crossed",
     "PartyRun",
     "RunRecord",

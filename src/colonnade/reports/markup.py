@@ -11,7 +11,7 @@ from html import escape
 
 from colonnade.text import spelt_out
 
-__all__ = ["Html", "joined", "tag"]
+__all__ = ["Html", "coded", "joined", "tag"]
 
 _EMPTY = frozenset({"br", "meta"})
 
@@ -41,6 +41,15 @@ def tag(element: str, /, *children: str | None, **attributes: str | None) -> Htm
     if element in _EMPTY:
         return Html(f"<{element}{written}>")
     return Html(f"<{element}{written}>{joined(children)}</{element}>")
+
+
+def coded(text: str) -> Html:
+    """Show what stands between backticks as code.
+
+    >>> coded("set `a` < b")
+    'set <code>a</code> &lt; b'
+    """
+    return joined([tag("code", part) if place % 2 else part for place, part in enumerate(text.split("`"))])
 
 
 def _text(text: object) -> str:

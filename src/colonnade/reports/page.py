@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from colonnade import __version__
 from colonnade.reports import figures
+from colonnade.reports.agreement import agreement
+from colonnade.reports.crossed import crossed
+from colonnade.reports.decision import decision, is_choice
 from colonnade.reports.markup import Html, joined, tag
-from colonnade.reports.quality import quality, signed
-from colonnade.reports.record import Crossed, RunRecord
+from colonnade.reports.quality import quality
+from colonnade.reports.record import RunRecord
 from colonnade.reports.tables import table as _table
 from colonnade.reports.tables import terms as _terms
 from colonnade.reports.wording import (
     alone_name,
-    bytes_text,
     data_parties,
     duration_text,
     headline_of,
-    interval_text,
     listed,
     metric_title,
-    number,
+    moment_text,
     plural,
-    verdict,
+    setting_text,
 )
 from colonnade.session import Finding, write_whole
 
@@ -33,12 +35,6 @@ __all__ = ["render", "write"]
 
 # The page may use its own inline style and images, and nothing else: a browser will refuse any request it could make.
 _SECURITY_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_PROTECTIONS = {
-    "PLAIN": "The receiver can read the content.",
-    "NOISED": "The receiver sees the content with random noise added, which reduces what it can infer.",
-    "MASKED": "The receiver sees the content behind a random mask that hides it from the receiver.",
-    "ENCRYPTED": "The receiver holds a ciphertext and not the key, assuming the parties do not pool what they hold.",
-}
 MOST_OPEN_COLUMNS = 8
 
 
@@ -50,17 +46,19 @@ def write(record: RunRecord, path: str | Path) -> Path:
     return place
 
 
-def render(record: RunRecord) -> str:
-    """Return the page of a run: the same text for the same record, with no reference to anything outside it."""
+def render(record: RunRecord, today: date | None = None) -> str:
+    """Return the page of a run: the same text for the same record and day, with no reference to anything outside it."""
+    today = today or datetime.now(UTC).date()
     done = "trained" if record.makes_model else "done"
     sections = [
+        ("agreement", "Agreement", agreement(record, today)),
         ("trained", f"What was {done}, and by whom", _trained(record)),
         ("data", "Data at each party", _data(record)),
         ("quality", "How good it is", quality(record)),
         *([("findings", "What else was found", found)] if (found := list(_findings(record))) else []),
         *([("coefficients", "Coefficients", weights)] if (weights := list(_coefficients(record))) else []),
         ("learning", "Learning curves", _learning(record)),
-        ("crossed", "What crossed", _crossed(record)),
+        ("crossed", "What crossed", crossed(record)),
         ("settings", "Settings and digest", _settings(record)),
         ("check", "How to check this report", _check(record)),
     ]
@@ -75,7 +73,7 @@ def render(record: RunRecord) -> str:
     )
     body = tag(
         "body",
-        _header(record),
+        decision(record, today),
         tag("nav", tag("ul", *links), aria_label="Sections"),
         tag(
             "main",
@@ -92,59 +90,6 @@ def render(record: RunRecord) -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _header(record: RunRecord) -> Html:
-    sentence, judgement = verdict(record)
-    broken = [ledger.party for ledger in record.checked_ledgers if not ledger.verified]
-    marks = [f"The ledger of {party} does not verify: do not rely on this report." for party in broken]
-    marks += record.marks
-    return tag(
-        "header",
-        tag("p", f"colonnade run report · {record.plan.name}", class_="eyebrow"),
-        tag("h1", record.title),
-        tag("p", sentence, class_="verdict"),
-        tag("p", judgement, class_="judgement") if judgement else None,
-        tag(
-            "div",
-            tag("p", "Read this first"),
-            tag("ul", *(tag("li", mark) for mark in marks)),
-            class_="marks",
-            role="note",
-        )
-        if marks
-        else None,
-        _key_figures(record),
-    )
-
-
-def _key_figures(record: RunRecord) -> Html:
-    shown: list[tuple[str, str, str | None]] = []
-    served = record.evaluation
-    name = headline_of(served) if served else None
-    if served and name:
-        shown.append((metric_title(name), number(name, served.metrics[name]), interval_text(served, name)))
-        alone = record.evaluations.get("alone")
-        if alone and record.served != "alone" and name in alone.metrics:
-            gap = signed(name, served.metrics[name], alone.metrics[name])
-            shown.append((f"Against {alone_name(record)} alone", gap, f"in {metric_title(name)}"))
-    shared = [about["shared_rows"] for about in record.brought.values() if about["shared_rows"] is not None]
-    if shared:
-        shown.append(("Shared rows", f"{max(shared):,}", None))
-    if record.crossed:
-        sent = sum(entry.bytes for entry in record.crossed)
-        messages = sum(entry.count for entry in record.crossed)
-        readable = sum(entry.bytes for entry in record.crossed if entry.protection == "PLAIN")
-        shown.append(("Crossed", bytes_text(sent), plural(messages, "message")))
-        shown.append(("Readable by receiver", bytes_text(readable), "sent PLAIN"))
-    return tag(
-        "dl",
-        *(
-            tag("div", tag("dt", title), tag("dd", value, tag("small", extra) if extra else None))
-            for title, value, extra in shown
-        ),
-        class_="key",
-    )
-
-
 def _trained(record: RunRecord) -> Iterable[Html]:
     method = record.method
     yield tag("p", tag("strong", method.title), " (", tag("code", method.name), ")", "." if method.title else None)
@@ -159,7 +104,7 @@ def _trained(record: RunRecord) -> Iterable[Html]:
         ("Label", record.label.get("sentence", "")),
         ("Stage", "" if record.plan.stage == "train" else record.plan.stage),
         ("Launch", record.launch),
-        ("Made on", record.started),
+        ("Made on", moment_text(record.started)),
         ("Took", duration_text(record.seconds)),
         ("Seed", str(record.plan.seed)),
         ("Version", ", ".join([f"colonnade {method.version}", *others])),
@@ -186,7 +131,7 @@ def _brought(party: str, about: Mapping[str, Any]) -> list[str]:
     if not about["has_table"]:
         return [party, "holds no table", *[_count(None)] * 4]
     if about["is_elsewhere"]:
-        return [party, *["not known here"] * 5]
+        return [party, "not known here", *[""] * 4]
     counts = (about["rows"], about["shared_rows"], _used(about["columns"]), about["encoded_width"])
     return [party, *map(_count, counts), "none" if about["label"] is None else about["label"]]
 
@@ -225,7 +170,9 @@ def _column(one: Mapping[str, Any]) -> list[str]:
 
 def _findings(record: RunRecord) -> Iterable[Html]:
     """Show what the method found out beside the model, each as a sentence, a table and figures."""
-    for place, finding in enumerate(record.findings.values(), 1):
+    # Which model serves stands at the head of the page.
+    found = [one for one in record.findings.values() if record.evaluation is None or not is_choice(one)]
+    for place, finding in enumerate(found, 1):
         yield tag("h3", finding.title)
         if finding.text:
             yield tag("p", finding.text)
@@ -293,68 +240,6 @@ def _learning(record: RunRecord) -> Iterable[Html]:
     yield tag("div", *drawn, class_="figures")
 
 
-def _crossed(record: RunRecord) -> Iterable[Html]:
-    if not record.crossed:
-        yield tag("p", "The ledgers of this run hold no message.")
-        return
-    yield tag(
-        "p",
-        "This list is made from the parties' ledgers, in which the channel wrote down every message as it was sent "
-        "or received. A message that is not declared cannot be sent. "
-        "What one message reveals is stated beside it; what a partner could infer from all of them together is a "
-        "further question that this list alone does not answer.",
-    )
-    used = [name for name in _PROTECTIONS if any(entry.protection == name for entry in record.crossed)]
-    used += sorted({entry.protection for entry in record.crossed} - set(used))
-    yield _terms((_badge(name), _PROTECTIONS.get(name, "")) for name in used)
-    yield _totals(record.crossed, used)
-    rows = [
-        [
-            joined([entry.message, tag("small", f"Reveals: {_reveals(entry)}")]),
-            f"{entry.sender} → {entry.receiver}",
-            _badge(entry.protection),
-            entry.paper_step,
-            _shapes(entry.shapes),
-            f"{entry.count:,}",
-            bytes_text(entry.bytes),
-        ]
-        for entry in record.crossed
-    ]
-    head = ["Message", "From → to", "Protection", "Step", "Shapes", "Count", "Size"]
-    yield _table("Every declared message that crossed", head, rows, numeric={5, 6}, kind="crossed")
-
-
-def _reveals(entry: Crossed) -> str:
-    return entry.reveals.removeprefix("Reveals:").strip() or "not stated."
-
-
-def _shapes(shapes: Sequence[str]) -> str:
-    # No-break spaces keep a shape on one line.
-    shown = ", ".join(shape.replace(" ", "\u00a0") for shape in shapes[:3])
-    return f"{shown} and {len(shapes) - 3} more" if len(shapes) > 3 else shown
-
-
-def _badge(protection: str) -> Html:
-    known = protection.lower() if protection in _PROTECTIONS else ""
-    return tag("span", protection, class_=f"badge {known}".strip())
-
-
-def _totals(crossed: Sequence[Crossed], used: Sequence[str]) -> Html:
-    senders = list(dict.fromkeys(entry.sender for entry in crossed))
-
-    def sent(sender: str | None, protection: str | None) -> int:
-        return sum(
-            entry.bytes
-            for entry in crossed
-            if sender in (None, entry.sender) and protection in (None, entry.protection)
-        )
-
-    rows = [[name, *(bytes_text(sent(name, kind)) for kind in used), bytes_text(sent(name, None))] for name in senders]
-    foot = ["All", *(bytes_text(sent(None, kind)) for kind in used), bytes_text(sent(None, None))]
-    head = ["Sender", *(_badge(kind) for kind in used), "All"]
-    return _table("Sent by each party, by protection", head, rows, numeric=set(range(1, len(head))), foot=foot)
-
-
 def _settings(record: RunRecord) -> Iterable[Html]:
     yield tag(
         "p",
@@ -371,17 +256,7 @@ def _flattened(settings: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[
         if isinstance(value, Mapping):
             yield from _flattened(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", _setting(value)
-
-
-def _setting(value: object) -> str:
-    if value is None:
-        return "not set"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ", ".join(_setting(item) for item in value) or "empty"
-    return str(value)
+            yield f"{prefix}{name}", setting_text(value)
 
 
 def _check(record: RunRecord) -> Iterable[Html]:

@@ -15,10 +15,11 @@ from colonnade.reports.wording import (
     metric_title,
     number,
     plural,
+    signed,
     uncertainty_note,
 )
 
-__all__ = ["quality", "signed"]
+__all__ = ["quality"]
 
 _MODELS = {
     "together": "The federated model: every party's columns, each staying with its party.",
@@ -42,9 +43,6 @@ def quality(record: RunRecord) -> Iterable[Html]:
         return
     legend = _legend(record)
     served = record.evaluation
-    if served and served.warnings:
-        said = tag("ul", *(tag("li", warning) for warning in served.warnings))
-        yield tag("div", tag("p", "Before you rely on these numbers"), said, class_="marks", role="note")
     yield terms((legend[key], _MODELS.get(key, "")) for key in record.evaluations)
     yield _metric_table(record.evaluations, legend)
     note = uncertainty_note(record.evaluations.values())
@@ -171,14 +169,6 @@ def _difference_cell(together: Evaluation, alone: Evaluation, name: str) -> str:
         return text
     is_gain = (gap > 0) == better
     return tag("span", f"{text} ", "better" if is_gain else "worse", class_="best" if is_gain else "worse")
-
-
-def signed(name: str, value: float, other: float) -> str:
-    """Write the difference of two metrics with its sign."""
-    gap = difference(name, value, other)
-    if gap == 0:
-        return "±0"
-    return ("+" if gap > 0 else "−") + number(name, abs(gap))
 
 
 def _confusion_table(title: str, classes: Sequence[str], counts: Sequence[Sequence[int]], called: str = "") -> Html:

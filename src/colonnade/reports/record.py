@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from colonnade.errors import LedgerBroken, RunFolderError
 from colonnade.ledger import Ledger, MessageTotal, compare
 from colonnade.messages import ANYONE, Declaration, warnings_of
-from colonnade.metrics import Evaluation
-from colonnade.session import Finding, Method, ModelPart, RunPlan
+from colonnade.metrics import Evaluation, Gain
+from colonnade.session import Finding, Method, ModelPart, PolicyRules, RunPlan
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FORMAT", "CheckedLedger", "Crossed", "PartyRun", "RunRecord", "check_format"]
+__all__ = ["FORMAT", "CheckedLedger", "Consent", "Crossed", "PartyRun", "RunRecord", "check_format"]
 
 FORMAT = 4
 """The form of a run folder, which plan.json names: counted up with every change after which a model of before cannot be
@@ -40,6 +40,19 @@ def check_format(found: int, where: str) -> None:
             f"{where} is of format {found}, which a newer version wrote; this one knows formats up to {FORMAT}. "
             "Install the newer version here."
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consent:
+    """The word that a party's messages may leave, given before the first of them."""
+
+    digest: str = ""
+    """Of the agreement for which it was given."""
+    how: str = ""
+    """At the terminal, by an option, by the policy, or in words of the caller."""
+    when: str = ""
+    account: str = ""
+    """The account of the operating system under which it was given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +81,13 @@ class PartyRun:
     """Why the model must not score rows, by the stage that found it; empty texts lift what that stage said before."""
     served: str = "together"
     """The name of the model that serves, among those that were judged."""
+    gains: dict[str, Gain] = field(default_factory=dict)
+    """By how much that model, or the federated one where own columns alone serve, is ahead of own columns alone on the
+    same held-out rows, by metric."""
+    consent: Consent | None = None
+    """None where nobody was asked, as in a simulation."""
+    rules: PolicyRules | None = None
+    """The policy in force when the party ended; None where an earlier version did not keep it."""
     predictions: pd.DataFrame | None = None
     """Ids and scores, where the run was a prediction and this party gets them."""
 
@@ -172,6 +192,21 @@ class RunRecord:
     def evaluation(self) -> Evaluation | None:
         """Return how good the model is that serves, where that is known here."""
         return self.evaluations.get(self.served)
+
+    @property
+    def gains(self) -> dict[str, Gain]:
+        """Return by how much federating is ahead of own columns alone, by metric, where the party that judged knows."""
+        return next((one.gains for one in self.parties.values() if one.gains), {})
+
+    @property
+    def consents(self) -> dict[str, Consent | None]:
+        """Return who agreed to what left, by party that is known here."""
+        return {party: one.consent for party, one in self.parties.items()}
+
+    @property
+    def rules(self) -> dict[str, PolicyRules | None]:
+        """Return the policies that were in force, by party that is known here."""
+        return {party: one.rules for party, one in self.parties.items()}
 
     @cached_property
     def history(self) -> dict[str, list[dict[str, Any]]]:
@@ -462,6 +497,11 @@ class RunRecord:
             "seed": self.plan.seed,
             "digest": self.plan.digest(),
             "stage": self.plan.stage,
+            "purpose": self.plan.purpose,
+            "retention": self.plan.retention,
+            "keep_until": None if self.plan.keep_until is None else self.plan.keep_until.isoformat(),
+            "consents": {party: one and asdict(one) for party, one in self.consents.items()},
+            "policies": {party: one and asdict(one) for party, one in self.rules.items()},
             "makes_model": self.makes_model,
             "duration_seconds": self.seconds,
             "settings": self.settings,
@@ -471,6 +511,8 @@ class RunRecord:
             "rows": self.rows,
             "label": self.label,
             "evaluations": {name: one.to_json() for name, one in self.evaluations.items()},
+            "served": self.served if self.evaluations else None,
+            "gains": {name: asdict(one) for name, one in self.gains.items()},
             "alone_party": " and ".join(self.label_holders) or None,
             "curves": self.curves,
             "chosen_epoch": self.chosen_epoch,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from colonnade.metrics import Evaluation, headline_of, higher_is_better, interval
+from colonnade.metrics import Evaluation, Gain, headline_of, higher_is_better, interval
 from colonnade.reports.record import RunRecord
 
 __all__ = [
@@ -14,13 +15,18 @@ __all__ = [
     "data_parties",
     "difference",
     "duration_text",
+    "gain_text",
     "headline_of",
     "held_out",
     "interval_text",
     "listed",
     "metric_title",
+    "moment_text",
     "number",
     "plural",
+    "served_model",
+    "setting_text",
+    "signed",
     "uncertainty_note",
     "verdict",
 ]
@@ -47,6 +53,18 @@ def plural(count: int, noun: str) -> str:
     ('1 row', '12,345 rows')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def moment_text(moment: str) -> str:
+    """Write a moment to the minute, or as it stands where it is none.
+
+    >>> moment_text("2026-11-18T20:35:48+00:00"), moment_text("")
+    ('2026-11-18 20:35 UTC', '')
+    """
+    try:
+        return f"{datetime.fromisoformat(moment).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    except ValueError:
+        return moment
 
 
 def listed(names: Sequence[str]) -> str:
@@ -138,6 +156,39 @@ def held_out(evaluation: Evaluation) -> str:
     return rows if calls is None else f"{rows}, {calls.positives:,} of them '{calls.positive}'"
 
 
+def signed(name: str, value: float, other: float) -> str:
+    """Write by how much a metric is above another."""
+    gap = difference(name, value, other)
+    if gap == 0:
+        return "±0"
+    return ("+" if gap > 0 else "−") + number(name, abs(gap))
+
+
+def gain_text(gain: Gain) -> str:
+    """Write the interval of a difference.
+
+    >>> gain_text(Gain(0.03, -0.0004, 0.06))
+    '95% interval −0.000 to +0.060'
+    """
+    low, high = (f"{'−' if end < 0 else '+'}{abs(end):.3f}" for end in (gain.low, gain.high))
+    return f"95% interval {low} to {high}"
+
+
+def setting_text(value: object, none: str = "not set") -> str:
+    """Write a setting's value for people.
+
+    >>> setting_text(["a", True]), setting_text(()), setting_text(None)
+    ('a, true', 'empty', 'not set')
+    """
+    if value is None:
+        return none
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting_text(item) for item in value) or "empty"
+    return str(value)
+
+
 def uncertainty_note(evaluations: Iterable[Evaluation]) -> str | None:
     """Warn that few rows make a rough number."""
     shown = list(evaluations)
@@ -173,8 +224,8 @@ def verdict(record: RunRecord) -> tuple[str, str]:
     parties, alone = data_parties(record), f"{alone_name(record)} alone"
     reach = {
         "together": f"Together, {listed(parties)} reach" if len(parties) > 1 else "The federated model reaches",
-        "alone": f"The model of {alone} serves. It reaches",
-        "average": f"The average of the federated model and that of {alone} serves. It reaches",
+        "alone": f"The model of {alone} reaches",
+        "average": f"The average of the federated model and that of {alone} reaches",
     }[record.served]
     first = f"{reach} {metric_title(name)} {number(name, served.metrics[name])}"
     first += f" on {held_out(served)}"
@@ -184,6 +235,17 @@ def verdict(record: RunRecord) -> tuple[str, str]:
         if label != record.served and other is not None and name in other.metrics:
             first += f"; {who} {number(name, other.metrics[name])}"
     return f"{first}.", _judgement(record, served, name)
+
+
+def served_model(record: RunRecord) -> str:
+    """Say which model gives the scores, and whose columns it needs."""
+    own = f"{alone_name(record)}'s columns alone"
+    parties = data_parties(record)
+    return {
+        "together": f"The federated model of {listed(parties)}." if len(parties) > 1 else "The federated model.",
+        "alone": f"The model of {own}; scores need no partner.",
+        "average": f"The average of the federated model and a model of {own}.",
+    }[record.served]
 
 
 def _found(record: RunRecord) -> list[str]:
@@ -198,23 +260,31 @@ def _found(record: RunRecord) -> list[str]:
 def _judgement(record: RunRecord, served: Evaluation, name: str) -> str:
     alone = record.evaluations.get("alone")
     who = alone_name(record)
+    gain = record.gains.get(name)
+    sure = "" if gain is None else f" ({gain_text(gain)})"
     if record.served == "alone":
-        return f"Federating did not help here: on validation rows {who} alone was clearly better."
+        said = f"Federating did not help here: on validation rows {who} alone was clearly better."
+        if gain is not None:
+            said += f" On held-out rows the federated model differs by {signed(name, gain.value, 0)}{sure}."
+        return said
     if alone is None and record.findings:
         return f"What else was found out stands below: {'; '.join(_found(record))}."
     if alone is None or name not in alone.metrics:
         return f"No model of {who} alone was evaluated, so this report cannot say whether federating helped."
     gap = difference(name, served.metrics[name], alone.metrics[name])
-    gain = gap if higher_is_better(name) else -gap
+    ahead = gap if higher_is_better(name) else -gap
     size = f"{abs(gap):.4g}" if name in _IN_LABEL_UNITS else f"{abs(gap):.3f}"
-    if gain == 0:
-        return f"Federating did not help here: {who} alone does as well."
-    if gain < 0:
-        return f"Federating did not help here: {who} alone is better by {size}."
+    if ahead == 0:
+        return f"Federating did not help here: {who} alone does as well{sure}."
+    if ahead < 0:
+        return f"Federating did not help here: {who} alone is better by {size}{sure}."
+    return f"Federating is ahead of {who} alone by {size}{sure}{_chance(gain, served, name, alone)}."
+
+
+def _chance(gain: Gain | None, served: Evaluation, name: str, alone: Evaluation) -> str:
+    """Warn of a difference that few rows cannot tell from none."""
     ends = interval(served, name)
-    if ends is not None and ends[0] <= alone.metrics[name] <= ends[1]:
-        return (
-            f"Federating is ahead of {who} alone by {size}, but with {plural(served.rows, 'held-out row')} "
-            "a difference this small may be chance."
-        )
-    return f"Federating is ahead of {who} alone by {size}."
+    is_within = ends is not None and ends[0] <= alone.metrics[name] <= ends[1]
+    if is_within if gain is None else not gain.is_clear:
+        return f", but with {plural(served.rows, 'held-out row')} a difference this small may be chance"
+    return ""

@@ -24,7 +24,7 @@ class AgreedField:
 class Hello:
     """Who speaks, in which run, with which settings and messages.
 
-    Reveals: software version, role, digests of the agreed settings.
+    Reveals: the sender's software version, its role, and digests of the agreed settings.
     """
 
     version: str
@@ -64,12 +64,18 @@ class Failed:
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
 class Finished:
-    """The sender keeps its result on disk and needs no one any more. Reveals: that."""
+    """The sender keeps its result on disk and needs no one any more.
+
+    Reveals: nothing but whether the sender is through.
+    """
 
 
 @message(sender=ANYONE, receiver=ANYONE, protection=PLAIN, step="end")
 class Goodbye:
-    """The sender is done and states what crossed. Reveals: digests of both directions, which the receiver has too."""
+    """The sender is done and states what crossed.
+
+    Reveals: digests of all that crossed in both directions, which the receiver has too.
+    """
 
     sent: Digest
     received: Digest

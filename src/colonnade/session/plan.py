@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from colonnade.data import IdRule, Split, most_even_split, split_rows
 from colonnade.errors import ConfigError, did_you_mean
 from colonnade.session.seeds import derive_seed
 from colonnade.settings import described
+from colonnade.text import is_plain
 
 __all__ = ["ALIGN", "SPLITS", "Alignment", "Evaluate", "RunPlan", "check_name"]
 
@@ -25,6 +27,8 @@ SPLITS = 64
 """In how many ways a run's seed divides the shared rows; labels may decide which one is taken."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DAY = re.compile(r"\b\d{4}-\d{2}-\d{2}\b")
+_LONGEST_TEXT = 500
 
 
 def check_name(kind: str, name: str) -> None:
@@ -103,6 +107,10 @@ class RunPlan:
     stage: str = "train"
     after: str | None = None
     """The earlier run, in the same place, whose model this stage goes on from."""
+    purpose: str | None = None
+    """What the model is for, in words that all parties agreed on."""
+    retention: str | None = None
+    """How long the run may be kept, likewise."""
 
     def __post_init__(self) -> None:
         check_name("run", self.name)
@@ -114,6 +122,22 @@ class RunPlan:
             raise ConfigError("A party plays two roles in run.toml. Give every party exactly one role.")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not 0 <= self.seed < 2**63:
             raise ConfigError("run.seed must be a whole number from 0 to 2^63 - 1.")
+        for name, text in (("purpose", self.purpose), ("retention", self.retention)):
+            if text is not None and not (text.strip() and len(text) <= _LONGEST_TEXT and is_plain(text)):
+                raise ConfigError(
+                    f"run.{name} must be one line of plain text of at most {_LONGEST_TEXT} characters, and not empty. "
+                    "Shorten it, or leave it out."
+                )
+        for day in _DAY.findall(self.retention or ""):
+            try:
+                date.fromisoformat(day)
+            except ValueError:
+                raise ConfigError(f"run.retention names {day}, which is no day. Write a day as 2027-01-31.") from None
+
+    @property
+    def keep_until(self) -> date | None:
+        """Return the last day that the agreed retention names, if it names one."""
+        return max(map(date.fromisoformat, _DAY.findall(self.retention or "")), default=None)
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -168,6 +192,8 @@ class RunPlan:
                 "seed": self.seed,
                 "stage": self.stage,
                 "after": self.after,
+                "purpose": self.purpose,
+                "retention": self.retention,
             },
             # A threshold is the label holder's affair: it changes nothing that crosses.
             "evaluate": {name: value for name, value in vars(self.evaluate).items() if name != "threshold"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from colonnade.errors import ConfigError, PolicyRefused, did_you_mean
@@ -68,6 +68,11 @@ class Policy(PolicyRules):
     """Where the rules come from, for refusals."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """The line of each rule in the file, for refusals."""
+
+    @property
+    def rules(self) -> PolicyRules:
+        """Return the rules by themselves, without where they come from."""
+        return PolicyRules(**{one.name: getattr(self, one.name) for one in fields(PolicyRules)})
 
     @property
     def unsent_messages(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from colonnade.data import PartyTable
-from colonnade.metrics import USUAL, Evaluation, Threshold, evaluate, given_threshold
+from colonnade.metrics import USUAL, Evaluation, Gain, Threshold, evaluate, gains, given_threshold
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,6 +48,12 @@ class Scores:
         if self.truth is None or not len(self.truth):
             return None
         return evaluate(self.task, self.truth, self.values, self.classes, self.threshold)
+
+    def gains_over(self, other: Scores) -> dict[str, Gain]:
+        """Compare held-out scores with another model's, where both are of the same rows."""
+        if self.truth is None or not len(self.truth) or not np.array_equal(self.rows, other.rows):
+            return {}
+        return gains(self.task, self.truth, self.values, other.values)
 
     def as_table(self, table: PartyTable, aligned: np.ndarray[Any, Any]) -> pd.DataFrame:
         """Return ids, probabilities and predictions of rows of a table, by the places of those that are aligned."""

@@ -21,7 +21,11 @@ __all__ = ["CHECKS", "OF_POLICIES", "TRANSPORTS", "Case", "Check", "check_method
 
 Check = Callable[[Case], None]
 
-_DECLARED = (declared.check_what_can_be_read_is_warned_of, declared.check_every_field_has_a_rule)
+_DECLARED = (
+    declared.check_what_can_be_read_is_warned_of,
+    declared.check_what_is_revealed_stands_alone,
+    declared.check_every_field_has_a_rule,
+)
 _CROSSING = (
     checks.check_every_declared_message_is_sent,
     checks.check_nothing_undeclared_is_sent,

@@ -37,7 +37,8 @@ _ID_BYTES = 16
 class TrainedModel:
     """The id of the model that the training made, and whether scores need the receiver's columns.
 
-    Reveals: that, and so whether the label holder's own columns alone are clearly better.
+    Reveals: the id of the trained model, and whether scores need the receiver's columns, so whether the label holder's
+    own columns alone are clearly better.
     """
 
     model: Annotated[str, Hex(_ID_BYTES)]
@@ -46,7 +47,10 @@ class TrainedModel:
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="scoring", carries=Carries.VERDICT)
 class ModelToScore:
-    """The id of the model that rows are scored with. Reveals: that, so that parts of different models do not mix."""
+    """The id of the model that rows are scored with.
+
+    Reveals: the id of the model that rows are scored with, so that parts of different models do not mix.
+    """
 
     model: Annotated[str, Hex(_ID_BYTES)]
 

@@ -43,7 +43,10 @@ class Verdict:
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="checkpoint", carries=Carries.VERDICT)
 class Waits:
-    """How far others are in a training, to a party that has no part in it. Reveals: the number of their step."""
+    """How far others are in a training, to a party that has no part in it.
+
+    Reveals: how far the others are in a training.
+    """
 
     step: Annotated[int, Between(0, _MOST_STEPS)]
     is_over: bool
@@ -51,7 +54,7 @@ class Waits:
 
 @message(sender=GIVEN, receiver=GIVEN, protection=PLAIN, step="checkpoint", carries=Carries.VERDICT)
 class Seen:
-    """That a waiting party has kept the step. Reveals: nothing more."""
+    """That a waiting party has kept the step. Reveals: nothing but how far the sender has followed a training."""
 
     step: Annotated[int, Between(0, _MOST_STEPS)]
 

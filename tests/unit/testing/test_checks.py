@@ -67,6 +67,12 @@ def test_an_array_that_can_be_read_must_say_what_it_carries(broken: Broken) -> N
     fails("what can be read is warned of", "Codes.values can be read, so Codes says what it carries")
 
 
+@pytest.mark.parametrize("words", ["that", "these; no label", "nothing but their number", "codes of every such row"])
+def test_what_is_revealed_must_not_point_to_what_is_not_shown(broken: Broken, words: str) -> None:
+    broken(dataclasses.replace(template_of(Codes), reveals={None: words}))
+    fails("what is revealed stands alone", "Codes reveals .* the sentence is read alone")
+
+
 @pytest.mark.parametrize(
     ("kind", "is_bounded"),
     [

@@ -70,7 +70,7 @@ class Amounts:
 class Offer:
     """What the sender brings, and of which model it has a part.
 
-    Reveals: whether it has columns, and which sensitive ones, by name.
+    Reveals: whether the sender has columns, and which sensitive ones, by name.
     """
 
     has_columns: bool
@@ -131,7 +131,7 @@ class UnifiedCode:
     carries=Carries.ROW_SCORE,
 )
 class TaskScores:
-    """The task's scores of every row. Reveals: these scores, and so the predictions."""
+    """The task's scores of every row. Reveals: the task's scores of every row, and so the predictions."""
 
     values: Values
 
@@ -161,9 +161,10 @@ class TaskGradient:
 class ProtectedCode:
     """A few numbers about every row, made for one attribute, by which its holder's discriminator learns.
 
-    Reveals: evidence of that attribute, which the receiver has, and of other columns as far as so many numbers carry
-    it: the paper's contrastive step has not been seen to prevent that. The audit measures it.
-    Reveals when NOISED: evidence of that attribute, and what little else so few numbers carry; the audit measures it.
+    Reveals: evidence of the receiver's attribute in every row, which the receiver has, and of other columns as far as
+    so many numbers carry it: the paper's contrastive step has not been seen to prevent that. The audit measures it.
+    Reveals when NOISED: evidence of the receiver's attribute in every row, and what little else so few numbers carry;
+    the audit measures it.
     """
 
     values: Values
@@ -178,7 +179,11 @@ class ProtectedCode:
     warns=Warns.COLUMNS,
 )
 class ProtectedCodeAgain:
-    """The protected code once more, after its mapper has learned. Reveals: the same as before, a second time."""
+    """The protected code once more, after its mapper has learned.
+
+    Reveals: what ProtectedCode reveals, a second time: evidence of the receiver's attribute in every row, and of other
+    columns as far as the numbers carry it.
+    """
 
     values: Values
 
@@ -194,9 +199,9 @@ class ProtectedCodeAgain:
 class DiscriminatorGradient:
     """The discriminator's gradient at the protected code, from which the mapper learns.
 
-    Reveals: the attribute's value of every row of the batch, to a receiver that groups directions.
-    Reveals when NOISED: the randomised answer of every row, which is the attribute's value as often as the privacy loss
-    allows, or that value as far as noise lets it be read.
+    Reveals: the value of the sender's attribute in every row of the batch, to a receiver that groups directions.
+    Reveals when NOISED: a randomised answer for every row, which is the value of the sender's attribute as often as the
+    privacy loss allows, or that value as far as noise lets it be read.
     """
 
     values: Values
@@ -211,7 +216,11 @@ class DiscriminatorGradient:
     warns=Warns.LABELS,
 )
 class AdversarialGradient:
-    """The discriminator's gradient at the protected code, for the code. Reveals: the same as the one before it."""
+    """The discriminator's gradient at the protected code, for the code.
+
+    Reveals: what DiscriminatorGradient reveals, a second time: the value of the sender's attribute in every row of the
+    batch, as far as randomised answers or noise, where there are any, let it be read.
+    """
 
     values: Values
 
@@ -239,7 +248,8 @@ class LocalGradient:
 class AttackCodes:
     """The code as the label holder sees it, and protected codes, of rows that are kept or held out.
 
-    Reveals: to a party that did not have it, the whole of what the label holder can read of these rows.
+    Reveals: to a party that did not have it, the whole of what the label holder can read of rows that are kept or held
+    out.
     """
 
     unified: Values
@@ -257,7 +267,8 @@ class AttackCodes:
 class VariantCodes:
     """The code of a model with other weights of removal as the label holder sees it, of the rows of an audit.
 
-    Reveals: to a party that did not have it, the whole of what the label holder can read of these rows.
+    Reveals: to a party that did not have it, the whole of what the label holder of a model with other weights of
+    removal could read of the rows of an audit.
     """
 
     values: Values
@@ -274,8 +285,8 @@ class VariantCodes:
 class PlainCodes:
     """The code of a plain model that is trained for comparison: for the task, and to be attacked as well.
 
-    Reveals: what all parties' columns of these rows tell about the task, and much else of them: the code is whole,
-    without noise, and nothing was removed from it.
+    Reveals: what all parties' columns tell about the task for the rows of an audit, and much else of them: the code is
+    whole, without noise, and nothing was removed from it.
     """
 
     values: Values
@@ -283,7 +294,7 @@ class PlainCodes:
 
 @message(sender=COUNTED, receiver="label_holder", protection=PLAIN, step="audit", carries=Carries.SUM)
 class AttackResult:
-    """What attackers read of one attribute, as JSON. Reveals: how well each of them can read it."""
+    """What attackers read of one attribute, as JSON. Reveals: how well each attacker could read one attribute."""
 
     attribute: Annotated[str, Is("attribute")]
     found: Annotated[str, Longest(20_000)]
@@ -291,7 +302,10 @@ class AttackResult:
 
 @message(sender=COUNTED, receiver="label_holder", protection=PLAIN, step="audit", carries=Carries.NAME | Carries.SIZE)
 class Countable:
-    """By which attributes the sender can count. Reveals: their names, and how many groups each has."""
+    """By which attributes the sender can count.
+
+    Reveals: the names of the attributes by which the sender can count, and how many groups each has.
+    """
 
     attributes: Attributes
     groups: Annotated[tuple[int, ...], Length(0, 2**16), Between(1, CountFormat.most_groups)]

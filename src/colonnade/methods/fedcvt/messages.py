@@ -44,7 +44,10 @@ Mark = Annotated[str, Hex(8)]
 
 @message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class OwnRows:
-    """How many rows the sender has beside the shared ones. Reveals: that number."""
+    """How many rows the sender has beside the shared ones.
+
+    Reveals: how many rows the sender has beside the shared ones.
+    """
 
     count: Annotated[int, Between(0, MOST_ROWS)]
 
@@ -111,9 +114,9 @@ class CodeGradient:
 class HeldOutCodes:
     """The sender's codes of rows that are scored or looked up, not learned from.
 
-    Reveals: a learned summary of the sender's columns for every such row. The receiver keeps those of some shared
-    training rows with the model, to estimate views by them.
-    Reveals when NOISED: a blurred summary of the sender's columns for every such row.
+    Reveals: a learned summary of the sender's columns for every row that is scored or looked up. The receiver keeps the
+    codes of some shared training rows with the model, to estimate views by them. Reveals when NOISED: a blurred summary
+    of the sender's columns for every row that is scored or looked up.
     """
 
     values: Values
@@ -137,8 +140,8 @@ class AlignedLogits:
 class EstimatedLogits:
     """What the other parties' estimated codes add to the scores of rows, under the receiver's key.
 
-    Reveals: these scores: averages of scores of shared rows that the receiver knows, each over as many rows as
-    least_keys asks for or more.
+    Reveals: what estimated codes of the other parties add to the scores of rows: averages of scores of shared rows that
+    the receiver knows, each over as many rows as least_keys asks for or more.
     """
 
     values: SealedArray
@@ -213,14 +216,17 @@ class Choice:
 
 @message(sender=_LABELS, receiver=_HOLDER, protection=PLAIN, step="prediction")
 class ModelMark:
-    """A mark of the training that made the model. Reveals: nothing else."""
+    """A mark of the training that made the model. Reveals: nothing but which training made the model."""
 
     mark: Mark
 
 
 @message(sender=_HOLDER, receiver=_LABELS, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="count")
 class RowsAlone:
-    """How many rows only the sender knows that shall be scored. Reveals: that number."""
+    """How many rows only the sender knows that shall be scored.
+
+    Reveals: how many rows only the sender knows that shall be scored.
+    """
 
     count: Annotated[int, Between(0, "most_alone")]
 
@@ -231,7 +237,8 @@ class RowsAlone:
 class AnswersAlone:
     """Predictions for rows that only the receiver knows, without how sure they are.
 
-    Reveals: the predicted class or number of every such row, and the names of the classes.
+    Reveals: the predicted class or number of every scored row that only the receiver knows, and the names of the
+    classes.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("rows")]

@@ -70,7 +70,10 @@ Count = Annotated[int, Between(1, _MOST_ROWS)]
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class LayerInputs:
-    """How many inputs each trained layer of the sender has, for the guard, and how many columns. Reveals: these."""
+    """How many inputs each trained layer of the sender has, for the guard, and how many columns.
+
+    Reveals: how many inputs each trained layer of the sender has, and how many columns it brings.
+    """
 
     widths: Annotated[tuple[int, ...], Length("fewest_layers", _MOST_LAYERS), Between(1, _MOST_INPUTS)]
     columns: Annotated[int, Between(1, _MOST_INPUTS)]
@@ -78,7 +81,10 @@ class LayerInputs:
 
 @message(sender="source", receiver="target", protection=PLAIN, step="set-up", carries=Carries.ROWS | Carries.SIZE)
 class LabelledRows:
-    """Which shared rows lend their label to the loss, and how many scores a row has. Reveals: these; no label."""
+    """Which shared rows lend their label to the loss, and how many scores a row has.
+
+    Reveals: which shared rows lend their label to the loss, and how many scores a row has; no label.
+    """
 
     rows: RowMask
     scores: Annotated[int, Between(1, "most_scores"), Binds("scores")]
@@ -157,7 +163,10 @@ class Verdict:
     warns=Warns.COLUMNS,
 )
 class CodesToScore:
-    """Codes of rows to be scored. Reveals: how many rows. Reveals when PLAIN: these codes."""
+    """Codes of rows to be scored.
+
+    Reveals: how many rows are to be scored. Reveals when PLAIN: the codes of the rows to be scored.
+    """
 
     values: Codes
 
@@ -178,7 +187,10 @@ class OpenedScores:
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 2, step 4", carries=Carries.ROW_SCORE)
 class PredictedLabels:
-    """Predicted labels of rows that were asked for. Reveals: these; by very many, the translator's direction."""
+    """Predicted labels of rows that were asked for.
+
+    Reveals: the predicted label of every row that was asked for; by very many of them, the translator's direction.
+    """
 
     values: Annotated[Array, Dims("rows", kind="if")]
     labels: LabelText
@@ -188,7 +200,10 @@ class PredictedLabels:
     sender="target", receiver="source", protection=PLAIN, step="Algorithm 2", carries=Carries.SIZE, asks_for="count"
 )
 class RowsToScore:
-    """How many rows are to be scored, which source gives the answer, and which others take part. Reveals: these."""
+    """How many rows are to be scored, which source gives the answer, and which others take part.
+
+    Reveals: how many rows are to be scored, which source gives the answer, and which others take part.
+    """
 
     count: Count
     collector: Annotated[str, OneOf(given="sources")]
@@ -198,14 +213,21 @@ class RowsToScore:
 
 @message(sender="source", receiver="source", protection=_PARTS, step="several sources", carries=Carries.ROW_SCORE)
 class ScoreParts:
-    """Masks of the sender's scores, for the source that adds up. Reveals: nothing. Reveals when PLAIN: these scores."""
+    """Masks of the sender's scores, for the source that adds up.
+
+    Reveals: nothing. Reveals when PLAIN: the sender's scores of the rows.
+    """
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
 
 @message(sender="target", receiver="source", protection=PLAIN, step="several sources", carries=Carries.ROW_SCORE)
 class AnswerParts:
-    """All sources' scores added up, behind all masks; in the clear the sender's own. Reveals: that sum, by row."""
+    """All sources' scores added up, behind all masks; in the clear the sender's own.
+
+    Reveals: with all sources' masks, the sum of all scores of every row; without protection the sender's own score of
+    it.
+    """
 
     values: Annotated[Array, Dims("parts", "part_width")]
 
@@ -219,14 +241,20 @@ class AnswerParts:
     warns=Warns.LABELS,
 )
 class LabelsToFit:
-    """The labels of labelled shared rows. Reveals: nothing but their number. Reveals when PLAIN: these labels."""
+    """The labels of labelled shared rows.
+
+    Reveals: nothing but how many shared rows are labelled. Reveals when PLAIN: the labels of labelled shared rows.
+    """
 
     values: Annotated[CipherArray | Array, Dims("rows", "scores")]
 
 
 @message(sender="target", receiver="source", protection=_OWN_KEY, step="self-learning", carries=Carries.ROW_SCORE)
 class ScoresAlone:
-    """Scores of held-out rows by a fit to the labelled rows. Reveals: these scores, in the order of the shared rows."""
+    """Scores of held-out rows by a fit to the labelled rows.
+
+    Reveals: the score of every held-out row by a fit to the labelled rows, in the order of the shared rows.
+    """
 
     values: Annotated[CipherArray | Array, Dims("numbers")]
 
@@ -240,28 +268,40 @@ class MaskedFit:
 
 @message(sender="source", receiver="target", protection=_OPENED, step="self-learning", carries=Carries.WEIGHTS)
 class OpenedFit:
-    """The fit's coefficients behind the receiver's mask. Reveals: these: as many linear equations about used labels."""
+    """The fit's coefficients behind the receiver's mask.
+
+    Reveals: the coefficients of a fit to the labelled rows: as many linear equations about the labels it used.
+    """
 
     values: Opened
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="self-learning", carries=Carries.NAME)
 class OwnLabels:
-    """What the labels are, for a target that scores by its own fit. Reveals: names of classes, or mean and scale."""
+    """What the labels are, for a target that scores by its own fit.
+
+    Reveals: the names of the classes, or the labels' mean and scale.
+    """
 
     labels: LabelText
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="end of training", carries=Carries.VERDICT)
 class Choice:
-    """Whether the target scores with the transferred model or with the regression. Reveals: which did better."""
+    """Whether the target scores with the transferred model or with the regression.
+
+    Reveals: whether the transferred model or the regression did better.
+    """
 
     is_transfer: bool
 
 
 @message(sender="source", receiver="target", protection=PLAIN, step="Algorithm 3", carries=Carries.ROWS | Carries.SIZE)
 class FoldRows:
-    """Which shared rows lend their label in a fold, and how many do with roles swapped. Reveals: these; no label."""
+    """Which shared rows lend their label in a fold, and how many do with roles swapped.
+
+    Reveals: which shared rows lend their label in a fold, and how many do with roles swapped; no label.
+    """
 
     rows: RowMask
     count: Count
@@ -269,7 +309,7 @@ class FoldRows:
 
 @message(sender=_BOTH, receiver=_BOTH, protection=PLAIN, step="Algorithm 3", carries=Carries.SIZE, asks_for="count")
 class RowCount:
-    """How many rows the sender has scored next. Reveals: that number."""
+    """How many rows the sender has scored next. Reveals: how many rows the sender has scored next."""
 
     count: Count
 
@@ -285,7 +325,8 @@ class RowCount:
 class MirroredSignals:
     """The sender's codes of shared rows, and sums over the source's labelled rows or the target's translator.
 
-    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and the rest of it.
+    Reveals: nothing but the number of rows. Reveals when PLAIN: the codes of all shared rows, and sums over the
+    source's labelled rows or the target's translator.
     """
 
     codes: Codes

@@ -84,7 +84,8 @@ _TO_ALL: Any = {"sender": "label_holder", "receiver": ("feature_holder", COLLABO
 class Columns:
     """How many columns the sender brings, after encoding, and a digest of those that all holders have.
 
-    Reveals: that number, and whether names, bounds and categories of common columns are the same as the receiver's.
+    Reveals: how many columns the sender brings, after encoding, and whether names, bounds and categories of common
+    columns are the same as the receiver's.
     """
 
     own: Width
@@ -123,8 +124,9 @@ class RowOrder:
 class ReleasedTable:
     """The sender's columns of shared training rows; with a mechanism, each cell behind noise that is drawn once.
 
-    Reveals: these columns as they are, and their names.
-    Reveals when NOISED: a noisy copy of these columns, as far as the ledger's epsilon says, and the columns' names.
+    Reveals: the sender's columns of shared training rows as they are, and the columns' names. Reveals when NOISED: a
+    noisy copy of the sender's columns of shared training rows, as far as the ledger's epsilon says, and the columns'
+    names.
     """
 
     names: Names
@@ -134,7 +136,10 @@ class ReleasedTable:
 
 @message(**_TWO_HOLDERS, protection=by("exchange", interactive=PLAIN), step="dual learning", carries=Carries.NAME)
 class ColumnNames:
-    """Which columns the receiver's generator is to give. Reveals: their names."""
+    """Which columns the receiver's generator is to give.
+
+    Reveals: the names of the columns that the receiver's generator is to give.
+    """
 
     names: Names
 
@@ -153,8 +158,8 @@ class DualScalars:
     """How much likelier real columns are than generated ones, for every row of a batch, clipped.
 
     Reveals: one number per row about how well the sender's generator fits it; no noise covers it where dp_scope is
-    "targets".
-    Reveals when ENCRYPTED: nothing but its size. It is under the sender's own key.
+    "targets". Reveals when ENCRYPTED: nothing but how many rows the batch has; the numbers are under the sender's own
+    key.
     """
 
     # Ciphertexts stand in a column, to be multiplied; an array has no such dimension.
@@ -169,7 +174,10 @@ class DualScalars:
     warns=Warns.COLUMNS,
 )
 class GeneratedColumns:
-    """The receiver's columns of a batch, generated. Reveals: a function of the sender's columns for every such row."""
+    """The receiver's columns of a batch, generated.
+
+    Reveals: a function of the sender's columns for every row of the batch.
+    """
 
     values: Numbers
 
@@ -202,8 +210,8 @@ class ColumnGradient:
 class ShippedRows:
     """Generated columns of rows that only the sender knows, or of shared ones as if only it knew them.
 
-    Reveals: a function of the sender's columns for every such row, anew for every generator that was trained; of shared
-    rows the receiver knows whose they are, of the others not.
+    Reveals: a function of the sender's columns for every row that is completed, anew for every generator that was
+    trained; of shared rows the receiver knows whose they are, of the others not.
     """
 
     values: Numbers
@@ -219,7 +227,8 @@ class ShippedRows:
 class BlockGradient:
     """The gradient of the receiver's weights from the sender's completed rows of a batch.
 
-    Reveals: sums over these rows; as many hidden units and steps as rows let it solve them for the generated columns.
+    Reveals: sums over the sender's completed rows of a batch; as many hidden units and steps as rows let the receiver
+    solve them for the generated columns.
     """
 
     values: Annotated[torch.Tensor, Dims("columns", "hidden")]
@@ -227,7 +236,7 @@ class BlockGradient:
 
 @message(sender=COLLABORATOR, receiver="label_holder", protection=PLAIN, step="logits", carries=Carries.ROW_SCORE)
 class Logits:
-    """The model's scores of a batch. Reveals: these scores."""
+    """The model's scores of a batch. Reveals: the model's scores of every row of the batch."""
 
     values: Scores
 
@@ -257,7 +266,10 @@ class FirstGradient:
 
 @message(**_TO_HOLDERS, protection=by("kernels", tied=PLAIN), step="training", carries=Carries.WEIGHTS)
 class KernelGradient:
-    """The gradient of the first layer's kernels, added up over all holders. Reveals: that sum."""
+    """The gradient of the first layer's kernels, added up over all holders.
+
+    Reveals: the gradient of the first layer's kernels, added up over all holders.
+    """
 
     values: Annotated[torch.Tensor, Dims("kernels")]
 
@@ -273,8 +285,9 @@ class KernelGradient:
 class AloneInputs:
     """The first layer's inputs of rows to which only the sender contributes, so that no mask could hide them.
 
-    Reveals: a linear summary of the sender's columns, its own and generated ones, for every such row; not who these
-    are. In training these are the test rows, whose sums over all holders the receiver knows too.
+    Reveals: a linear summary of the sender's columns, its own and generated ones, for every row to which only the
+    sender contributes; not who these are. In training these are the test rows, whose sums over all holders the receiver
+    knows too.
     """
 
     values: FirstLayer
@@ -297,8 +310,11 @@ class Choice:
 
 @message(**_TO_ALL, protection=PLAIN, step="prediction", carries=Carries.SIZE, asks_for="own")
 class ModelMark:
-    """Which training and which of its models are used, and how many rows the receiver helps to score: those that
-    all know, and those that only the sender does. Reveals: these.
+    """Which training and which of its models are used, and how many rows the receiver helps to score: those that all
+    know, and those that only the sender does.
+
+    Reveals: which training and which of its models are used, and how many rows the receiver helps to score: those that
+    all know, and those that only the sender does.
     """
 
     mark: Mark
@@ -317,21 +333,27 @@ class ModelMark:
     asks_for="count",
 )
 class RowsAlone:
-    """How many rows that only the sender knows the receiver helps to score. Reveals: that number."""
+    """How many rows that only the sender knows the receiver helps to score.
+
+    Reveals: how many rows that only the sender knows the receiver helps to score.
+    """
 
     count: Count
 
 
 @message(**_TO_COLLABORATOR, protection=PLAIN, step="prediction", carries=Carries.SIZE)
 class AllowedRows:
-    """How many rows of each feature holder may be scored, in the agreed order. Reveals: these numbers."""
+    """How many rows of each feature holder may be scored, in the agreed order.
+
+    Reveals: how many rows of each feature holder may be scored.
+    """
 
     counts: Annotated[tuple[int, ...], Length("askers", "askers"), Between(0, MOST_ROWS)]
 
 
 @message(sender=COLLABORATOR, receiver="feature_holder", protection=PLAIN, step="score", carries=Carries.ROW_SCORE)
 class AloneScores:
-    """Scores of rows that only the receiver knows. Reveals: these scores."""
+    """Scores of rows that only the receiver knows. Reveals: the scores of rows that only the receiver knows."""
 
     values: Scores
 
@@ -348,7 +370,8 @@ class GraphSchedule:
     """How many nodes there are, in the order of all messages: shared ones to learn from, the label holder's own with a
     label, held-out shared ones, and the other holder's own; and how wide the first layer is.
 
-    Reveals: these numbers, and the number of classes.
+    Reveals: how many people of each kind there are (shared, labelled, held out, known to one holder only), how wide the
+    first layer is, and the number of classes.
     """
 
     learned: Annotated[int, Between(1, MOST_ROWS)]
@@ -383,14 +406,20 @@ _CONFUSION: Any = {**_TWO_HOLDERS, "protection": by("links", confusion=PLAIN), "
 
 @message(**_CONFUSION, carries=Carries.ROW_COLUMN, warns=Warns.COLUMNS)
 class ConfusedFeatures:
-    """Columns of shared people times a secret matrix. Reveals: the space they span, and which are equal or empty."""
+    """Columns of shared people times a secret matrix.
+
+    Reveals: the space that the sender's columns of shared people span, and which columns are equal or empty.
+    """
 
     values: Numbers
 
 
 @message(**_CONFUSION, carries=Carries.LINK, warns=Warns.LINKS)
 class ConfusedSums:
-    """The receiver's columns, added up along links. Reveals: in effect these links, which a linear programme finds."""
+    """The receiver's columns, added up along links.
+
+    Reveals: in effect the sender's links, which a linear programme finds.
+    """
 
     values: Numbers
 

@@ -59,7 +59,8 @@ Mark = Annotated[str, Hex(MARK_BYTES)]
 class GroupNames:
     """The feature groups' names, how many numbers each gives per row, and groups with categories new to sources.
 
-    Reveals: these names, and how many such categories a group has; not which.
+    Reveals: the names of the sender's feature groups, how many numbers each gives per row, and how many categories new
+    to sources a group has; not which.
     """
 
     names: Annotated[tuple[Name, ...], Length(1, _MOST_NAMES), Distinct()]
@@ -80,7 +81,10 @@ class LabelledRows:
 
 @message(sender=HOLDER, receiver=BANKS, protection=PLAIN, step="while others learn", carries=Carries.VERDICT)
 class Turn:
-    """How far the run is while other banks learn. Reveals: how many steps they make, and so about how many rows."""
+    """How far the run is while other banks learn.
+
+    Reveals: how many steps other banks make, and so about how many rows they have.
+    """
 
     # Every turn is a step at least, so that turns come to an end.
     step: Annotated[int, Between("next_step", _MOST_STEPS)]
@@ -103,7 +107,10 @@ class TurnSeen:
     carries=Carries.WEIGHTS,
 )
 class InitialWeights:
-    """The sender's part of the initial weights, in the clear, for research. Reveals: these numbers."""
+    """The sender's part of the initial weights, in the clear, for research.
+
+    Reveals: the sender's part of the initial weights.
+    """
 
     values: Annotated[np.ndarray[Any, Any], Dims("inputs", "scores", kind="f")]
 
@@ -153,7 +160,7 @@ class Chosen:
 
 @message(sender="target", receiver=HOLDER, protection=PLAIN, step="before rows are scored", carries=Carries.NAME)
 class ModelMark:
-    """The digest of the sender's part, so that both use parts of one model. Reveals: which training it is of."""
+    """The digest of the sender's part, so that both use parts of one model. Reveals: which training made the part."""
 
     mark: Mark
 

@@ -16,7 +16,10 @@ Cut = Annotated[torch.Tensor, Dims("rows", "width")]
 
 @message(sender="feature_holder", receiver="label_holder", protection=PLAIN, step="set-up", carries=Carries.SIZE)
 class CutWidth:
-    """How many numbers the sender's encoder gives per row. Reveals: that width."""
+    """How many numbers the sender's encoder gives per row.
+
+    Reveals: how many numbers the sender's encoder gives per row.
+    """
 
     width: Annotated[int, Between(1, WIDEST), Binds("width")]
 
@@ -71,7 +74,7 @@ class CutGradient:
 class HeldOutActivations:
     """The encoder's outputs for rows that are scored, not trained on.
 
-    Reveals: a learned summary of the sender's columns for every such row.
+    Reveals: a learned summary of the sender's columns for every row that is scored.
     """
 
     values: Cut
