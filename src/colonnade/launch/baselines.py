@@ -46,7 +46,7 @@ def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer 
         return {}  # before the tables are joined: parties need not have a row in common that all of them know
     config = validated(method.config, plan.config, "config")
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
-    judged = None if found is None else found.evaluation()
+    judged = None if found is None else found.at(plan.evaluate.threshold).evaluation()
     return {} if judged is None else {"central": judged}
 
 
