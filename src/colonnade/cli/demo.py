@@ -14,7 +14,7 @@ from colonnade.cli.run import outcome, run_all, show_outcome
 from colonnade.errors import ConfigError, RunFolderError, did_you_mean
 from colonnade.launch.demos import DEMOS, Demo, Figures, first_line, judge_controls, rows_to_score, verdict, write_demo
 
-app = make_app("Train a model on data that comes with the package, beside what it is to be better than.")
+app = make_app("Show a method on data at hand, beside what it must be better than.")
 
 
 @app.command(

@@ -76,6 +76,7 @@ def town_people(rows: int, *, seed: int = 0, well_off: float = 0.0, first: int =
     random = np.random.default_rng(seed)
     wealth, order, settled = random.normal(size=(3, rows)) + np.array([[well_off], [0.0], [0.3 * well_off]])
     is_woman = random.random(rows) < 0.5
+    woman = is_woman.astype(np.float64)
     age = np.clip(random.normal(43 + 7 * settled, 11), 19, 85)
 
     def seen(signal: Numbers, noise: float = 0.8) -> Numbers:
@@ -107,7 +108,7 @@ def town_people(rows: int, *, seed: int = 0, well_off: float = 0.0, first: int =
         {
             "customer": [f"C{number:06d}" for number in range(first, first + rows)],
             "age": age.round(),
-            "income": amount(wealth - 0.25 * is_woman, 31_000, 0.45),
+            "income": amount(wealth - 0.25 * woman, 31_000, 0.45),
             "savings": amount(wealth + 0.5 * order, 4_000, 1.1, 1.0),
             "months_overdrawn": np.minimum(12, count(-order - 0.6 * wealth, 1.2)),
             "years_at_bank": np.clip(0.3 * age + 3 * seen(settled) - 8, 0, None).round(),
@@ -122,19 +123,19 @@ def town_people(rows: int, *, seed: int = 0, well_off: float = 0.0, first: int =
             "handset_price": amount(wealth - 0.3 * order, 320, 0.4),
             "years_at_telephone": np.clip(4 + 3 * seen(settled), 0, None).round(),
             "times_moved": count(-settled, 1.0, 0.7),
-            "visits": count(0.4 * settled + 0.2 * is_woman, 14, 0.3),
+            "visits": count(0.4 * settled + 0.2 * woman, 14, 0.3),
             "spent": amount(wealth, 210, 0.4),
             "share_on_offer": np.round(1 / (1 + np.exp(0.7 * seen(wealth + 0.4 * order))), 3),
             "returns": count(-order, 1.2, 0.6),
             "by_instalments": np.where(seen(-order - 0.5 * wealth, 1.0) > 0.5, "yes", "no").astype(object),
-            "groceries": amount(settled + 0.2 * is_woman, 120, 0.4),
-            "electronics": amount(0.4 * wealth - 0.5 * order - 0.5 * is_woman, 30, 0.7),
-            "clothing": amount(0.3 * wealth + 0.8 * is_woman, 35, 0.5),
-            "cosmetics": amount(1.4 * is_woman, 9, 0.7),
-            "tools": amount(-1.2 * is_woman + 0.3 * settled, 12, 0.7),
+            "groceries": amount(settled + 0.2 * woman, 120, 0.4),
+            "electronics": amount(0.4 * wealth - 0.5 * order - 0.5 * woman, 30, 0.7),
+            "clothing": amount(0.3 * wealth + 0.8 * woman, 35, 0.5),
+            "cosmetics": amount(1.4 * woman, 9, 0.7),
+            "tools": amount(-1.2 * woman + 0.3 * settled, 12, 0.7),
             "job": np.array(list(_JOBS), dtype=object)[job],
             "industry": np.array(_INDUSTRIES, dtype=object)[industry],
-            "hours": np.clip(random.normal(38 - 7 * is_woman + 1.5 * wealth, 6), 6, 60).round(),
+            "hours": np.clip(random.normal(38 - 7 * woman + 1.5 * wealth, 6), 6, 60).round(),
             "work_contract": contract,
             "schooling": level(("none", "basic", "vocational", "college", "university"), 0.9 * wealth),
             "years_in_job": np.clip(5 + 4 * seen(settled), 0, None).round(),
@@ -191,7 +192,7 @@ def town_later(*, rows: int = 2000, seed: int = 0) -> dict[str, pd.DataFrame]:
     return {"bank": people[[*_OF_BANKS]], "data": _side(people, "employer", "household")}
 
 
-def town_attributes(*, rows: int = 4500, seed: int = 0) -> dict[str, pd.DataFrame]:
+def town_attributes(*, rows: int = 3600, seed: int = 0) -> dict[str, pd.DataFrame]:
     """Return the tables of an `employer` and a `shop`, of a `bank` with `paid_back`, and of a `registry` with `gender`.
 
     All know the same people. Gender is in no table but the registry's, and jobs, hours and purchases tell it.

@@ -501,7 +501,9 @@ def verdict(demo: Demo, found: Mapping[str, Figures]) -> tuple[str, ...]:
         lead = round(sign * (own.value - rivals[best].value), 3)
         reach = max(own.reach, rivals[best].reach)
         doubt = f" By chance alone each number may be {reach:.3f} off." if abs(lead) < reach else ""
-        if lead > 0.0:
+        if lead > 0.0 and what in demo.lower_is_better:
+            said.append(f"{what}: {lead:.3f} less from {model} than from {best}.{doubt}")
+        elif lead > 0.0:
             said.append(f"{what}: {model} is {lead:.3f} better than {best}.{doubt}")
         elif what in demo.costs:
             said.append(f"{what}: {-lead:.3f} less than {best}, which is the price.{doubt}")

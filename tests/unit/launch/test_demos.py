@@ -122,7 +122,7 @@ def test_the_verdict_knows_ceilings_prices_and_measures_of_which_less_is_better(
     assert "better than control 0" in said(0.80, 0.70, 0.95, ceilings=("control 1",))
     assert "nothing else scores these rows" in said(0.80)
     assert "0.050 less than control 0, which is the price" in said(0.75, 0.80, costs=("AUC",))
-    assert "the model is 0.200 better" in said(0.6, 0.8, lower_is_better=("AUC",))
+    assert "0.200 less from the model than from control 0" in said(0.6, 0.8, lower_is_better=("AUC",))
     assert "does not win" in said(0.8, 0.6, lower_is_better=("AUC",))
 
 
