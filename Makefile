@@ -50,7 +50,7 @@ format: $(VENV)/dev.done ## Format the code
 	$(BIN)/ruff format .
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) colonnade-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) colonnade-demo* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Exactly this torch, before anything else asks for "torch": a range would pull gigabytes of CUDA libraries.
 $(VENV)/torch.done:

@@ -288,6 +288,7 @@ def test_demo_goes_from_nothing_to_a_report(tmp_path: Path, monkeypatch: Any, co
     assert shown.code == 0, shown.err
     assert (tmp_path / "colonnade-demo/runs/breast-cancer/report.html").exists()
     assert "together (federated)" in shown.out
+    assert "Verdict: AUC" in shown.out
     for line in shown.out.splitlines():
         if line.startswith(("Ledgers:", "Score:")):
             words = re.split(r"(?=audit|predict)", line, maxsplit=1)[1].split()

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from tests.kills.harness import free_ports
 
-from colonnade.cli.demo import write_demo
+from colonnade.launch.demos import DEMOS, write_demo
 
 README = Path(__file__).parents[2] / "README.md"
 LIMIT_SECONDS = 120.0
@@ -94,7 +94,7 @@ def test_two_organisations_on_two_terminals(tmp_path: Path) -> None:
     commands = re.findall(r"```sh\n# terminal (\d)[^\n]*\n(.*?)```", section, re.DOTALL)
     assert [terminal for terminal, _ in commands] == ["1", "2"] * 4
     init, pair, run, predict = ((commands[i][1], commands[i + 1][1]) for i in range(0, 8, 2))
-    write_demo(tmp_path / "colonnade-demo")
+    write_demo(tmp_path / "colonnade-demo", DEMOS["splitnn"])
 
     for command in init:
         finish(Terminal(tmp_path, command))

@@ -15,7 +15,7 @@ __all__ = ["COMMANDS", "main"]
 
 # name: one line for the overview; the module of the same name in this package defines the command.
 COMMANDS = {
-    "demo": "Train a two-party model on bundled data and write a report.",
+    "demo": "Show a method on data at hand, beside what it must be better than.",
     "init": "Make a party's home: key, certificate and a commented party.toml.",
     "pair": "Exchange certificates with a partner, and renew your own.",
     "methods": "List the methods and when to choose which.",

@@ -2,7 +2,12 @@
 
 from colonnade.datasets.adult import ADULT_FIELDS, AGE_CLASSES, adult, adult_platforms, age_classes
 from colonnade.datasets.bank_marketing import BANK_FULL_BOUNDS, BANK_FULL_LEVELS, bank_full, bank_marketing
-from colonnade.datasets.breast_cancer import BREAST_CANCER_BOUNDS, breast_cancer, breast_cancer_views
+from colonnade.datasets.breast_cancer import (
+    BREAST_CANCER_BOUNDS,
+    breast_cancer,
+    breast_cancer_hospitals,
+    breast_cancer_views,
+)
 from colonnade.datasets.census_income import (
     CENSUS_GROUPS,
     CENSUS_SHARED,
@@ -12,7 +17,7 @@ from colonnade.datasets.census_income import (
 )
 from colonnade.datasets.cifar10 import CIFAR10_CLASSES, cifar10, cifar10_halves, cifar10_views
 from colonnade.datasets.default_credit import default_credit
-from colonnade.datasets.digits import digits_halves
+from colonnade.datasets.digits import digits_few_shared, digits_halves
 from colonnade.datasets.fate_examples import FATE_EXAMPLES, fate_example
 from colonnade.datasets.give_me_some_credit import give_me_some_credit
 from colonnade.datasets.graphs import SocialGraph, ego_facebook, hamilton46
@@ -30,6 +35,14 @@ from colonnade.datasets.mind import (
 )
 from colonnade.datasets.mnist import mnist, mnist_views
 from colonnade.datasets.movielens import movielens_platforms
+from colonnade.datasets.town import (
+    TOWN_GROUPS,
+    town_attributes,
+    town_labels_elsewhere,
+    town_later,
+    town_people,
+    town_sister_banks,
+)
 from colonnade.datasets.wikipedia_crossmodal import WIKIPEDIA_CATEGORIES, wikipedia_crossmodal
 
 __all__ = [
@@ -47,6 +60,7 @@ __all__ = [
     "MFEAT_VIEWS",
     "MIND_NO_TITLE",
     "MNIST_VIEWS",
+    "TOWN_GROUPS",
     "WIKIPEDIA_CATEGORIES",
     "CensusIncome",
     "ImageViews",
@@ -60,12 +74,14 @@ __all__ = [
     "bank_full",
     "bank_marketing",
     "breast_cancer",
+    "breast_cancer_hospitals",
     "breast_cancer_views",
     "census_income",
     "cifar10",
     "cifar10_halves",
     "cifar10_views",
     "default_credit",
+    "digits_few_shared",
     "digits_halves",
     "ego_facebook",
     "fate_example",
@@ -79,5 +95,10 @@ __all__ = [
     "movielens_platforms",
     "read_mind_impressions",
     "read_mind_news",
+    "town_attributes",
+    "town_labels_elsewhere",
+    "town_later",
+    "town_people",
+    "town_sister_banks",
     "wikipedia_crossmodal",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-__all__ = ["BREAST_CANCER_BOUNDS", "breast_cancer", "breast_cancer_views"]
+__all__ = ["BREAST_CANCER_BOUNDS", "breast_cancer", "breast_cancer_hospitals", "breast_cancer_views"]
 
 # What a hospital sees under its own microscope; the laboratory measures the shape of the nuclei.
 _HOSPITAL = ("texture", "smoothness", "symmetry", "fractal dimension")
@@ -73,3 +73,18 @@ def breast_cancer_views() -> dict[str, pd.DataFrame]:
         tables[party].insert(0, "patient", patients)
     tables["b"]["diagnosis"] = np.where(data.target == 1, "benign", "malignant")
     return tables
+
+
+def breast_cancer_hospitals(*, shared: int = 230, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Return the tables of two hospitals that share few patients; each knows one half of the others.
+
+    `north` has the first 15 columns and `diagnosis`, `south` the other columns.
+    """
+    views = breast_cancer_views()
+    order = np.random.default_rng(seed).permutation(len(views["b"]))
+    middle = shared + (len(order) - shared) // 2
+    places = {"north": order[:middle], "south": np.concatenate([order[:shared], order[middle:]])}
+    return {
+        hospital: views[view].iloc[np.sort(places[hospital])].reset_index(drop=True)
+        for hospital, view in (("north", "b"), ("south", "a"))
+    }

@@ -5,9 +5,10 @@ E. Alpaydin and C. Kaynak, 1998; UCI Machine Learning Repository, CC BY 4.0 (the
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
-__all__ = ["digits_halves"]
+__all__ = ["digits_few_shared", "digits_halves"]
 
 
 def digits_halves() -> dict[str, pd.DataFrame]:
@@ -26,3 +27,11 @@ def digits_halves() -> dict[str, pd.DataFrame]:
         tables[side] = table
     tables["left"]["digit"] = data.target.astype("int64")
     return tables
+
+
+def digits_few_shared(*, shared: int = 700, seed: int = 0) -> dict[str, pd.DataFrame]:
+    """Return the tables of `left` and `right` of which each lacks one half of the numerals that are not shared."""
+    order = np.random.default_rng(seed).permutation(len(digits_halves()["left"]))
+    middle = shared + (len(order) - shared) // 2
+    places = {"left": order[:middle], "right": np.concatenate([order[:shared], order[middle:]])}
+    return {side: table.iloc[np.sort(places[side])].reset_index(drop=True) for side, table in digits_halves().items()}

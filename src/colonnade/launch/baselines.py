@@ -1,4 +1,4 @@
-"""The same model without the partners, and with all columns in one place: what federating gains, and its ceiling."""
+"""What a federated model is held against: the same without partners, with all columns in one place, and plain ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pandas as pd
 
 from colonnade import alignment
 from colonnade.alignment import align_in_one_place
-from colonnade.data import AlignedRows, PartyTable
+from colonnade.data import AlignedRows, LabelEncoder, PartyTable
 from colonnade.errors import TrainingFailed, UsageError
+from colonnade.exchanges.holdings import scores_in_terms_of
 from colonnade.methods import method_named
 from colonnade.metrics import Evaluation
 from colonnade.session import (
@@ -28,8 +29,11 @@ from colonnade.session import (
     taking_part,
 )
 from colonnade.settings import validated
+from colonnade.training import Alone, Inputs
 
-__all__ = ["ceiling", "join_tables", "scores_alone"]
+__all__ = ["ceiling", "join_tables", "judge_plain", "scores_alone"]
+
+Rows = np.ndarray[Any, Any]
 
 
 def scores_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Scores | None:
@@ -48,6 +52,60 @@ def ceiling(plan: RunPlan, tables: Mapping[str, PartyTable], observer: Observer 
     found = _play_alone(method, plan, config, join_tables(method, plan, tables), observer)
     judged = None if found is None else found.at(plan.evaluate.threshold).evaluation()
     return {} if judged is None else {"central": judged}
+
+
+def judge_plain(
+    plan: RunPlan,
+    tables: Mapping[str, PartyTable],
+    parties: tuple[str, ...],
+    later: Mapping[str, PartyTable] | None = None,
+) -> Evaluation:
+    """Judge the better of a regression and a forest of the columns that some parties have, on a run's test rows.
+
+    It learns from the labels of the shared training rows; the label holder by itself also from rows that only it knows.
+    With ``later``, which has the same parties' rows of other people, it is judged on these. Only possible where all
+    tables are on this machine.
+    """
+    method = method_named(plan.method)
+    (judge,), lead = method.judges_in(plan), method.leader_of(plan)
+    is_paired = method.stage(plan.stage).rows == "pairwise"
+    met = {judge, lead, *parties} if is_paired else set(method.parties_with_rows(plan))
+
+    def matched(every: Mapping[str, PartyTable]) -> dict[str, AlignedRows]:
+        here = {party: every[party] for party in plan.parties if party in met}
+        return align_in_one_place(here, lead, plan.alignment, derive_seed(plan.seed, "alignment"))
+
+    def labelled(every: Mapping[str, PartyTable], rows: Rows) -> tuple[Rows, Rows]:
+        """Return the places in ``rows`` that have a label, and the labels."""
+        table = every[judge]
+        if table.labels is None:
+            raise UsageError(f"The table of '{judge}' has no labels, so nothing can be judged by them.")
+        known = np.flatnonzero(table.is_labelled[rows])
+        return known, table.labels[rows[known]]
+
+    aligned = matched(tables)
+    split = plan.split(len(aligned[judge]))
+    places = {party: aligned[party].positions[split.train] for party in parties}
+    if parties == (judge,):
+        places[judge] = np.concatenate([places[judge], aligned[judge].rest])
+    known, values = labelled(tables, places.get(judge, aligned[judge].positions[split.train]))
+    if later is None:
+        judged, tested = tables, {party: one.positions[split.test] for party, one in aligned.items()}
+    else:
+        judged, tested = later, {party: one.positions for party, one in matched(later).items()}
+    there, truth = labelled(judged, tested[judge])
+    blocks = []
+    for party in parties:
+        inputs = Inputs.fit(tables[party], places[party][known], splines=True)
+        learned = inputs.transform(tables[party], places[party][known], dtype=np.float64)
+        blocks.append((learned, inputs.transform(judged[party], tested[party][there], dtype=np.float64)))
+    learned, held_out = (np.hstack(each) for each in zip(*blocks, strict=True))
+    labels, seed = LabelEncoder.fit(values, plan.config.get("task", "auto")), derive_seed(plan.seed, "alone")
+    fitted = Alone.fit(labels.task, learned, labels.encode(values), len(labels.classes), seed)
+    found = scores_in_terms_of(labels, fitted.scores(held_out), there, truth).evaluation()
+    if found is None:
+        raise UsageError("No labelled row is held out to judge by. Set evaluate.test_fraction.")
+    return found
 
 
 def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable]) -> Holding:
