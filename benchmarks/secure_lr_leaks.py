@@ -4,12 +4,12 @@ Two parties, the bank with the labels and the shop with columns only, run `simul
 ciphertexts; everything else is the product's.
 
 Columns: a curious bank looks for two-valued columns of the shop in what the shop's columns add to rows' scores in each
-epoch: independent components and random directions, rounded and projected on their span. It knows no row, and, but with default settings, steps at random, so that every
-opening is another one. Played with default settings, with as many openings as half the rank of the columns, with one
-more, and with more epochs than the rank and no direction left out, where it must succeed or its failing elsewhere would
-say nothing. Numbers have no two values, so breast cancer's are cut at their medians. A table has at most eight columns
-before encoding: of all of breast cancer's, which resemble each other, the attack finds few with as many epochs either,
-as a figure shows.
+epoch: independent components and random directions, rounded and projected on their span. It knows no row, and, but with
+default settings, steps at random, so that every opening is another one. Played with default settings, with as many
+openings as half the rank of the columns, with one more, and with more epochs than the rank and no direction left out,
+where it must succeed or its failing elsewhere would say nothing. Numbers have no two values, so breast cancer's are cut
+at their medians. A table has at most eight columns before encoding: of all of breast cancer's, which resemble each
+other, the attack finds few with as many epochs either, as a figure shows.
 
 Labels: rows of the shop have a category of their own. The unchanged shop has no coefficient of it. A shop with another
 encoder has, and gives the category's column any value; the AUC is of coefficients as scores of the rows' labels.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,9 @@ def judge_plain(
         return known, table.labels[rows[known]]
 
     aligned = matched(tables)
-    split = plan.split(len(aligned[judge]))
+    told = (one for one, other in permutations(met, 2) if alignment.tells_split(method, plan, one, other))
+    numbers = (alignment.split_number(plan, tables[one], aligned[one]) for one in told)
+    split = plan.split(len(aligned[judge]), next(numbers, 0))
     places = {party: aligned[party].positions[split.train] for party in parties}
     if parties == (judge,):
         places[judge] = np.concatenate([places[judge], aligned[judge].rest])
@@ -100,7 +103,8 @@ def judge_plain(
         learned = inputs.transform(tables[party], places[party][known], dtype=np.float64)
         blocks.append((learned, inputs.transform(judged[party], tested[party][there], dtype=np.float64)))
     learned, held_out = (np.hstack(each) for each in zip(*blocks, strict=True))
-    labels, seed = LabelEncoder.fit(values, plan.config.get("task", "auto")), derive_seed(plan.seed, "alone")
+    labels = LabelEncoder.of(tables[judge], plan.config.get("task", "auto"))
+    seed = derive_seed(plan.seed, "alone")
     fitted = Alone.fit(labels.task, learned, labels.encode(values), len(labels.classes), seed)
     found = scores_in_terms_of(labels, fitted.scores(held_out), there, truth).evaluation()
     if found is None:
@@ -125,13 +129,16 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
                 columns[name] = pd.to_datetime(columns[name], unit="D", utc=True)
             else:
                 types[name] = column.kind
-    labels = tables[lead].labels
+    labels, positive = tables[lead].labels, None
     if labels is not None:
         columns["label"] = labels[aligned[lead].positions]
+        encoder = LabelEncoder.of(tables[lead], plan.config.get("task", "auto"))
+        positive = encoder.classes[1] if encoder.task == "binary" else None
     table = PartyTable(
         pd.DataFrame(columns),
         id="id",
         label="label",
+        positive=positive,
         types=types,
         most_categories=max(tables[party].most_categories for party in aligned),
         name="all columns in one place",

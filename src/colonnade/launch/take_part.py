@@ -103,7 +103,7 @@ def take_part(
                 refusals={} if result.refusal is None else {session.stage: result.refusal},
             )
             if plan.stage == "predict" and result.scores is not None:
-                predictions = result.scores.at(threshold).as_table(table, holding.aligned.positions)
+                predictions = result.scores.at(plan.evaluate.threshold).as_table(table, holding.aligned.positions)
                 run = replace(run, predictions=predictions)
             if result.part is None and party.earlier is not None and _still_keeps(party.earlier, party.part):
                 for stage, reason in run.refusals.items():

@@ -140,7 +140,7 @@ def inspect_table(table: PartyTable) -> Inspection:
 
 
 def _inspect(table: PartyTable) -> Inspection:
-    inputs = Inputs.fit(table) if table.rows else Inputs((), ())
+    inputs = Inputs.fit(table) if table.rows else Inputs((), (), ())
     encoded = {one["name"]: one for one in inputs.describe()}
     label = _label(table)
     columns = []
