@@ -26,6 +26,7 @@ from safetensors.numpy import load_file
 
 from colonnade import __version__
 from colonnade.cli import COMMANDS
+from colonnade.launch.run_folder import load_run
 
 RUN = ("run", "--simulate", "run.toml")
 FAST = (*RUN, "--no-compare", "--quiet")
@@ -139,7 +140,8 @@ def test_run_then_predict_report_and_audit(project: Any, colonnade: Any) -> None
     frame = pd.read_csv(io.StringIO(scored.out))
     assert list(frame.columns) == ["customer", "probability_leaving", "prediction"]
     assert len(frame) == 108
-    assert ((frame["prediction"] == "leaving") == (frame["probability_leaving"] >= 0.5)).all()
+    threshold = load_run(project.run_folder).evaluation.operating.threshold
+    assert ((frame["prediction"] == "leaving") == (frame["probability_leaving"] >= threshold)).all()
     assert "108 rows scored; bank gave 120" in scored.err
 
     for file, read in (("scores.csv", pd.read_csv), ("scores.parquet", pd.read_parquet)):

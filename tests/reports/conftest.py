@@ -180,6 +180,7 @@ class _Record(SimpleNamespace):
     """A run as pages read it."""
 
     served = "together"
+    label: dict[str, Any] = {}
 
     @property
     def evaluation(self) -> Evaluation | None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PartyHome",
     "check_message_names",
+    "label_encoder_of",
     "label_in_words",
     "new_party_file",
     "read_party_home",
