@@ -9,14 +9,13 @@ from dataclasses import replace
 from datetime import date
 from html.parser import HTMLParser
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from tests.reports.conftest import changed, content, multiclass_evaluation, record_of
 
 import colonnade.reports
-from colonnade.metrics import Threshold, evaluate
+from colonnade.metrics import OperatingPoint, Threshold, evaluate
 from colonnade.reports import CheckedLedger, Consent, render, write
 
 HOSTILE = "<script>alert('$x_1$')</script>\"&"
@@ -211,13 +210,8 @@ def test_a_broken_ledger_is_the_first_thing_said(binary):
 
 
 def test_what_was_decided_comes_first_then_warnings_then_what_was_agreed(binary):
-    point = SimpleNamespace(
-        threshold=0.31, rule="Where most is right.", positive="ill", positives=9, rows=70, called=12, precision=0.75,
-        recall=1.0, lift=5.8333,
-    )  # fmt: skip
-    served = SimpleNamespace(
-        **vars(binary.evaluations["together"]), operating=point, warnings=("Few are ill: 9 rows.",)
-    )
+    point = OperatingPoint(0.31, "Where most is right.", "ill", "well", 9, 3, 0, 58)
+    served = replace(binary.evaluations["together"], operating=point, warnings=("Few are ill: 9 rows.",))
     text = Page(render(changed(binary, evaluations={**binary.evaluations, "together": served}), date(2027, 2, 1))).text
     order = (
         "What was decided",
@@ -262,8 +256,8 @@ def test_calls_are_counted_at_the_threshold_and_what_makes_them_say_little_comes
     assert "A row is called 'ja' from a probability of 0.3 on. By a rule." in text
     assert "18 are called so, 6 of them rightly: 4.2 times as often as without a model. 2 of the 8 'ja' rows" in text
     assert "8 of 100 held-out rows are 'ja'" in text[: text.index("What was trained")]
-    quality = text[text.index("Before you rely on these numbers") :]
-    assert "only 8 are 'ja'" in quality[:200]
+    warned = text[text.index("What to be warned of") : text.index("What was trained")]
+    assert "only 8 are 'ja'" in warned
     assert "called nein called ja nein 80 12 ja 2 6" in quality
 
 
