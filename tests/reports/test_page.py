@@ -258,7 +258,7 @@ def test_calls_are_counted_at_the_threshold_and_what_makes_them_say_little_comes
     assert "8 of 100 held-out rows are 'ja'" in text[: text.index("What was trained")]
     warned = text[text.index("What to be warned of") : text.index("What was trained")]
     assert "only 8 are 'ja'" in warned
-    assert "called nein called ja nein 80 12 ja 2 6" in quality
+    assert "called nein called ja nein 80 12 ja 2 6" in text
 
 
 def test_gaps_in_the_learning_curve_do_not_stop_the_report(binary):
