@@ -3,14 +3,15 @@
 The owner holds rows X (n by d) and a Paillier key; the partner holds weights V (k by n):
 
 1. owner to partner: [[X]], once, for any number of sums (`SealedRows`);
-2. partner to owner: [[V X + M]], freshly randomised, with a mask M of whole numbers, uniform over a range 2**40 times
-   as wide as any sum (`MaskedSums`). The owner keeps what it decrypts modulo 2**64, the partner -M modulo 2**64;
+2. partner to owner: [[V X + M]], freshly randomised, with a mask M that is uniform modulo n (`MaskedSums`). The owner
+   keeps what it decrypts, the partner -M, both slot by slot modulo 2**64;
 3. partner to owner: -M plus noise (`SumShare`), when both have kept theirs, such as after a checkpoint.
 
 So an owner that has a sum computed once more, of other rows, gets another mask and other noise, and one that asks for a
-share once more the same. In step 2 it sees numbers that differ from a mask alone with a probability of 2**-40 each. The
-partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers; the more rows, the fewer
-digits their weights keep.
+share once more the same. Step 2 shows it nothing, whatever it has encrypted; step 3 at most 64 bits for each sum, of
+which noise covers the lower ones: more than one row's weight, where it has encrypted rows beyond their range. The
+partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers, but for the last place
+with a probability of 2**-40 each; the more rows, the fewer digits their weights keep.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import torch
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import Words
 from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.wide_masks import hide, mask_bits, masked_bound, open_share
+from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Session
@@ -103,7 +104,7 @@ class SealedRows:
 class MaskedSums:
     """Sums over the receiver's rows, weighted by the slopes of the loss, behind a mask.
 
-    Reveals: nothing about rows; the content differs from random numbers with a probability of 2**-40 each.
+    Reveals: nothing.
     """
 
     values: Annotated[CipherArray, Dims("sums", "columns")]
@@ -187,7 +188,7 @@ class SumPartner(_Half):
             own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
             products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
             at += part.shape[0]
-        masked, self._shares[release] = hide(reduce(add, products), mask_bits(self.format.bound, _HIDING_BITS))
+        masked, self._shares[release] = hide(reduce(add, products), self.format.masked().bound)
         # The same noise on sums that are computed anew, of other rows, could be taken off: so what was sent is counted,
         # in earlier attempts at the run too.
         sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
