@@ -28,11 +28,13 @@ import torch
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import Words
+from colonnade.errors import OpeningRefused
 from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.privacy import SecretNoise
 from colonnade.session import Channel, Session
+from colonnade.session.openings import MOST_ATTEMPTS
 
 __all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
 
@@ -193,6 +195,12 @@ class SumPartner(_Half):
         # in earlier attempts at the run too.
         sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
         mine = [one for one in sent if (one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__)]
+        if len(mine) >= MOST_ATTEMPTS * len(self._counts):
+            raise OpeningRefused(
+                f"'{self._session.party}' sent sums to '{self._peer.peer}' {len(mine)} times in this run, and sends no "
+                "more: each time a partner has other noise, or other columns. Find out why it breaks off; then begin a "
+                "new run."
+            )
         self._counts[release] = len(mine)
         self._peer.send(MaskedSums(masked))
 

@@ -10,8 +10,10 @@ from tests.unit.exchanges.rooms import Room
 from tests.worlds import integers_for_ciphertexts
 
 from colonnade.crypto import CipherArray, FixedPoint, PrivateKey, key_bits
+from colonnade.errors import OpeningRefused
 from colonnade.exchanges.secure_product import MaskedSums, SealedRows, SumFormat, SumOwner, SumPartner, SumShare
 from colonnade.messages import between
+from colonnade.session.openings import MOST_ATTEMPTS
 
 ROLES = {"label_holder": ("bank",), "feature_holder": ("shop",)}
 MESSAGES = (between(MaskedSums, *ROLES), between(SumShare, *ROLES), between(SealedRows, *reversed(ROLES)))
@@ -43,6 +45,19 @@ def test_sums_over_all_parts_are_exact_in_the_rounded_numbers(cut: tuple[int, ..
             partner.unmask(release, 0.0)
             fixed = np.rint(np.ldexp(weights[release], 20)) @ np.rint(np.ldexp(rows, 20))
             assert (owner.open(release) == np.ldexp(fixed, -40)).all()
+
+
+def test_a_partner_that_breaks_off_again_and_again_gets_no_more_sums() -> None:
+    format = SumFormat(3, 1, 1, key_bits("insecure_test"))
+    with integers_for_ciphertexts():
+        owner, partner = sides(format, PrivateKey.generate("insecure_test"))
+        owner.seal(np.ones((3, 1)))
+        partner.receive(3)
+        for _ in range(MOST_ATTEMPTS):
+            partner.send(0, np.ones((1, 3)))
+        with pytest.raises(OpeningRefused, match="'shop' 10 times"):
+            partner.send(0, np.ones((1, 3)))
+    assert partner._counts.tolist() == [MOST_ATTEMPTS - 1]
 
 
 def test_rows_beyond_their_range_do_not_lift_the_partners_weights_above_the_mask() -> None:
