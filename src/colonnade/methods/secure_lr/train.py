@@ -43,7 +43,9 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     peer, train, kept = session.channel("label_holder"), holding.split.train, Kept(session)
     inputs = Inputs.of(holding, minimum_support=config.minimum_support)
     columns = own_columns(holding, inputs)
-    whitening = Whitening.fit(columns[train], config.minimum_support)
+    # Kept, as the sums are in its terms: on another machine the directions may come out turned.
+    fitted = kept.leaf("whitening", Tensors(_tensors(**vars(Whitening.fit(columns[train], config.minimum_support)))))
+    whitening = Whitening(**{name: one.numpy() for name, one in fitted.items()})
     rank = whitening.width
     if inputs is None or not rank:
         raise without_columns(session)

@@ -140,3 +140,29 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
             cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7, folder=tmp_path / "run")
     assert (noises[0] == noises[1]).all() == (not is_lost)
     assert (noises[0] == noises[1]).any() == (not is_lost)
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_the_directions_in_which_its_sums_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine a decomposition may give the same directions with other signs."""
+    gather, fit = train.gather_scores, train.Whitening.fit
+
+    def broken(*_: Any) -> None:
+        monkeypatch.setattr(train, "gather_scores", gather)
+        monkeypatch.setattr(train.Whitening, "fit", turned)
+        raise PeerLost("gone")
+
+    def turned(*about: Any) -> Any:
+        found = fit(*about)
+        return train.Whitening(found.mean, found.directions * (-1.0) ** np.arange(found.width))
+
+    config, runs = cn.SecureLR(**QUICK, epochs=1, coefficient_noise=0.0), []
+    for is_broken in (False, True, False):
+        if is_broken:
+            monkeypatch.setattr(train, "gather_scores", broken)
+        with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if is_broken else nullcontext():
+            folder = tmp_path / ("cut" if runs else "whole")
+            runs.append(cn.simulate(config, tables(frames(120)), seed=7, folder=folder))
+    whole, cut = (run.coefficients["shop"] for run in runs)
+    assert all(np.allclose(cut[name], value) for name, value in whole.items())
