@@ -95,7 +95,7 @@ class SumFormat:
 class SealedRows:
     """The sender's encoded columns of some training rows, under the sender's key.
 
-    Reveals: how many training rows and encoded columns the sender has.
+    Reveals: how many training rows, and independent columns of them, the sender has.
     """
 
     values: Annotated[CipherArray, Dims("rows", "columns")]
@@ -124,7 +124,8 @@ class SumShare:
 
     Reveals: sums over the training rows, from which the labels of rows that a column sets apart can be read.
     Reveals when NOISED: sums over the training rows, give or take about what the label of one row moves where a column
-    is 1. A column that is much larger in a single row still tells that row's label.
+    is 1. A column that is much larger in a single row still tells that row's label. A receiver that encrypted
+    rows beyond their range may read about twenty labels from one sum.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("sums", "columns", kind="u")]
