@@ -124,11 +124,11 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     """A partner that makes a run break off gets the steps since the checkpoint a second time."""
     send, calls = SumPartner.send, []
 
-    def broken(sums: SumPartner, release: int, weights: Any) -> None:
-        calls.append(weights)
+    def broken(sums: SumPartner, *rest: Any) -> None:
+        calls.append(rest)
         if len(calls) == 2:
             raise PeerLost("gone")
-        send(sums, release, weights)
+        send(sums, *rest)
 
     monkeypatch.setattr(SumPartner, "send", broken)
     with pytest.raises((PeerLost, PeerFailed), match="gone"):

@@ -4,8 +4,8 @@ The owner holds rows X (n by d) and a Paillier key; the partner holds weights V 
 
 1. owner to partner: [[X]], once, for any number of sums (`SealedRows`);
 2. partner to owner: [[V X + M]], freshly randomised, with a mask M that is uniform modulo n (`MaskedSums`). The owner
-   keeps what it decrypts, the partner -M, both slot by slot modulo 2**64;
-3. partner to owner: -M plus noise (`SumShare`), when both have kept theirs, such as after a checkpoint.
+   keeps what it decrypts, the partner -M plus noise, both slot by slot modulo 2**64;
+3. partner to owner: what it kept (`SumShare`), when both have kept theirs, such as after a checkpoint.
 
 So an owner that has a sum computed once more, of other rows, gets another mask and other noise, and one that asks for a
 share once more the same. Step 2 shows it nothing, whatever it has encrypted; step 3 at most 64 bits for each sum, of
@@ -16,6 +16,7 @@ with a probability of 2**-40 each; the more rows, the fewer digits their weights
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -33,7 +34,7 @@ from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Session
+from colonnade.session import Channel
 from colonnade.session.openings import MOST_ATTEMPTS
 
 __all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
@@ -174,49 +175,37 @@ class SumOwner(_Half):
 class SumPartner(_Half):
     """The side that computes on the owner's ciphertexts."""
 
-    def __init__(self, session: Session, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
+    def __init__(self, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
         super().__init__(peer, format, releases)
-        self._session, self._key, self._counts = session, key, np.zeros(releases, np.int64)
-        self._noise, self._parts = SecretNoise(session.secret("noise of sums")), list[CipherArray]()
+        self._key, self._parts = key, list[CipherArray]()
 
     def receive(self, rows: int) -> None:
         """Receive the next part of the rows."""
         received = self._peer.receive(SealedRows, rows=rows, columns=self.format.columns).values
         self._parts.append(received.under(self._key, self.format.sealed(rows)))
 
-    def send(self, release: int, weights: Numbers) -> None:
-        """Send the weighted sums over all parts, masked, and keep this party's share; weights are cut off beyond 32."""
+    def send(self, release: int, weights: Numbers, deviation: float) -> None:
+        """Send the weighted sums over all parts, masked, and keep this party's share, with noise of this deviation.
+
+        Weights are cut off beyond 32.
+        """
+        if self._peer.openings.attempts > MOST_ATTEMPTS:
+            raise OpeningRefused(
+                f"'{self._peer.peer}' would get sums of the same rows in attempt {self._peer.openings.attempts}: each "
+                "time with other noise, or of other columns. Nothing was sent. Find out why the run breaks off; then "
+                "begin a new run."
+            )
         limit, at, products = 2.0**self.format.weights.magnitude_bits, 0, []
         for part in self._parts:
             own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
             products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
             at += part.shape[0]
-        masked, self._shares[release] = hide(reduce(add, products), self.format.masked().bound)
-        # The same noise on sums that are computed anew, of other rows, could be taken off: so what was sent is counted,
-        # in earlier attempts at the run too.
-        sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
-        mine = [one for one in sent if (one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__)]
-        if len(mine) >= MOST_ATTEMPTS * len(self._counts):
-            raise OpeningRefused(
-                f"'{self._session.party}' sent sums to '{self._peer.peer}' {len(mine)} times in this run, and sends no "
-                "more: each time a partner has other noise, or other columns. Find out why it breaks off; then begin a "
-                "new run."
-            )
-        self._counts[release] = len(mine)
+        masked, share = hide(reduce(add, products), self.format.masked().bound)
+        noise = deviation * SecretNoise(secrets.token_bytes(32)).gaussian("sums", 0, share.shape)
+        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
+        self._shares[release] = share + words
         self._peer.send(MaskedSums(masked))
 
-    def unmask(self, release: int, deviation: float) -> None:
-        """Send this party's share, with noise of this standard deviation."""
-        share = self._shares[release]
-        noise = deviation * self._noise.gaussian(self._peer.peer, int(self._counts[release]), share.shape)
-        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
-        self._peer.send(SumShare(share + words))
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return the shares, and which noise goes with them."""
-        return super().state()[0] | {"counts": torch.from_numpy(self._counts.copy())}, {}
-
-    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        super().load_state(tensors, document)
-        self._counts = tensors["counts"].numpy().copy()
+    def unmask(self, release: int) -> None:
+        """Send this party's share, with the noise that was drawn for it."""
+        self._peer.send(SumShare(self._shares[release]))
