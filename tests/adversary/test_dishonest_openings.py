@@ -18,6 +18,7 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.errors import OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
+from colonnade.exchanges import secure_product
 from colonnade.exchanges.secure_product import MaskedSums, SumOwner, SumPartner
 from colonnade.methods.secure_lr import train
 from colonnade.session import Channel, Evaluate
@@ -124,11 +125,11 @@ def test_a_run_that_is_taken_up_again_opens_its_last_steps_once_more_and_says_so
     """A partner that makes a run break off gets the steps since the checkpoint a second time."""
     send, calls = SumPartner.send, []
 
-    def broken(sums: SumPartner, release: int, weights: Any) -> None:
-        calls.append(weights)
+    def broken(sums: SumPartner, *rest: Any) -> None:
+        calls.append(rest)
         if len(calls) == 2:
             raise PeerLost("gone")
-        send(sums, release, weights)
+        send(sums, *rest)
 
     monkeypatch.setattr(SumPartner, "send", broken)
     with pytest.raises((PeerLost, PeerFailed), match="gone"):
@@ -145,6 +146,8 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
 ) -> None:
     """It says each time that it has lost its checkpoints, and would have every step opened anew."""
     monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
+    # What an honest label holder would refuse itself.
+    monkeypatch.setattr(secure_product, "MOST_ATTEMPTS", MOST_ATTEMPTS + 1)
     gather = train.gather_scores
 
     def broken(*_: Any) -> None:

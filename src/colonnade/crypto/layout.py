@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.crypto.fixed_point import FixedPoint, Integers
 from colonnade.errors import SlotOverflow
 
 __all__ = ["Layout", "slot_bits_for"]
+
+_WORD = 2**64 - 1
 
 
 def slot_bits_for(bound: int) -> int:
@@ -137,12 +140,26 @@ class Layout:
         for index, integer in enumerate(packed):
             flat += _cut(integer, self._held_by(index), self.slot_bits, self.bound)
         narrow = self.bound < 2**62
-        lines = np.array(flat, dtype=np.int64 if narrow else object).reshape(self.line_count, self.line_length)
-        if len(self.shape) == 1 or self.packed_axis is None:
-            integers = lines.reshape(self.shape)
-        else:
-            integers = lines if self.packed_axis == 1 else lines.T
+        integers = self._as_shaped(np.array(flat, dtype=np.int64 if narrow else object))
         return FixedPoint(integers, self.fraction_bits, self.bound)
+
+    def words(self, packed: Sequence[int]) -> npt.NDArray[np.uint64]:
+        """Return the lowest 64 bits of every slot, of any integers at all: of shares modulo n, say.
+
+        What lies below a slot may have carried into it: then its word is off by one.
+        """
+        found = [
+            int(integer >> (self.slot_bits * slot)) & _WORD
+            for index, integer in enumerate(packed)
+            for slot in range(self._held_by(index))
+        ]
+        return self._as_shaped(np.array(found, dtype=np.uint64))
+
+    def _as_shaped(self, flat: Integers) -> Integers:
+        lines = flat.reshape(self.line_count, self.line_length)
+        if len(self.shape) == 1 or self.packed_axis is None:
+            return lines.reshape(self.shape)
+        return lines if self.packed_axis == 1 else lines.T
 
     def _as_lines(self, integers: Integers) -> Integers:
         if len(self.shape) == 2 and self.packed_axis == 0:

@@ -57,8 +57,8 @@ class Contributions:
     """What one run opens about rows to one partner, beside what other runs opened about the same rows.
 
     The record is a file in the party's home, with a digest for each row: a row counts with all numbers that any run
-    opened about it, however the runs' rows overlap. Columns may have changed between runs; that is not looked at, so
-    that the count is never too low. Without a file only the present run counts.
+    opened about it, however the runs' rows overlap. That columns may have changed between runs is not looked at.
+    Without a file only the present run counts.
     """
 
     def __init__(

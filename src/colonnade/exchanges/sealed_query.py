@@ -4,17 +4,16 @@ The asking party holds rows X (n by d) of a partner's columns, such as generated
 the partner; the partner holds weights W (d by h). With some own part Z of the asking party:
 
 1. asking party to partner: [[X]] under the asking party's key, rounded to 2**-20;
-2. the partner rounds W to 2**-20 too, so that the product has the 40 fraction bits of the ring, and draws a mask S of
-   whole numbers, uniform over a range 2**104 times as wide as any product; it returns [[X W + S]], freshly randomised;
-3. the asking party decrypts X W + S, takes it modulo 2**64, adds Z as words of the ring, and sends this as its part of
-   a masked sum; the partner's part is -S modulo 2**64. The collaborator gets X W + Z, exact in the rounded numbers.
+2. the partner rounds W to 2**-20 too, so that the product has the 40 fraction bits of the ring, and draws a mask S that
+   is uniform modulo n; it returns [[X W + S]], freshly randomised;
+3. the asking party decrypts X W + S, takes it slot by slot modulo 2**64, adds Z as words of the ring, and sends this as
+   its part of a masked sum; the partner's part is -S likewise. The collaborator gets X W + Z, exact in the rounded
+   numbers but with a probability of 2**-104.
 
 Several partners answer the same way, each for its own columns, and the asking party adds up what it decrypts.
 
-The asking party sees X W + S, which differs from pure S with a probability of 2**-104 in each number. The partner sees
-ciphertexts under a key it does not have, and how many rows were asked for. The collaborator sees the sum. All this
-assumes parties that follow the protocol: an asking party that encrypts numbers far beyond their range can push the
-product above its mask and read weights, and nothing in a Paillier ciphertext would show it.
+The asking party sees X W + S, uniform whatever it has encrypted. The partner sees ciphertexts under a key it does not
+have, and how many rows were asked for. The collaborator sees the sum.
 
 Rounded so, a product of 280 columns of unit variance with weights below 1 is off by about 5e-6, and never by more than
 8e-6 for each column. Weights cost time by their bits, rows do not; the 40 bits may be divided otherwise.
@@ -38,7 +37,6 @@ from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
     hide,
     lines_that_pay,
-    mask_bits,
     masked_bound,
     open_share,
     side_by_side,
@@ -68,7 +66,7 @@ class QueryFormat:
     input_format: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
     weight_format: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
     hiding_bits: int = HIDING_BITS
-    """How much wider the mask is than what it hides."""
+    """How much wider slots are than products."""
 
     def __post_init__(self) -> None:
         if self.input_format.fraction_bits + self.weight_format.fraction_bits != FRACTION_BITS:
@@ -119,7 +117,7 @@ class EncryptedQuery:
 class QueryAnswer:
     """The receiver's rows times the sender's weights, behind a mask that only the collaborator's sum takes off.
 
-    Reveals: nothing about the sender's weights, but with a probability of 2**-104 for each number.
+    Reveals: nothing.
     """
 
     products: Annotated[CipherArray, Dims("outputs", "rows")]
@@ -148,7 +146,7 @@ def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Nu
         )
     received = peer.receive(EncryptedQuery, rows=rows, inputs=format.inputs).rows
     products = side_by_side((received.under(key, format.query(rows)) @ encoded).T, format.answer(rows).lines)
-    answer, share = hide(products, mask_bits(format.product_bound, format.hiding_bits))
+    answer, share = hide(products, format.answer(rows).bound)
     peer.send(QueryAnswer(answer))
     return share.T
 

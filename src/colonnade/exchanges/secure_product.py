@@ -3,18 +3,20 @@
 The owner holds rows X (n by d) and a Paillier key; the partner holds weights V (k by n):
 
 1. owner to partner: [[X]], once, for any number of sums (`SealedRows`);
-2. partner to owner: [[V X + M]], freshly randomised, with a mask M of whole numbers, uniform over a range 2**40 times
-   as wide as any sum (`MaskedSums`). The owner keeps what it decrypts modulo 2**64, the partner -M modulo 2**64;
-3. partner to owner: -M plus noise (`SumShare`), when both have kept theirs, such as after a checkpoint.
+2. partner to owner: [[V X + M]], freshly randomised, with a mask M that is uniform modulo n (`MaskedSums`). The owner
+   keeps what it decrypts, the partner -M plus noise, both slot by slot modulo 2**64;
+3. partner to owner: what it kept (`SumShare`), when both have kept theirs, such as after a checkpoint.
 
 So an owner that has a sum computed once more, of other rows, gets another mask and other noise, and one that asks for a
-share once more the same. In step 2 it sees numbers that differ from a mask alone with a probability of 2**-40 each. The
-partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers; the more rows, the fewer
-digits their weights keep.
+share once more the same. Step 2 shows it nothing, whatever it has encrypted; step 3 at most 64 bits for each sum, of
+which noise covers the lower ones: more than one row's weight, where it has encrypted rows beyond their range. The
+partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers, but for the last place
+with a probability of 2**-40 each; the more rows, the fewer digits their weights keep.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -27,11 +29,13 @@ import torch
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.crypto.ring import Words
+from colonnade.errors import OpeningRefused
 from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.wide_masks import hide, mask_bits, masked_bound, open_share
+from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Session
+from colonnade.session import Channel
+from colonnade.session.openings import MOST_ATTEMPTS
 
 __all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
 
@@ -92,7 +96,7 @@ class SumFormat:
 class SealedRows:
     """The sender's encoded columns of some training rows, under the sender's key.
 
-    Reveals: how many training rows and encoded columns the sender has.
+    Reveals: how many training rows, and independent columns of them, the sender has.
     """
 
     values: Annotated[CipherArray, Dims("rows", "columns")]
@@ -103,7 +107,7 @@ class SealedRows:
 class MaskedSums:
     """Sums over the receiver's rows, weighted by the slopes of the loss, behind a mask.
 
-    Reveals: nothing about rows; the content differs from random numbers with a probability of 2**-40 each.
+    Reveals: nothing.
     """
 
     values: Annotated[CipherArray, Dims("sums", "columns")]
@@ -121,7 +125,8 @@ class SumShare:
 
     Reveals: sums over the training rows, from which the labels of rows that a column sets apart can be read.
     Reveals when NOISED: sums over the training rows, give or take about what the label of one row moves where a column
-    is 1. A column that is much larger in a single row still tells that row's label.
+    is 1. A column that is much larger in a single row still tells that row's label. A receiver that encrypted
+    rows beyond their range may read about twenty labels from one sum.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("sums", "columns", kind="u")]
@@ -170,43 +175,37 @@ class SumOwner(_Half):
 class SumPartner(_Half):
     """The side that computes on the owner's ciphertexts."""
 
-    def __init__(self, session: Session, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
+    def __init__(self, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
         super().__init__(peer, format, releases)
-        self._session, self._key, self._counts = session, key, np.zeros(releases, np.int64)
-        self._noise, self._parts = SecretNoise(session.secret("noise of sums")), list[CipherArray]()
+        self._key, self._parts = key, list[CipherArray]()
 
     def receive(self, rows: int) -> None:
         """Receive the next part of the rows."""
         received = self._peer.receive(SealedRows, rows=rows, columns=self.format.columns).values
         self._parts.append(received.under(self._key, self.format.sealed(rows)))
 
-    def send(self, release: int, weights: Numbers) -> None:
-        """Send the weighted sums over all parts, masked, and keep this party's share; weights are cut off beyond 32."""
+    def send(self, release: int, weights: Numbers, deviation: float) -> None:
+        """Send the weighted sums over all parts, masked, and keep this party's share, with noise of this deviation.
+
+        Weights are cut off beyond 32.
+        """
+        if self._peer.openings.attempts > MOST_ATTEMPTS:
+            raise OpeningRefused(
+                f"'{self._peer.peer}' would get sums of the same rows in attempt {self._peer.openings.attempts}: each "
+                "time with other noise, or of other columns. Nothing was sent. Find out why the run breaks off; then "
+                "begin a new run."
+            )
         limit, at, products = 2.0**self.format.weights.magnitude_bits, 0, []
         for part in self._parts:
             own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
             products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
             at += part.shape[0]
-        masked, self._shares[release] = hide(reduce(add, products), mask_bits(self.format.bound, _HIDING_BITS))
-        # The same noise on sums that are computed anew, of other rows, could be taken off: so what was sent is counted,
-        # in earlier attempts at the run too.
-        sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
-        mine = [one for one in sent if (one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__)]
-        self._counts[release] = len(mine)
+        masked, share = hide(reduce(add, products), self.format.masked().bound)
+        noise = deviation * SecretNoise(secrets.token_bytes(32)).gaussian("sums", 0, share.shape)
+        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
+        self._shares[release] = share + words
         self._peer.send(MaskedSums(masked))
 
-    def unmask(self, release: int, deviation: float) -> None:
-        """Send this party's share, with noise of this standard deviation."""
-        share = self._shares[release]
-        noise = deviation * self._noise.gaussian(self._peer.peer, int(self._counts[release]), share.shape)
-        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
-        self._peer.send(SumShare(share + words))
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return the shares, and which noise goes with them."""
-        return super().state()[0] | {"counts": torch.from_numpy(self._counts.copy())}, {}
-
-    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        super().load_state(tensors, document)
-        self._counts = tensors["counts"].numpy().copy()
+    def unmask(self, release: int) -> None:
+        """Send this party's share, with the noise that was drawn for it."""
+        self._peer.send(SumShare(self._shares[release]))

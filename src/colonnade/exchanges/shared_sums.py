@@ -5,13 +5,14 @@ are its neighbours.
 
 1. owner to adding party: [[F]] under the owner's key, the columns of a row side by side;
 2. the adding party multiplies the ciphertexts of each row's neighbours, which adds the hidden rows, subtracts a share S
-   and returns [[Adj F - S]], freshly randomised. A row without neighbours is a fresh encryption of -S, as all others
-   are to whoever lacks S;
-3. the owner decrypts Adj F - S. Both take their shares modulo 2**64: there they add up to Adj F exactly.
+   that is uniform modulo n, and returns [[Adj F - S]], freshly randomised. A row without neighbours is a fresh
+   encryption of -S, as all others are to whoever lacks S;
+3. the owner decrypts Adj F - S. Both take their shares slot by slot modulo 2**64: there they add up to Adj F, exactly
+   but with a probability of 2**-104 each.
 
-The owner sees whole numbers that differ from pure -S, drawn without any link, with a probability of 2**-104 each; and
-how many rows there are. The time the adding party takes grows with the number of all its links together, not shown by
-row. The adding party sees ciphertexts under a key it does not have.
+The owner sees numbers that are uniform whatever the links are, and how many rows there are. The time the adding party
+takes grows with the number of all its links together, not shown by row. The adding party sees ciphertexts under a key
+it does not have.
 
 Shares have 20 fraction bits by default, so that a linear layer can follow: `times_weights` multiplies a share with
 weights of the other 20, and the two results are parts of a masked sum. Whoever holds the weights may not learn Adj F,
@@ -36,7 +37,6 @@ from colonnade.exchanges.wide_masks import (
     HIDING_BITS,
     hide,
     lines_that_pay,
-    mask_bits,
     masked_bound,
     open_share,
     side_by_side,
@@ -69,7 +69,7 @@ class SumFormat:
     key_bits: int
     feature_format: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
     hiding_bits: int = HIDING_BITS
-    """How much wider the share is than what it hides."""
+    """How much wider slots are than sums."""
 
     def __post_init__(self) -> None:
         if min(self.rows, self.columns) < 1 or self.hiding_bits < WORD_BITS:
@@ -114,7 +114,7 @@ class SealedFeatures:
 class HiddenSums:
     """The receiver's features added up along the sender's links, less a share that the sender keeps.
 
-    Reveals: how many rows the sender has; about links nothing, but with a probability of 2**-104 for each number.
+    Reveals: how many rows the sender has, and nothing about links.
     """
 
     values: Annotated[CipherArray, Dims("rows", "columns")]
@@ -135,7 +135,7 @@ def add_along_links(peer: Channel, key: PublicKey, format: SumFormat, links: Lin
     features = sealed.under(key, format.features())
     layout = format.sums(len(links))
     sums = side_by_side(_added(features, checked, format), layout.lines)
-    hidden, share = hide(sums, mask_bits(format.sum_bound, format.hiding_bits))
+    hidden, share = hide(sums, layout.bound)
     peer.send(HiddenSums(hidden))
     return share
 

@@ -1,53 +1,38 @@
 """Hide whole numbers from the owner of a key, and share them in the ring of 64-bit words at the same time.
 
-A mask that is uniform modulo n would hide perfectly, but carries between slots, so that its owner could not take single
-numbers modulo 2**64. These masks are whole numbers, uniform over a range that is 2**hiding_bits times as wide as what
-they hide: number and mask together differ from a mask alone with a probability of 2**-hiding_bits. The range is a power
-of two beyond 2**64, so that modulo 2**64 a mask is uniform without any difference.
+A mask is uniform modulo n, so that it hides whatever a ciphertext holds, also what an owner that deviates has put into
+it beyond all ranges. Each party takes its share from its own slots modulo 2**64. Slots are 2**hiding_bits times as wide
+as the numbers, so that a mask in the slots below carries into a share, which then is off by one in its last place, with
+a probability of 2**-hiding_bits; as rarely the mask wraps modulo n, and the shares of one ciphertext are lost.
 """
 
 from __future__ import annotations
 
-import math
-import secrets
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
-
-from colonnade.crypto import CipherArray, FixedPoint, Layout
+from colonnade.crypto import CipherArray, Layout
 from colonnade.crypto.ring import WORD_BITS, Words
 from colonnade.exchanges.open_masked import Opening
 
-__all__ = ["HIDING_BITS", "hide", "lines_that_pay", "mask_bits", "masked_bound", "open_share", "side_by_side"]
+__all__ = ["HIDING_BITS", "hide", "lines_that_pay", "masked_bound", "open_share", "side_by_side"]
 
 HIDING_BITS = WORD_BITS + 40
 
-_WORD = 2**WORD_BITS - 1
-
-
-def mask_bits(bound: int, hiding_bits: int = HIDING_BITS) -> int:
-    """Return how many bits masks for numbers within a bound have, with their sign."""
-    return max(bound.bit_length() + hiding_bits, WORD_BITS)
-
 
 def masked_bound(bound: int, hiding_bits: int = HIDING_BITS) -> int:
-    """Return the limit of numbers within a bound, behind their masks."""
-    return bound + (1 << (mask_bits(bound, hiding_bits) - 1))
+    """Return the limit of slots for numbers within a bound, so that masks hardly ever carry between them."""
+    return bound + (1 << (max(bound.bit_length() + hiding_bits, WORD_BITS) - 1))
 
 
-def hide(array: CipherArray, bits: int) -> tuple[CipherArray, Words]:
-    """Add fresh masks of so many bits and fresh randomness, and return what takes the masks off in the ring."""
-    half = 1 << (bits - 1)
-    drawn: np.ndarray[Any, Any] = np.empty(math.prod(array.shape), dtype=object)
-    drawn[:] = [secrets.randbits(bits) - half for _ in range(drawn.size)]
-    mask = FixedPoint(drawn.reshape(array.shape), array.layout.fraction_bits, half)
-    return (array + mask).rerandomise(), _words(-mask.integers)
+def hide(array: CipherArray, bound: int) -> tuple[CipherArray, Words]:
+    """Add a fresh mask, in slots for a bound, and return what takes it off in the ring."""
+    masked, mask = array.widened(bound).mask()
+    return masked, -masked.layout.words(mask.integers)
 
 
 def open_share(opening: Opening, array: CipherArray, layout: Layout) -> Words:
     """Decrypt what a partner has hidden in this way, and return it as this party's share in the ring."""
-    return _words(opening.fixed(array, layout).integers)
+    return layout.words(opening.integers(array, layout))
 
 
 def lines_that_pay(layout: Layout, key_bits: int) -> int:
@@ -68,8 +53,3 @@ def side_by_side(array: CipherArray, lines: int) -> CipherArray:
     layout, key = replace(array.layout, lines=lines), array.key
     groups = [array.ciphertexts[at : at + lines] for at in range(0, len(array.ciphertexts), lines)]
     return CipherArray(key, layout, key.shifted_sums(groups, layout.slot_bits * layout.line_length))
-
-
-def _words(integers: np.ndarray[Any, Any]) -> Words:
-    flat = [int(one) & _WORD for one in integers.reshape(-1)]
-    return np.array(flat, dtype=np.uint64).reshape(integers.shape)

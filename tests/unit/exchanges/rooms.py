@@ -35,9 +35,13 @@ class Room:
     """Parties by role, a channel between every two, and everything that arrived."""
 
     def __init__(
-        self, roles: Mapping[str, tuple[str, ...]], messages: tuple[type | Template, ...], name: str = "run"
+        self,
+        roles: Mapping[str, tuple[str, ...]],
+        messages: tuple[type | Template, ...],
+        name: str = "run",
+        **config: Any,
     ) -> None:
-        self.plan = RunPlan(name=name, method="sums", roles=roles)
+        self.plan = RunPlan(name=name, method="sums", roles=roles, config=config)
         parties = self.plan.parties
         self.hub = MemoryHub(parties, silence_seconds=60)
         self.seen: dict[str, list[tuple[str, Any]]] = {party: [] for party in parties}

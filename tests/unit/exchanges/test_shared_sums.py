@@ -154,21 +154,14 @@ def test_what_the_owner_decrypts_is_uniform_for_no_links_and_for_all(key: Privat
 def test_whole_decrypted_numbers_are_distributed_alike_for_different_links(key: PrivateKey, public: PublicKey) -> None:
     """Not only modulo 2**64: the owner sees all bits of the masked number."""
     features, found = np.full((4, 30), 5.0), []
-    format = format_of(4, 30)
     for adjacency in (np.zeros((50, 4), bool), np.ones((50, 4), bool)):
         used = room()
         play(key, public, features, adjacency, used)
         ((_, message),) = used.seen["bank"]
-        layout = format.sums(50)
-        opened = layout.unpack(
-            [
-                int(one) - int(key.n) if one > key.n >> 1 else one
-                for one in key.decrypt_integers(message.values.ciphertexts)
-            ]
-        )
-        found.append(opened.integers.astype(np.float64).reshape(-1) / float(layout.bound))
+        opened = key.decrypt_integers(message.values.ciphertexts)
+        found.append(np.array([one / int(key.n) for one in opened]))
     assert stats.ks_2samp(*found).pvalue > 1e-6
-    assert stats.kstest(found[1], "uniform", (-1, 2)).pvalue > 1e-6
+    assert stats.kstest(found[1], "uniform").pvalue > 1e-6
 
 
 def test_rows_without_neighbours_have_ciphertexts_like_all_others(key: PrivateKey, public: PublicKey) -> None:
@@ -237,7 +230,6 @@ def test_sums_that_are_none_are_refused(key: PrivateKey) -> None:
     format = format_of(3, 2)
     layout = format.sums(4)
     cases: list[tuple[CipherArray, type[Exception]]] = [
-        (CipherArray(key, layout, key.encrypt_integers([1 << (key.bits - 3)] * layout.count)), WrongContent),
         (CipherArray(key, layout, [key.n + 1] * layout.count), CiphertextRefused),
         (encrypt(key, np.ones((4, 2)), packed_axis=1), CiphertextRefused),
         (CipherArray(key, format.sums(5), key.encrypt_integers([1] * format.sums(5).count)), WrongContent),

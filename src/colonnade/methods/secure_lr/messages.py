@@ -31,7 +31,8 @@ class ColumnCount:
 class TrainingExtent:
     """How many scores of a row each epoch opens, how many outputs there are, and how many epochs.
 
-    Reveals: the number of classes, and how long the training is.
+    Reveals: the number of classes, how long the training is, and so whether the columns of some feature holder, or what
+    they opened before, allow no more.
     """
 
     scores: Annotated[int, Between(1, "most_scores")]
@@ -45,7 +46,8 @@ class TrainingExtent:
 class RowScores:
     """What the sender's columns add to the scores of rows.
 
-    Reveals: one number per row and score, each a fixed linear combination of the sender's columns.
+    Reveals: one number per row and score: a linear combination of the sender's columns, the same for all rows. So rows
+    with equal columns are seen to be equal. A receiver that deviates may choose the combination.
     """
 
     values: Annotated[np.ndarray[Any, Any], Dims("rows", "scores", kind="f")]

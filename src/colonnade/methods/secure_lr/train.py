@@ -43,7 +43,9 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     peer, train, kept = session.channel("label_holder"), holding.split.train, Kept(session)
     inputs = Inputs.of(holding, minimum_support=config.minimum_support)
     columns = own_columns(holding, inputs)
-    whitening = Whitening.fit(columns[train], config.minimum_support)
+    # Kept, as the sums are in its terms: on another machine the directions may come out turned.
+    fitted = kept.leaf("whitening", Tensors(_tensors(**vars(Whitening.fit(columns[train], config.minimum_support)))))
+    whitening = Whitening(**{name: one.numpy() for name, one in fitted.items()})
     rank = whitening.width
     if inputs is None or not rank:
         raise without_columns(session)
@@ -111,7 +113,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
     sums = []
     for peer, key, (rank, _) in zip(peers, keys, counted, strict=True):
         format = SumFormat(len(train), rank, scores, key.bits)
-        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, epochs, key)))
+        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(peer, format, epochs, key)))
     for one in sums:
         for rows in parts_of(train):
             one.receive(len(rows))
@@ -122,8 +124,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
 
     def learn(epoch: int) -> None:
         for one in sums:
-            # What one row's label moves in a sum is about 1; all epochs together shall tell no more of it than one.
-            one.unmask(epoch, config.coefficient_noise * np.sqrt(epochs))
+            one.unmask(epoch)
         found = gather_scores(peers, len(own), scores)
         known["added"][:, :, epoch * scores : (epoch + 1) * scores] = torch.from_numpy(found)
 
@@ -133,7 +134,9 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         regression.fit(list(known["added"].numpy()[:, train, : step.epoch * scores]) if step.epoch else [])
         step.loss = regression.loss
         for one in sums:
-            one.send(step.epoch, (regression.residuals @ regression.basis(scores)).T)
+            # What one row's label moves in a sum is about 1; all epochs together shall tell no more of it than one.
+            weights = (regression.residuals @ regression.basis(scores)).T
+            one.send(step.epoch, weights, config.coefficient_noise * np.sqrt(epochs))
     learn(epochs - 1)
 
     every = known["added"].numpy()

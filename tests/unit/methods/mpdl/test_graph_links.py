@@ -13,7 +13,7 @@ from tests.unit.methods.mpdl.graph_worlds import graph_run, graph_world, setting
 from tests.worlds import received
 
 from colonnade import Launch
-from colonnade.crypto import PrivateKey, decrypt_fixed
+from colonnade.crypto import PrivateKey
 from colonnade.exchanges.shared_sums import SumFormat
 from colonnade.exchanges.wide_masks import open_share
 from colonnade.methods.mpdl import link_sums
@@ -80,7 +80,7 @@ def test_shared_sums_show_the_label_holder_nothing_of_the_links(watched: dict[st
         feature_format=link_sums.Format(link_sums.SUM_BITS, link_sums._UNIT_BITS),
     )
     layout = format.sums(len(links))
-    opening = SimpleNamespace(fixed=lambda array, layout: decrypt_fixed(key, array.under(key, layout)))
+    opening = SimpleNamespace(integers=lambda array, layout: key.decrypt_integers(array.under(key, layout).ciphertexts))
     share = open_share(opening, answer.values, layout)  # type: ignore[arg-type]
     seen = share.view(np.int64) * 2.0**-link_sums.SUM_BITS
     chance = links.mean() / (2.0 - links.mean())

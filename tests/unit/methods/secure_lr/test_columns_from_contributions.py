@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from tests.references import shared_rows
 from tests.unit.methods.secure_lr.worlds import (
     columns_found,
@@ -25,7 +26,7 @@ from colonnade.errors import LeakRefused, PeerFailed, PeerLost
 from colonnade.exchanges.contributions import Contributions, most_opened
 from colonnade.exchanges.secure_product import SumPartner
 from colonnade.launch.simulation import play_in_threads
-from colonnade.methods.secure_lr import METHOD, train
+from colonnade.methods.secure_lr import METHOD, predict, train
 from colonnade.reports import PartyRun
 from colonnade.session import Channel, Participant, RunPlan, Session, derive_seed
 from colonnade.settings import config_to_json
@@ -178,6 +179,23 @@ def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp
     played(tmp_path, early, cn.SecureLR(**QUICK, epochs=3), stage="predict", parts=parts)
     with pytest.raises(LeakRefused, match=r"open 1 numbers .* after 3"):
         played(tmp_path, late, cn.SecureLR(**QUICK, epochs=3), stage="predict", parts=parts)
+
+
+def test_scoring_opens_nothing_that_rounding_kept_back_in_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A label holder chose sums of both epochs that differ by a small multiple of a column, and factors of 1 and -1."""
+    trained = played(tmp_path, frames(200), cn.SecureLR(**QUICK))
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(predict, "gather_scores", lambda *about: seen.append(gather(*about)) or seen[-1])
+    tensors, gather = trained["shop"].part.tensors, train.gather_scores
+    tensors["weights"][:] = torch.zeros(RANK, 2)
+    tensors["weights"][0], tensors["weights"][1, 0] = 1.0, 2.0**-30
+    tensors["factors"][:] = torch.tensor([[1.0], [-1.0]])
+    trained["bank"].part.document["is_needed"] = True
+    parts = {party: one.part for party, one in trained.items()}
+    played(tmp_path, frames(200), cn.SecureLR(**QUICK), stage="predict", parts=parts)
+    assert np.count_nonzero(seen[0]) < 20, "of 200: the others are where rounding of both goes apart"
 
 
 @pytest.fixture

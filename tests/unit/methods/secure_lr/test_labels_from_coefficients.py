@@ -14,9 +14,9 @@ from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import PeerFailed, PeerLost
+from colonnade.exchanges.secure_product import SumOwner
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
-from colonnade.privacy import SecretNoise
 from colonnade.session.checkpoints import CheckpointStore
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
@@ -121,11 +121,11 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
 
     Who goes on from the last checkpoint gets the same as before.
     """
-    noises, gather, gaussian = [], train.gather_scores, SecretNoise.gaussian
+    opened, gather, open_sums = [], train.gather_scores, SumOwner.open
 
-    def noted(noise: SecretNoise, *about: Any) -> Any:
-        noises.append(gaussian(noise, *about))
-        return noises[-1]
+    def noted(sums: SumOwner, release: int) -> Any:
+        opened.append(open_sums(sums, release))
+        return opened[-1]
 
     def broken(*_: Any) -> None:
         monkeypatch.setattr(train, "gather_scores", gather)
@@ -133,10 +133,36 @@ def test_noise_of_another_training_in_the_same_run_is_another_one(
             monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
         raise PeerLost("gone")
 
-    monkeypatch.setattr(SecretNoise, "gaussian", noted)
+    monkeypatch.setattr(SumOwner, "open", noted)
     monkeypatch.setattr(train, "gather_scores", broken)
     for attempt in range(2):
         with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if not attempt else nullcontext():
             cn.simulate(cn.SecureLR(**QUICK, epochs=1), tables(frames(120)), seed=7, folder=tmp_path / "run")
-    assert (noises[0] == noises[1]).all() == (not is_lost)
-    assert (noises[0] == noises[1]).any() == (not is_lost)
+    assert (opened[0] == opened[1]).all() == (not is_lost)
+    assert (opened[0] == opened[1]).any() == (not is_lost)
+
+
+def test_a_run_that_goes_on_elsewhere_keeps_the_directions_in_which_its_sums_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On another machine a decomposition may give the same directions with other signs."""
+    gather, fit = train.gather_scores, train.Whitening.fit
+
+    def broken(*_: Any) -> None:
+        monkeypatch.setattr(train, "gather_scores", gather)
+        monkeypatch.setattr(train.Whitening, "fit", turned)
+        raise PeerLost("gone")
+
+    def turned(*about: Any) -> Any:
+        found = fit(*about)
+        return train.Whitening(found.mean, found.directions * (-1.0) ** np.arange(found.width))
+
+    config, runs = cn.SecureLR(**QUICK, epochs=1, coefficient_noise=0.0), []
+    for is_broken in (False, True, False):
+        if is_broken:
+            monkeypatch.setattr(train, "gather_scores", broken)
+        with integers_for_ciphertexts(), pytest.raises((PeerLost, PeerFailed)) if is_broken else nullcontext():
+            folder = tmp_path / ("cut" if runs else "whole")
+            runs.append(cn.simulate(config, tables(frames(120)), seed=7, folder=folder))
+    whole, cut = (run.coefficients["shop"] for run in runs)
+    assert all(np.allclose(cut[name], value) for name, value in whole.items())
