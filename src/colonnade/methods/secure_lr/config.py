@@ -30,7 +30,7 @@ class SecureLR:
     """The standard deviation of noise on coefficients that are given up, in units of what one row's label can move; 0
     adds none."""
     allow_leak: bool = False
-    """Train although the guard of the feature holders' columns objects; all ledgers and the report say so."""
+    """Train although the guard of the feature holders' columns objects; ledgers and the report say so."""
     key_size: Literal[2048, 3072, "insecure_test"] = 2048
     """Bits of the feature holders' keys. `insecure_test` has 1024 and marks the run and its report."""
 

@@ -34,6 +34,7 @@ from colonnade.training import Inputs
 
 QUICK: dict[str, Any] = {"key_size": "insecure_test"}
 RANK = 7
+BY_SEED = cn.Evaluate(stratify=False)
 # The rank is that of these training rows.
 
 
@@ -79,7 +80,7 @@ def test_such_a_run_is_refused_before_anything_but_sizes_has_crossed(monkeypatch
 
     monkeypatch.setattr(Channel, "send", noted)
     with pytest.raises(LeakRefused, match=r"open 4 numbers .* rank 7: .* Lower config\.epochs to 3\."):
-        cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)))
+        cn.simulate(cn.SecureLR(**QUICK, epochs=4), tables(frames(120)), evaluate=BY_SEED)
     declared = {one.name for one in METHOD.declarations}
     assert declared & set(sent) == {"PublicModulus", "ColumnCount", "TrainingExtent"}
 
@@ -91,7 +92,7 @@ def test_a_label_holder_that_chooses_more_epochs_or_scores_than_the_guard_allows
     found["bank"]["y"] = np.arange(120) % 5
     monkeypatch.setattr(train, "_chosen_extent", lambda *_: (4, 2))
     with pytest.raises(LeakRefused, match=r"open 8 numbers .* rank 7"):
-        cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=BY_SEED)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_default_settings_are_not_refused_with_two_numbers(columns: int) -> None
     found = frames(400)
     found["shop"] = found["shop"][["id", "s0", "s1"]].assign(s2=draw.normal(size=400)).iloc[:, : columns + 1]
     with integers_for_ciphertexts():
-        run = cn.simulate(cn.SecureLR(**QUICK), tables(found))
+        run = cn.simulate(cn.SecureLR(**QUICK), tables(found), evaluate=BY_SEED)
     assert run.ledgers["shop"].openings()["bank"] == {"MaskedSums": columns - 1}
     assert run.metrics["auc"] > 0.75
 
