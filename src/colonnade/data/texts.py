@@ -198,7 +198,7 @@ class Texts:
         said = int(self.counts[self._encoded[3] & ~self.present].sum())
         if not said:
             return ()
-        return (f"{said} of {self.rows} cells hold a word such as n/a or unknown, which counts as missing.",)
+        return (f"{said:,} of {self.rows:,} cells hold a word such as n/a or unknown, which counts as missing.",)
 
     # Booleans
 
