@@ -84,8 +84,9 @@ def _table(where: Path, id: Sequence[str], label: str | None, drop: Sequence[str
 
 def _which_id(where: Path, frame: pd.DataFrame) -> str:
     """Say how to name the id, with the columns that could be it."""
-    fitting = [str(name) for name in frame.columns if frame[name].notna().all() and frame[name].is_unique]
-    fitting.sort(key=lambda name: _counts_rows(frame[name]))  # no partner knows rows by their place in this file
+    unique = [name for name in frame.columns if frame[name].notna().all() and frame[name].is_unique]
+    unique.sort(key=lambda name: _counts_rows(frame[name]))  # no partner knows rows by their place in this file
+    fitting = [str(name) for name in unique]
     command = f"colonnade inspect {shlex.quote(str(where))} --id"
     if not fitting:
         return (
@@ -101,7 +102,7 @@ def _which_id(where: Path, frame: pd.DataFrame) -> str:
     )
 
 
-def _counts_rows(cells: pd.Series[Any]) -> bool:
+def _counts_rows(cells: Any) -> bool:
     """Tell whether cells that differ are whole numbers without a gap."""
     import pandas as pd
 
