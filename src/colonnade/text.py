@@ -103,7 +103,9 @@ def command(*words: str | os.PathLike[str], home: Path | None = None) -> str:
     """
     ours = ["colonnade"]
     if not shutil.which("colonnade"):
-        ours = ["python", "-m", "colonnade"] if sys.argv[0].endswith("__main__.py") else [os.path.relpath(sys.argv[0])]
+        # In a notebook, or with `python -m`, the path is that of another program.
+        is_ours = Path(sys.argv[0]).stem == "colonnade"
+        ours = [os.path.relpath(sys.argv[0])] if is_ours else ["python", "-m", "colonnade"]
     there = [] if home is None or home.resolve() == Path.cwd() else ["--home", str(home)]
     return shlex.join([*ours, *map(str, words), *there])
 
