@@ -95,6 +95,8 @@ def read_column(
     if isinstance(series.dtype, pd.CategoricalDtype):
         override = override or "categorical"
     if override != "categorical" and (cells := _by_dtype(series)) is not None:
+        if np.isnan(cells.values).all():
+            cells = cells._replace(kind="numeric")  # as from a source that has no types
         return _as_set(cells._replace(values=_refuse_infinite(cells.values, where)), override, where)
     if texts is not None:
         return _read_texts(texts, series, where=where, override=override, dialect=dialect, shown=shown)
@@ -119,7 +121,7 @@ def read_column(
     if counts["date"] and counts["number"]:
         raise TableError(
             f"{where} mixes kinds: {counts['number']} numbers and {counts['date']} dates. Write all of it as one kind, "
-            f'or leave it out with drop = {toml_value([str(series.name)])}.'
+            f"or leave it out with drop = {toml_value([str(series.name)])}."
         )
     if counts["date"]:
         days = np.array([*(np.nan if cell is None else days_since_1970(cell) for cell in listed), np.nan])
@@ -165,7 +167,7 @@ def _read_texts(
 
 def _refuse_odd(texts: Texts, column: str, where: str, override: Kind | None, *, is_file: bool) -> None:
     """Refuse a column most of whose texts are numbers or dates, or of which that was said; name the rows to mend."""
-    dropped = f'leave the column out with drop = {toml_value([column])}'
+    dropped = f"leave the column out with drop = {toml_value([column])}"
     if override == "boolean":
         raise TableError(
             f"{where} is set to boolean, but its cells are not all one of two words such as yes and no. "
@@ -222,7 +224,9 @@ def _read_mixed(
         odd = texts.odd_dates() if others.kind == "date" else texts.odd_numbers()[0]
         rows_named = _rows_in_words(odd, is_file=dialect.separator is not None)
         is_whole = others.kind == "numeric" and not (others.values % 1 > 0).any()
-        as_codes = f'. If these are codes, set types = {{{toml_key(str(series.name))} = "categorical"}}' if is_whole else ""
+        as_codes = (
+            f'. If these are codes, set types = {{{toml_key(str(series.name))} = "categorical"}}' if is_whole else ""
+        )
         name = {"date": "dates", "boolean": "booleans", "numeric": "numbers"}[others.kind]
         raise TableError(
             f"{where} mixes kinds: {int((~is_text & rows.notna().to_numpy()).sum())} {name} and {len(odd)} texts that "
