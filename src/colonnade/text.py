@@ -7,6 +7,7 @@ it is not plain, whoever chose it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,7 +16,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-__all__ = ["LONGEST_NAME", "command", "csv_cell", "is_plain", "shown", "spelt_out"]
+__all__ = ["LONGEST_NAME", "command", "csv_cell", "is_plain", "shown", "spelt_out", "toml_key", "toml_value"]
 
 LONGEST_NAME = 256
 """The most characters of a name that a partner chose."""
@@ -27,6 +28,7 @@ _NOT_PLAIN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 # Where a cell begins, also for a program that cuts it at a separator of its own, and a formula would follow.
 _FORMULA = re.compile(r"(?:^|(?<=[,;\t\r\n]))(?=['\"\s]*[=+\-@＝＋－＠]|'*[\t\r\n])")
+_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
@@ -74,6 +76,25 @@ def csv_cell(text: str) -> str:
     return text if _NUMBER.fullmatch(text) else _FORMULA.sub("'", text)
 
 
+def toml_value(value: object) -> str:
+    """Return a text, a list of texts, a number or a truth as it is written in a settings file.
+
+    >>> toml_value("Möbel \\"neu\\""), toml_value(["a", "b"])
+    ('"Möbel \\\\"neu\\\\""', '["a", "b"]')
+    """
+    # JSON writes these as TOML does; with escapes for all other letters, some would be no TOML.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def toml_key(name: str) -> str:
+    """Return a name as it is written before the equals sign in a settings file.
+
+    >>> toml_key("paid_out"), toml_key("paid out"), toml_key("a.b")
+    ('paid_out', '"paid out"', '"a.b"')
+    """
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)
+
+
 def command(*words: str | os.PathLike[str], home: Path | None = None) -> str:
     """Return a command of ours as it is typed in a shell here, with every word quoted that needs it.
 
@@ -82,7 +103,9 @@ def command(*words: str | os.PathLike[str], home: Path | None = None) -> str:
     """
     ours = ["colonnade"]
     if not shutil.which("colonnade"):
-        ours = ["python", "-m", "colonnade"] if sys.argv[0].endswith("__main__.py") else [os.path.relpath(sys.argv[0])]
+        # In a notebook, or with `python -m`, the path is that of another program.
+        is_ours = Path(sys.argv[0]).stem == "colonnade"
+        ours = [os.path.relpath(sys.argv[0])] if is_ours else ["python", "-m", "colonnade"]
     there = [] if home is None or home.resolve() == Path.cwd() else ["--home", str(home)]
     return shlex.join([*ours, *map(str, words), *there])
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from tests.cli.conftest import Outcome, Project
 
 
@@ -17,6 +18,7 @@ def test_a_home_is_inspected(project: Project, colonnade: Any) -> None:
     assert lines[1] == "id customer: text, length 10, lower case, some with hyphens inside (length 9 without)"
     assert lines[2].startswith("label churned: binary, ")
     assert {*lines[2].split()} > {"leaving", "staying"}
+    assert lines[3].startswith("'leaving' counts as positive, as set: ")
     assert any(line.split() == ["town", "category", "0", "3", "3", "3", "categories"] for line in lines)
     assert lines[-1] == "Nothing looks wrong."
     shown = colonnade("inspect", "bank", "--json").json
@@ -33,6 +35,10 @@ def test_a_file_says_which_column_may_be_the_id_and_following_it_works(project: 
     refused: Outcome = colonnade("inspect", file)
     assert refused.code == 2
     assert "'customer', 'age'" in refused.message
+    numbered = pd.read_csv(file)
+    numbered.insert(0, "line", range(1, len(numbered) + 1))
+    numbered.to_csv(project.folder / "numbered.csv", index=False)
+    assert "'customer', 'age', 'line'" in colonnade("inspect", "numbered.csv").message
     words = shlex.split(refused.message.split("For the first: colonnade ")[1])
     assert colonnade(*words).out.startswith("our customers.csv: 120 rows, 3 columns used")
     with_label = colonnade(*words, "--label", "churned", "--drop", "age").out

@@ -98,7 +98,7 @@ def align(session: Session, table: PartyTable) -> AlignedRows:
     if session.party not in session.method.parties_with_rows(session.plan):
         return _nothing(_NONE)
     if not partners_of(session):
-        own = id_marks(table.ids, session.seed("alignment"))
+        own = id_marks(table.ids, session.seed("alignment"), session.plan.alignment)
         return AlignedRows(*rows_of_marks(own, np.sort(own)), "one party only")
     if session.plan.alignment.protocol == "given":
         return _take_given(session, table)
@@ -151,7 +151,7 @@ def align_in_one_place(
             ours = normalised_ids(own.ids_for(party), rule, where=own.name)
             places[party] = np.array([row_of.get(one, -1) for one in ours], dtype=np.int64)
             shared = shared[places[party][shared] >= 0]
-    ordered = shared[np.argsort(id_marks(own.ids[shared], seed))]
+    ordered = shared[np.argsort(id_marks(own.ids[shared], seed, rule))]
     found = {party: rows[ordered] for party, rows in places.items()} | {lead: ordered}
     return {party: _aligned(found[party], tables[party].rows, _ECDH) for party in tables}
 

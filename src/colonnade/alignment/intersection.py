@@ -189,7 +189,7 @@ class Intersection:
         return ordered
 
     def _in_order(self, shared: Places) -> Places:
-        return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment")))]
+        return shared[np.argsort(id_marks(self._table.ids[shared], self._session.seed("alignment"), self._rule))]
 
     def _intersect(self, peer: Channel, offer: AlignmentOffer) -> tuple[Places, Tokens]:
         """Return the lead's rows that one partner has too, and the tokens by which the partner knows them."""

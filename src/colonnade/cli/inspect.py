@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -84,7 +84,9 @@ def _table(where: Path, id: Sequence[str], label: str | None, drop: Sequence[str
 
 def _which_id(where: Path, frame: pd.DataFrame) -> str:
     """Say how to name the id, with the columns that could be it."""
-    fitting = [str(name) for name in frame.columns if frame[name].notna().all() and frame[name].is_unique]
+    unique = [name for name in frame.columns if frame[name].notna().all() and frame[name].is_unique]
+    unique.sort(key=lambda name: _counts_rows(frame[name]))  # no partner knows rows by their place in this file
+    fitting = [str(name) for name in unique]
     command = f"colonnade inspect {shlex.quote(str(where))} --id"
     if not fitting:
         return (
@@ -100,6 +102,14 @@ def _which_id(where: Path, frame: pd.DataFrame) -> str:
     )
 
 
+def _counts_rows(cells: Any) -> bool:
+    """Tell whether cells that differ are whole numbers without a gap."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(cells, errors="coerce")
+    return bool((numbers % 1 == 0).all() and numbers.max() - numbers.min() + 1 == len(numbers))
+
+
 def _show(found: Inspection) -> None:
     echo(found.in_short(found.name).splitlines()[0])
     echo(f"id {found.id}: {found.id_format}")
@@ -109,6 +119,8 @@ def _show(found: Inspection) -> None:
         shown = sorted(about.classes.items(), key=lambda one: -one[1])
         classes = ", ".join(f"{name} {count:,}" for name, count in shown) or f"{about.distinct:,} different values"
         echo(f"label {about.name}: {about.task}, {classes}{missing}")
+        if about.sentence:
+            echo(about.sentence)
     if found.dialect:
         echo("written with " + ", ".join(f"{name} {value!r}" for name, value in found.dialect.items()))
     if found.columns:

@@ -20,6 +20,7 @@ import pandas as pd
 from colonnade.data.dialect import Dialect
 from colonnade.data.texts import MICROSECONDS_PER_DAY, Texts, texts_of
 from colonnade.errors import TableError
+from colonnade.text import toml_key, toml_value
 
 __all__ = [
     "Cells",
@@ -94,6 +95,8 @@ def read_column(
     if isinstance(series.dtype, pd.CategoricalDtype):
         override = override or "categorical"
     if override != "categorical" and (cells := _by_dtype(series)) is not None:
+        if np.isnan(cells.values).all():
+            cells = cells._replace(kind="numeric")  # as from a source that has no types
         return _as_set(cells._replace(values=_refuse_infinite(cells.values, where)), override, where)
     if texts is not None:
         return _read_texts(texts, series, where=where, override=override, dialect=dialect, shown=shown)
@@ -118,7 +121,7 @@ def read_column(
     if counts["date"] and counts["number"]:
         raise TableError(
             f"{where} mixes kinds: {counts['number']} numbers and {counts['date']} dates. Write all of it as one kind, "
-            f'or leave it out with drop = ["{series.name}"].'
+            f"or leave it out with drop = {toml_value([str(series.name)])}."
         )
     if counts["date"]:
         days = np.array([*(np.nan if cell is None else days_since_1970(cell) for cell in listed), np.nan])
@@ -144,8 +147,8 @@ def _read_texts(
     if codes:
         values, distinct = texts.words()
         note = (
-            f"{codes} whole numbers begin with a zero, as codes do, so that all are categories; "
-            f'types = {{{series.name} = "numeric"}} makes them numbers.'
+            f"{codes:,} whole numbers begin with a zero, as codes do, so that all are categories; "
+            f'types = {{{toml_key(str(series.name))} = "numeric"}} makes them numbers.'
         )
         return Cells("categorical", values, (note,), distinct)
     if override in (None, "date") and (found := texts.dates(dialect, shown)) is not None:
@@ -164,7 +167,7 @@ def _read_texts(
 
 def _refuse_odd(texts: Texts, column: str, where: str, override: Kind | None, *, is_file: bool) -> None:
     """Refuse a column most of whose texts are numbers or dates, or of which that was said; name the rows to mend."""
-    dropped = f'leave the column out with drop = ["{column}"]'
+    dropped = f"leave the column out with drop = {toml_value([column])}"
     if override == "boolean":
         raise TableError(
             f"{where} is set to boolean, but its cells are not all one of two words such as yes and no. "
@@ -178,7 +181,7 @@ def _refuse_odd(texts: Texts, column: str, where: str, override: Kind | None, *,
         said = f"is set to {kind}" if override else f"looks like {name}"
         as_codes = ""
         if override is None and kind == "numeric" and not has_fractions:
-            as_codes = f'. If these are codes rather than amounts, set types = {{{column} = "categorical"}}'
+            as_codes = f'. If these are codes rather than amounts, set types = {{{toml_key(column)} = "categorical"}}'
         raise TableError(
             f"{where} {said}, but {len(odd)} of its {texts.rows} cells are no {name}: {_rows_in_words(odd, is_file)}. "
             f"Mend or empty those cells, or {dropped}{as_codes}."
@@ -221,12 +224,14 @@ def _read_mixed(
         odd = texts.odd_dates() if others.kind == "date" else texts.odd_numbers()[0]
         rows_named = _rows_in_words(odd, is_file=dialect.separator is not None)
         is_whole = others.kind == "numeric" and not (others.values % 1 > 0).any()
-        as_codes = f'. If these are codes, set types = {{{series.name} = "categorical"}}' if is_whole else ""
+        as_codes = (
+            f'. If these are codes, set types = {{{toml_key(str(series.name))} = "categorical"}}' if is_whole else ""
+        )
         name = {"date": "dates", "boolean": "booleans", "numeric": "numbers"}[others.kind]
         raise TableError(
             f"{where} mixes kinds: {int((~is_text & rows.notna().to_numpy()).sum())} {name} and {len(odd)} texts that "
             f"are none ({rows_named}). Mend or empty those cells, or leave the column out with "
-            f'drop = ["{series.name}"]{as_codes}.'
+            f"drop = {toml_value([str(series.name)])}{as_codes}."
         )
     values = _refuse_infinite(np.where(is_text, found.values, others.values), where)
     return _as_set(Cells(others.kind if others.kind == "date" else "numeric", values, found.notes), override, where)
@@ -265,7 +270,7 @@ def looked_at(column: str, cells: Cells, most_categories: int, *, is_set: bool) 
     if reason:
         note = (
             f"Left out ({reason}): {distinct:,} different values in {present:,} cells. "
-            f'types = {{{column} = "{cells.kind}"}} takes it in.'
+            f'types = {{{toml_key(column)} = "{cells.kind}"}} takes it in.'
         )
         return reason, (note,)
     if cells.kind == "categorical" and distinct > most_categories:

@@ -21,6 +21,7 @@ import pandas as pd
 from colonnade.data.columns import Kind, cells_of, text_of
 from colonnade.errors import ConfigError, TableError, did_you_mean
 from colonnade.settings import described
+from colonnade.text import toml_key
 
 __all__ = [
     "LARGEST_EXACT_FLOAT",
@@ -336,6 +337,6 @@ def _one_form(ids: list[Part | None], *, where: str, column: str, override: Kind
     if 0 < len(texts) < len(given):
         raise TableError(
             f"{where} mixes {len(given) - len(texts)} numbers and {len(texts)} texts, which never equal "
-            f'one another. Set types = {{{column} = "categorical"}} to make them all text.'
+            f'one another. Set types = {{{toml_key(column)} = "categorical"}} to make them all text.'
         )
     return ids

@@ -13,6 +13,7 @@ import pandas as pd
 from colonnade.data.columns import Column, Kind
 from colonnade.data.table import PartyTable
 from colonnade.errors import TableError, did_you_mean
+from colonnade.text import toml_key
 
 __all__ = [
     "Categories",
@@ -143,7 +144,7 @@ def check_fits(table: PartyTable, kinds: Mapping[str, Kind]) -> None:
     odd = {name: kind for name, kind in kinds.items() if _is_other(table, columns[name], kind)}
     if odd:
         said = "; ".join(f"'{name}' is {columns[name].kind}, but was {kind}" for name, kind in odd.items())
-        types = ", ".join(f'{name} = "{kind}"' for name, kind in odd.items())
+        types = ", ".join(f'{toml_key(name)} = "{kind}"' for name, kind in odd.items())
         raise TableError(
             f"{table.name} has other kinds of columns than when the model was trained: {said}. "
             f"Read the table with types = {{{types}}}."

@@ -31,6 +31,9 @@ __all__ = ["read_frame", "title_of"]
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".parquet")
 _CHUNK = 1 << 20
 _LINES_SHOWN = 200
+_LINES_ABOVE = 20
+# What a spreadsheet is told by a first line that is no row.
+_SEPARATOR_LINE = re.compile(r"\ufeff?[sS]ep=([^\r\n])\r?\n")
 _APOSTROPHES = re.compile(r"(?:^|[,;\t|])'[^']*'(?=[,;\t|\r\n]|$)")
 _SUFFIX_OF = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
 _MAGIC = {
@@ -138,7 +141,7 @@ def _read_csv(
 
     compressed = suffix == ".csv.gz"
     encoding = _check_text(path, compressed=compressed, given=dialect.encoding)
-    dialect, header = _look_into(path, replace(dialect, encoding=encoding), suffix=suffix, ids=ids)
+    dialect, header, skipped = _look_into(path, replace(dialect, encoding=encoding), suffix=suffix, ids=ids)
     ragged: list[int] = []
 
     def note_ragged(row: Any) -> str:
@@ -148,7 +151,7 @@ def _read_csv(
     try:
         frame: pd.DataFrame = arrow_csv.read_csv(
             pa.input_stream(str(path), compression="gzip" if compressed else None),
-            read_options=arrow_csv.ReadOptions(encoding="utf8" if encoding == "utf-8" else encoding),
+            read_options=arrow_csv.ReadOptions(encoding="utf8" if encoding == "utf-8" else encoding, skip_rows=skipped),
             # A row that does not fit its header is a fault in the file; pandas would fill or shift it in silence.
             parse_options=arrow_csv.ParseOptions(
                 delimiter=dialect.separator,
@@ -165,15 +168,24 @@ def _read_csv(
             f"Look for an unclosed quote or a cell of more than a million characters."
         ) from None
     if ragged:
+        above = " If lines above the header name the table, take them out." if len(header) == 1 else ""
         raise TableError(
             f"'{path.name}' has {len(ragged)} rows that do not have the {len(header)} fields of its header, separated "
             f"by {_in_words(dialect.separator)}; the first of them has {ragged[0]}. Quote cells that contain the "
-            f"separator and export the file again, or, if it is another one, set separator."
+            f"separator and export the file again, or, if it is another one, set separator.{above}"
         )
+    # Of lines that end with a separator, what follows it is no column.
+    nameless = {n for n, name in enumerate(frame.columns) if not name.strip() and _is_blank(frame.iloc[:, n])}
+    if nameless:
+        frame = frame.iloc[:, [n for n in range(frame.shape[1]) if n not in nameless]].copy()
     for id in ids:
         if header.count(id) == 1 and types.get(id) is None:
             frame[id] = _whole_numbers_or_text(frame[id])
     return with_dialect(frame, dialect)
+
+
+def _is_blank(column: pd.Series[Any]) -> bool:
+    return not column.fillna("").str.strip().any()
 
 
 def _whole_numbers_or_text(column: pd.Series[Any]) -> pd.Series[Any]:
@@ -258,14 +270,18 @@ def _wide_encoding(head: bytes) -> str | None:
     return None
 
 
-def _look_into(path: Path, dialect: Dialect, *, suffix: str, ids: tuple[str, ...]) -> tuple[Dialect, list[str]]:
-    """Return how a file's cells are separated and quoted, and the names in its header.
+def _look_into(path: Path, dialect: Dialect, *, suffix: str, ids: tuple[str, ...]) -> tuple[Dialect, list[str], int]:
+    """Return how a file's cells are separated and quoted, the names in its header, and how many lines are before it.
 
     The separator is the one that shows most id columns, then the one by which most rows have as many cells as the
     header.
     """
     with _open_bytes(path, compressed=suffix == ".csv.gz") as file:
         sample = codecs.getincrementaldecoder(str(dialect.encoding))().decode(file.read(_CHUNK))
+    told = _SEPARATOR_LINE.match(sample)
+    if told:
+        sample = sample[told.end() :]
+        dialect = replace(dialect, separator=dialect.separator or told.group(1))
     lines = sample.lstrip("\ufeff\r\n").splitlines(keepends=True)
     shown = lines[: _LINES_SHOWN if len(lines) > 1 else 1]
     quote = dialect.quote
@@ -291,7 +307,10 @@ def _look_into(path: Path, dialect: Dialect, *, suffix: str, ids: tuple[str, ...
         header = next(row for row in rows(separator, lines) if row)
     except csv.Error:
         header = []
-    return replace(dialect, separator=separator, quote=quote), header
+    for number, line in enumerate(lines[:_LINES_ABOVE] if ids and not {*ids} & {*header} else []):
+        if any({*ids} <= {*next(rows(one, [line.rstrip("\r\n")]), [])} for one in separators):
+            raise TableError(f"'{path.name}' has {number} lines above its header. Take them out of the file.")
+    return replace(dialect, separator=separator, quote=quote), header, int(told is not None)
 
 
 def _in_words(separator: str | None) -> str:
@@ -384,7 +403,7 @@ def _with_booleans(frame: pd.DataFrame, connection: Connection, table: str) -> p
     schema, _, bare = table.rpartition(".")
     for column in sa.inspect(connection).get_columns(bare, schema=schema or None):
         name = str(column["name"])
-        if isinstance(column["type"], sa.Boolean) and name in frame and frame[name].isin((0, 1, None)).all():
+        if isinstance(column["type"], sa.Boolean) and name in frame and frame[name].dropna().isin((0, 1)).all():
             frame[name] = frame[name].astype("boolean")
     return frame
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.data.ids import canonical_id_bytes
+from colonnade.data.ids import IdRule, canonical_ids
 from colonnade.errors import AlignmentError, ConfigError
 
 __all__ = [
@@ -21,6 +21,8 @@ __all__ = [
     "rows_of_marks",
     "split_rows",
 ]
+
+_AS_WRITTEN = IdRule(trim=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,19 +65,26 @@ def rows_of_marks(
     return positions, np.flatnonzero(is_rest)
 
 
-def id_marks(ids: npt.NDArray[np.object_], seed: int) -> npt.NDArray[np.uint64]:
+def id_marks(ids: npt.NDArray[np.object_], seed: int, rule: IdRule = _AS_WRITTEN) -> npt.NDArray[np.uint64]:
     """Return a 64-bit mark for every id, the same at every party that knows the seed. It hides no id from such a party.
 
-    Whole numbers of 64 bits are mixed by a keyed permutation, all at once. Other ids get the first bytes of the SHA-256
-    of the seed and their canonical bytes, one by one.
+    Ids that the rule makes equal have one mark. Whole numbers of 64 bits are mixed by a keyed permutation, all at once.
+    Other ids get the first bytes of the SHA-256 of the seed and their canonical bytes, one by one.
     """
-    is_number = np.fromiter((type(one) is int and -(2**63) <= one < 2**63 for one in ids), bool, len(ids))
+    numbers = [one if type(one) is int and rule.type != "text" else None for one in ids]
+    others = [place for place, one in enumerate(numbers) if one is None]
+    canonical = dict(zip(others, canonical_ids([ids[place] for place in others], rule), strict=True))
+    for place, written in canonical.items():
+        if written.startswith(b"i"):
+            numbers[place] = int(written[1:])
+    is_number = np.fromiter((one is not None and -(2**63) <= one < 2**63 for one in numbers), bool, len(ids))
     marks = np.empty(len(ids), np.uint64)
-    marks[is_number] = _mixed(ids[is_number].astype(np.int64), seed)
+    small = [one for one, fits in zip(numbers, is_number.tolist(), strict=True) if fits]
+    marks[is_number] = _mixed(np.array(small, np.int64), seed)
     start = b"%d\x00" % seed
-    for place in np.flatnonzero(~is_number):
-        digest = hashlib.sha256(start + canonical_id_bytes(ids[place])).digest()
-        marks[place] = int.from_bytes(digest[:8], "big")
+    for place in np.flatnonzero(~is_number).tolist():
+        written = canonical[place] if place in canonical else f"i{numbers[place]}".encode()
+        marks[place] = int.from_bytes(hashlib.sha256(start + written).digest()[:8], "big")
     if len(np.unique(marks)) != len(marks):
         raise AlignmentError("Two different ids of one table have the same mark. Choose another seed for this run.")
     return marks

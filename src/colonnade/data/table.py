@@ -496,6 +496,8 @@ def _read_labels(
         override = "categorical"  # classes keep the names that people gave them, such as ja and nein
     cells = read_column(series, where=where, override=override, texts=texts, dialect=dialect, shown=shown)
     values, is_missing_label = cells.values, np.asarray(pd.isna(cells.values))
+    if texts is not None and cells.kind == "categorical":
+        values = _spelt_alike(values, is_word=texts.booleans() is not None)
     missing = int(is_missing_label.sum())
     if missing == len(values):
         raise TableError(f"{where} is empty in every row. Name another column, or leave the label out.")
@@ -511,6 +513,17 @@ def _read_labels(
         values = values.astype(np.int64) if is_whole and np.abs(values).max() <= LARGEST_EXACT_FLOAT else values
     _refuse_constant(values[~is_missing_label], where)
     return values
+
+
+def _spelt_alike(classes: npt.NDArray[Any], *, is_word: bool) -> npt.NDArray[Any]:
+    """Return classes without spaces around; of words such as ja and JA, each as most rows spell it."""
+    trimmed = [None if one is None else one.strip() for one in classes]
+    usual: dict[str, str] = {}
+    for spelt, _ in Counter(one for one in trimmed if one is not None).most_common():
+        usual.setdefault(spelt.casefold() if is_word else spelt, spelt)
+    return np.array(
+        [None if one is None else usual[one.casefold() if is_word else one] for one in trimmed], dtype=object
+    )
 
 
 def _all_whole(series: pd.Series[Any]) -> bool:

@@ -25,7 +25,23 @@ Mask = npt.NDArray[np.bool_]
 MICROSECONDS_PER_DAY = 86_400_000_000
 
 _MISSING = frozenset(
-    {"n/a", "na", "n.a.", "n.a", "#n/a", "#n/a n/a", "#na", "nan", "-nan", "null", "none", "nil", "missing", "unknown"}
+    {
+        "n/a",
+        "na",
+        "n.a.",
+        "n.a",
+        "#n/a",
+        "#n/a n/a",
+        "#na",
+        "#nv",
+        "nan",
+        "-nan",
+        "null",
+        "none",
+        "nil",
+        "missing",
+        "unknown",
+    }
     | {"not available", "not known", "unbekannt", "keine angabe", "k.a.", "k. a.", "k.a", "inconnu", ".", "?", "??"}
     | {"-", "--", "\u2013", "\u2014", "-1.#ind", "-1.#qnan", "1.#ind", "1.#qnan"}
 )
@@ -51,8 +67,37 @@ _DATE = (
     r"(?:[T ]+(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<part>\d{1,9}))?)?"
     r" ?(?P<zone>Z|UTC|[+-]\d{2}:?(?:\d{2})?)?)?$"
 )
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "jan january januar jänner jän",
+            "feb february februar febr",
+            "mar march märz mär mrz",
+            "apr april",
+            "may mai",
+            "jun june juni",
+            "jul july juli",
+            "aug august",
+            "sep september sept",
+            "oct october oktober okt",
+            "nov november",
+            "dec december dezember dez",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+_DAY, _MONTH, _TIME = r"(\d{1,2})(?:st|nd|rd|th)?", r"([^\W\d_]{3,9})", r"([T ]+\d.*)?"
+_NAMED_DATES = (
+    (re.compile(rf"{_DAY}[\s./-]*{_MONTH}[\s.,/-]*(\d{{4}}|\d{{2}}){_TIME}"), (2, 1, 0)),
+    (re.compile(rf"{_MONTH}\.? {_DAY},? (\d{{4}}){_TIME}"), (2, 0, 1)),
+)
+"""Dates with the month's name, and at which places year, month and day are."""
 _COMPACT = r"^(?P<a>\d{4})(?P<b>\d{2})(?P<c>\d{2})$"
 _SAMPLE = 200
+_MOST_SPELLINGS = 20
+"""Words such as yes and no may be written with spaces around, and in either case."""
 _USUAL_YEARS = (1800, 2200)
 _PIVOT = 40
 """Of years of two digits, those below are of this century."""
@@ -198,13 +243,13 @@ class Texts:
         said = int(self.counts[self._encoded[3] & ~self.present].sum())
         if not said:
             return ()
-        return (f"{said} of {self.rows} cells hold a word such as n/a or unknown, which counts as missing.",)
+        return (f"{said:,} of {self.rows:,} cells hold a word such as n/a or unknown, which counts as missing.",)
 
     # Booleans
 
     def booleans(self) -> Found | None:
         """Return 0 and 1 where all texts are one of two such words."""
-        if self.plain is not None or self._encoded[3].sum() > 6:
+        if self.plain is not None or self._encoded[3].sum() > _MOST_SPELLINGS:
             return None
         lower = [None if one is None else one.casefold() for one in self._trimmed.to_pylist()]
         there = {one for one in lower if one is not None}
@@ -241,11 +286,13 @@ class Texts:
         parts = pc.extract_regex(pc.if_else(_arrow(self.present), self._trimmed, None), pattern=_MARKED)
         before, after = (_texts(pc.struct_field(parts, name)) for name in ("before", "after"))
         marks = Counter((before + after)[self.present].tolist())
-        if set(marks) == {one := next(iter(marks))} and one:
+        named = [mark for mark in marks if mark]
+        # An amount without its currency is an amount; a number without its per cent sign may be a share.
+        if len(named) == 1 and (not marks[""] or named[0] not in "%‰"):
             sign, body = (_texts(pc.struct_field(parts, name)) for name in ("sign", "body"))
             import pyarrow as pa
 
-            return pa.array(sign + body, pa.large_string()), one
+            return pa.array(sign + body, pa.large_string()), named[0]
         return bodies, mark
 
     @cached_property
@@ -312,6 +359,8 @@ class Texts:
 
     def numbers(self, dialect: Dialect, shown: Dialect) -> Found | None:
         """Return the texts as numbers where all of them are such; ``shown`` decides between two ways to read them."""
+        import pyarrow.compute as pc
+
         if not self._fitting:
             return None
         notes: tuple[str, ...] = ()
@@ -333,7 +382,10 @@ class Texts:
             return Found(self.plain, notes)
         mark = "" if self.plain is not None else self._bodies[1]
         if mark:
-            notes += (f"Every cell has the mark {mark}, which is left off.",)
+            has_mark = _mask(pc.match_substring(self._trimmed, mark))[self.present]
+            notes += (
+                f"{'Every cell has' if has_mark.all() else 'Some cells have'} the mark {mark}, which is left off.",
+            )
         return Found(self.parsed(chosen)[self.codes], notes + self.missing_note())
 
     def parsed(self, number: Number) -> npt.NDArray[np.float64]:
@@ -378,10 +430,16 @@ class Texts:
         import pyarrow.compute as pc
 
         nothing = np.zeros(len(self._trimmed), bool)
-        first = self._trimmed.filter(_arrow(self.present)).slice(0, _SAMPLE)
+        texts = self._trimmed
+        first = texts.filter(_arrow(self.present)).slice(0, _SAMPLE)
+        if any(_with_month_number(one) != one for one in first.to_pylist()):
+            import pyarrow as pa
+
+            texts = pa.array([one and _with_month_number(one) for one in texts.to_pylist()], pa.large_string())
+            first = texts.filter(_arrow(self.present)).slice(0, _SAMPLE)
         if not _mask(pc.match_substring_regex(first, _DATE)).any():
             return nothing, {}, ""
-        parts = pc.extract_regex(pc.if_else(_arrow(self.present), self._trimmed, None), pattern=_DATE)
+        parts = pc.extract_regex(pc.if_else(_arrow(self.present), texts, None), pattern=_DATE)
         return _read_dates(parts, self.present)
 
     @cached_property
@@ -580,6 +638,21 @@ def _read_dates(parts: Any, present: Mask) -> tuple[Mask, dict[DateOrder | None,
     if not len(years) or np.mean((years >= _USUAL_YEARS[0]) & (years <= _USUAL_YEARS[1])) < 0.9:
         return np.zeros(len(present), bool), {}, mark
     return looks, by_order, mark
+
+
+def _with_month_number(text: str) -> str:
+    """Return a date that names its month as an ISO date, and any other text as it is.
+
+    >>> _with_month_number("14. Mrz 2017"), _with_month_number("Mar 14, 2017"), _with_month_number("14 rooms")
+    ('2017-03-14', '2017-03-14', '14 rooms')
+    """
+    for form, places in _NAMED_DATES:
+        if found := form.fullmatch(text):
+            year, month, day = (found.groups()[place] for place in places)
+            if (number := _MONTHS.get(month.casefold())) is not None:
+                century = "" if len(year) == 4 else "20" if int(year) < _PIVOT else "19"
+                return f"{century}{year}-{number:02d}-{int(day):02d}{found.group(4) or ''}"
+    return text
 
 
 def _offset(zone: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import textwrap
@@ -31,6 +30,7 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.messages import Protection, declaration_of
 from colonnade.session import ALIGN, CONTROL, Alignment, Evaluate, Method, ModelPart, Policy, PolicyRules, RunPlan
 from colonnade.settings import config_to_json, configured, described, settings_of, validated
+from colonnade.text import toml_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -383,10 +383,9 @@ def _explained(kind: type, given: Mapping[str, str | None] | None = None) -> str
 
 
 def _line(name: str, value: Any) -> str:
-    # A JSON string is a TOML string, and so is a list of them.
     if isinstance(value, dict):
         return f"{name} = {{ {', '.join(_line(*item) for item in value.items())} }}"
-    return f"{name} = {json.dumps(value)}"
+    return f"{name} = {toml_value(value)}"
 
 
 def shape_in_words(party: str, table: PartyTable) -> str:

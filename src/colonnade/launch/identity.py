@@ -20,7 +20,6 @@ Everything but ``party.toml`` is made with mode 0600 from its first byte.
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import re
 import shlex
@@ -36,7 +35,7 @@ from colonnade.errors import ConfigError, did_you_mean
 from colonnade.launch.home import PartyHome, new_party_file, read_party_home
 from colonnade.session.files import write_whole
 from colonnade.session.plan import check_name
-from colonnade.text import command
+from colonnade.text import command, toml_key
 from colonnade.transport.grpc.certificates import (
     Identity,
     check_certificate,
@@ -380,8 +379,7 @@ def _note_address(folder: Path, name: str, address: str | None) -> tuple[str | N
         return noted, (
             f"{path} says that '{name}' is at {noted}; now it was {address}. Change [partners.{name}] if it moved."
         )
-    heading = name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
-    block = f'\n[partners.{heading}]\naddress = "{address}"\n'
+    block = f'\n[partners.{toml_key(name)}]\naddress = "{address}"\n'
     if text and not text.endswith("\n"):
         block = "\n" + block
     try:

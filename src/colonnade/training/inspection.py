@@ -74,6 +74,8 @@ class InspectedLabel:
     distinct: int
     classes: dict[str, int]
     """How many rows each class has: the only values of a table that are shown, on its own party's screen."""
+    sentence: str = ""
+    """What a run takes it for, and why, unless its settings say otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +178,18 @@ def _label(table: PartyTable) -> InspectedLabel | None:
     missing = table.rows - len(known)
     if len(values) < 2:
         return InspectedLabel(name=table.label_column, task="", missing=missing, distinct=len(values), classes={})
-    task = LabelEncoder.fit(known).task
+    encoder = LabelEncoder.fit(known, positive=table.positive)
     names = [str(int(one) if isinstance(one, float) and one.is_integer() else one) for one in values.tolist()]
     counts = np.bincount(codes).tolist()
-    classes = {} if task == "regression" else dict(zip(names, counts, strict=True))
-    return InspectedLabel(name=table.label_column, task=task, missing=missing, distinct=len(values), classes=classes)
+    classes = {} if encoder.task == "regression" else dict(zip(names, counts, strict=True))
+    return InspectedLabel(
+        name=table.label_column,
+        task=encoder.task,
+        missing=missing,
+        distinct=len(values),
+        classes=classes,
+        sentence=encoder.sentence,
+    )
 
 
 def _of_table(

@@ -182,7 +182,7 @@ def expected_rows(tables: Mapping[str, PartyTable], rule: Alignment | None = Non
     }
     keys = {party: [plain(one, rule) for one in own.ids_for(party)] for party in others}
     shared = [row for row in range(own.rows) if all(keys[party][row] in places[party] for party in others)]
-    shared.sort(key=lambda row: order_key(own.ids[row], derive_seed(seed, "alignment")))
+    shared.sort(key=lambda row: order_key(plain(own.ids[row], rule), derive_seed(seed, "alignment")))
     return {lead: shared} | {party: [places[party][keys[party][row]] for row in shared] for party in others}
 
 

@@ -121,6 +121,21 @@ def test_the_separator_is_the_one_that_shows_all_id_columns(tmp_path: Path) -> N
     assert "Did you mean 'first'" in refused("a.csv", folder=tmp_path, id=["firts", "x"])
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_what_a_spreadsheet_adds_is_no_data(tmp_path: Path, encoding: str) -> None:
+    """Neither the line that names the separator, nor the separator at the end of every line."""
+    (tmp_path / "a.csv").write_bytes("sep=|\r\nid|town|\r\n7|Köln|\r\n8|Bonn|\r\n".encode(encoding))
+    table = read_table(tmp_path / "a.csv", id="id")
+    assert table.ids.tolist() == [7, 8]
+    assert table.names == ("town",)
+    assert table.values("town").tolist() == ["Köln", "Bonn"]
+
+
+def test_a_title_above_the_header_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Customers of 2019\n\nid;x;y\n1;2;3\n2;3;4\n")
+    assert "has 2 lines above its header. Take them out" in refused("a.csv", folder=tmp_path, id="id")
+
+
 def test_a_missing_file_suggests_a_similar_one(tmp_path: Path) -> None:
     (tmp_path / "customers.csv").write_text("id,x\n1,2\n")
     assert "Did you mean 'customers.csv'?" in refused("customer.csv", folder=tmp_path)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.references import order_key, shared_rows
 
 from colonnade.data import (
+    IdRule,
     PartyTable,
     batches,
     canonical_id_bytes,
@@ -104,6 +105,17 @@ def test_shared_marks_a_party_does_not_have_are_refused(own: list[int], shared: 
 
 def composite(*ids: object) -> np.ndarray:
     return np.fromiter(ids, dtype=object, count=len(ids))
+
+
+def test_ids_that_a_rule_makes_equal_have_the_same_mark() -> None:
+    rule = IdRule(case="fold", separators="drop")
+    clean, awkward = ids_of(["KD01", "KD02"]), ids_of([" kd-01", "kd 02 "])
+    assert id_marks(clean, 7, rule).tolist() == id_marks(awkward, 7, rule).tolist()
+    assert not {*id_marks(clean, 7)} & {*id_marks(awkward, 7)}
+    numbers, padded = ids_of([7, 2**70]), ids_of(["007", f"0{2**70}"])
+    for rule in (IdRule(type="number"), IdRule(type="text", case="fold")):
+        texts = padded if rule.type == "number" else ids_of(["7.0", f" {2**70}"])
+        assert id_marks(numbers, 7, rule).tolist() == id_marks(texts, 7, rule).tolist()
 
 
 def test_composite_ids_have_marks() -> None:

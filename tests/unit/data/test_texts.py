@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import tomllib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -88,9 +89,10 @@ def test_a_german_banks_file_is_read_without_preparation(tmp_path: Path) -> None
         (("1.603,00 EUR", "-7,50 EUR"), [1603, -7.5]),
         (("$1,603.00", "$7"), [1603, 7]),
         (("-€ 12.50", "€ 3"), [-12.5, 3]),
+        (("1.603,00 €", "7,50"), [1603, 7.5]),
         (("12 %", "7.5 %"), [12, 7.5]),
         (("1e3", "+2.5"), [1000, 2.5]),
-        (("1,5", "n/a", "-", None), [1.5, np.nan, np.nan, np.nan]),
+        (("1,5", "n/a", "-", "#NV", None), [1.5, np.nan, np.nan, np.nan, np.nan]),
         (("0.125", "1.250"), [0.125, 1.25]),
     ],
 )
@@ -145,6 +147,9 @@ def test_semicolons_between_cells_speak_for_decimal_commas_and_days_first(tmp_pa
         (("03/04/2017", "03/05/2017"), {"dates": "day first"}, [17259, 17289], ""),
         (("03/04/2017", "03/05/2017"), {"dates": "month first"}, [17229, 17230], ""),
         (("03/04/2017", "07/05/2017"), {}, [17229, 17352], 'dates = "day first" in [table] says otherwise'),
+        (("14. Mrz 2017", "3. April 2017"), {}, [17239, 17259], ""),
+        (("14-Mar-2017", "3-APR-17 06:00"), {}, [17239, 17259.25], ""),
+        (("March 14, 2017", "Apr 3 2017"), {}, [17239, 17259], ""),
         (("14/03/2017", "unbekannt"), {}, [17239, np.nan], "1 of 2 cells hold a word"),
     ],
 )
@@ -200,6 +205,33 @@ def test_a_kind_can_be_set(kind: Any, cells: tuple[str, ...], expected: list[Any
     assert PartyTable(numbers, id="id", types={"x": "date"}).values("x").tolist() == [17239, 17259]
     with pytest.raises(TableError, match="is set to boolean, but its cells are not all"):
         PartyTable(numbers, id="id", types={"x": "boolean"})
+
+
+def test_shares_of_a_hundred_and_of_one_are_not_taken_for_the_same() -> None:
+    assert of("12 %", "0.12")[0].kind == "categorical"
+
+
+def test_a_label_is_one_class_however_it_is_spelt(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "id;late\n1;ja\n2; ja\n3;JA\n4;nein\n5;Nein \n6;nein\n")
+    table = read_table(tmp_path / "a.csv", id="id", label="late", positive="ja")
+    assert table.labels is not None
+    assert table.labels.tolist() == ["ja", "ja", "ja", "nein", "nein", "nein"]
+    written(tmp_path / "b.csv", "id;grade\n1;A \n2;a\n3; A\n")
+    labels = read_table(tmp_path / "b.csv", id="id", label="grade").labels
+    assert labels is not None
+    assert labels.tolist() == ["A", "a", "A"]
+
+
+@pytest.mark.parametrize("column", ["amount", "paid out", "Währung", "a.b", 'the "sum"'])
+def test_printed_settings_are_settings_whatever_a_column_is_called(column: str) -> None:
+    frame = pd.DataFrame({"id": range(200), column: [f"c{number}d" for number in range(200)]})
+    (note,) = PartyTable(frame, id="id").all_columns[0].notes
+    settings = tomllib.loads(re.findall(r"types = \{.*\}", note)[0])
+    assert PartyTable(frame, id="id", **settings).feature_names == (column,)
+    with pytest.raises(TableError) as caught:
+        PartyTable(frame.assign(**{column: ["1.5"] * 199 + ["none of these"]}), id="id")
+    settings = tomllib.loads(re.findall(r"drop = \[.*\]", str(caught.value))[0])
+    assert PartyTable(frame, id="id", **settings).all_columns == ()
 
 
 def test_cells_that_do_not_fit_are_named_by_row_and_the_advice_repairs_them(tmp_path: Path) -> None:
