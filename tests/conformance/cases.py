@@ -184,7 +184,7 @@ CASES = (
         "paillier, safeguard",
         cn.FTL(**_FTL | {"safeguard": True, "labelled_rows": 30, "margin": -1.0}),
         {"source": 1, "target": 1},
-        rows=80,
+        rows=100,
         may_be_missing=("MaskedFit", "OpenedFit", "OwnLabels"),
     ),
     Case("in the clear, two targets", cn.FTL(**_FTL | {"protection": "none"}), {"source": 1, "target": 2}, rows=64),
@@ -253,6 +253,7 @@ CASES = (
         "level 0, three parties",
         cn.FedCVT(**_FEDCVT | {"candidates": ("fedcvt", "mftl", "local"), "memory_bank": 64}),
         _JOINT_THREE,
+        rows=240,
         learns=0.6,
     ),
     Case(

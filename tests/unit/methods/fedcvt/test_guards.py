@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.unit.methods.fedcvt.worlds import frames, run_of, settings, watched
+from tests.unit.methods.fedcvt.worlds import frames, run_of, settings
 from tests.worlds import integers_for_ciphertexts
 from torch import nn
 
