@@ -80,12 +80,12 @@ def test_a_model_that_an_audit_refused_does_not_score_until_it_is_trained_anew(
     scored = colonnade("predict", "runs/model", *tables)
     assert scored.code == UsageError.exit_code
     assert "almost as much of gender from this model as from a plain one" in scored.message
-    assert "Refused: An audit read" in Path(folder, "runs/model-audit/report.html").read_text()
+    assert "Refused:</strong> An audit read" in Path(folder, "runs/model-audit/report.html").read_text()
     assert list(Path(folder, "runs").glob("*/*/refusal.json")), "at the label holder"
     assert not list(Path(folder, "runs").glob("*/one/refusal.json"))
     shown = colonnade("report", "runs/model")
     assert shown.code == 0, shown.err
-    assert "Refused: An audit read" in Path(folder, "runs/model/report.html").read_text()
+    assert "Refused:</strong> An audit read" in Path(folder, "runs/model/report.html").read_text()
     again = colonnade("run", "--simulate", *run[2:], "--overwrite")
     assert again.code == 0, again.err
     assert colonnade("predict", "runs/model", *tables, "--output", "scores.csv").code == 0

@@ -141,8 +141,8 @@ def test_a_training_shows_each_situation_and_how_to_score(trained_once: tuple[Pa
     assert "central (shared rows, all columns in one place)" in shown, "the others cannot be put together"
     assert "--table bank=FILE --table shop=FILE\n" in shown
     page = (folder / FOLDER / "report.html").read_text()
-    assert "Columns in effect: bank gets Codes from shop without protection." in page
-    assert "Labels can be read: shop gets CodeGradient from bank without protection." in page
+    assert "Columns in effect:</strong> bank gets Codes from shop without protection." in page
+    assert "Labels can be read:</strong> shop gets CodeGradient from bank without protection." in page
     assert "Loss, fedcvt of bank." in page
 
 
@@ -187,11 +187,11 @@ def test_nothing_is_said_about_codes_where_none_crossed(town: Town, colonnade: A
 
 
 def check_scores(scores: pd.DataFrame) -> None:
-    assert list(scores.columns) == ["party", "customer", "known to", "probability_1", "prediction"]
+    assert list(scores.columns) == ["party", "customer", "known to", "probability_pays", "prediction"]
     count = scores.groupby(["party", "known to"]).size().to_dict()
     assert count == {("bank", "all parties"): 10, ("bank", "bank only"): 5, ("shop", "shop only"): 15}
-    assert scores[scores["party"] == "shop"]["probability_1"].isna().all(), "it may not know how sure they are"
-    assert scores[scores["party"] == "bank"]["probability_1"].between(0, 1).all()
+    assert scores[scores["party"] == "shop"]["probability_pays"].isna().all(), "it may not know how sure they are"
+    assert scores[scores["party"] == "bank"]["probability_pays"].between(0, 1).all()
     assert set(scores["prediction"]) <= {"pays", "does not"}
 
 
@@ -388,7 +388,7 @@ def test_joined_homes_each_get_what_they_may_know(
     assert "situations" in ended[0].findings
     assert "Who knows a row" not in outcome.out, "only the bank can tell"
     page = (paired.folder / "shop" / FOLDER / "report.html").read_text()
-    assert "Columns in effect: bank gets Codes from shop without protection." in page
+    assert "Columns in effect:</strong> bank gets Codes from shop without protection." in page
     for party in TABLES:
         sent = Ledger.read(paired.folder / party / FOLDER / "ledger.jsonl").summary()
         known = {one.name for one, _ in joining(paired, party).sends()}
@@ -411,7 +411,7 @@ def test_joined_homes_each_get_what_they_may_know(
         outcome = colonnade("predict", FOLDER, "--table", "new.csv", "--yes", "--json")
     assert outcome.code == 0, outcome.err
     assert "bank: 15 scored, 10 that all parties know and 5 that only bank knows." in outcome.err
-    assert set(outcome.json["scores"][0]) == {"customer", "known to", "probability_1", "prediction"}
+    assert set(outcome.json["scores"][0]) == {"customer", "known to", "probability_pays", "prediction"}
     assert len(ended[0]) == 15
 
     shared = pd.read_csv(paired.folder / "shop" / "new.csv").head(10)

@@ -213,7 +213,7 @@ def test_stages_go_on_from_each_other(world: World, colonnade: Any, launch: str)
     (finding,) = third.json["findings"].values()
     assert {row[0] for row in finding["rows"]} == {"work", "place", "work-place", "age"}
     page = (world.folder / "runs/census-explain/report.html").read_text()
-    assert "Explained: the target is shown" in page
+    assert "Explained:</strong> the target is shown" in page
     assert "row by row." in page
 
     stages = {one["stage"] for one in colonnade("status", "--json").json["runs"]}
@@ -284,7 +284,7 @@ def test_the_source_is_not_asked_for_new_rows(trained: World, colonnade: Any) ->
     outcome = colonnade(*words, "--table", "data=data/new.csv", "--json")
     assert outcome.code == 0, outcome.err
     assert outcome.json["rows"] == 12
-    assert set(outcome.json["scores"][0]) == {"person", "probability_1", "prediction"}
+    assert set(outcome.json["scores"][0]) == {"person", "probability_rich", "prediction"}
     assert "12 rows scored; bank gave 12" in outcome.err
 
 

@@ -247,7 +247,7 @@ def test_the_homes_of_the_income_example_train_are_audited_and_score(
     tables = [word for party in parties for word in ("--table", f"{party}={party}/new.csv")]
     command("predict", "runs/income", *tables, "--output", "scores.csv")
     scores = pd.read_csv(folder / "scores.csv")
-    assert list(scores.columns) == ["id", "probability_1", "prediction"]
+    assert list(scores.columns) == ["id", "probability_>50K", "prediction"]
     assert len(scores) == len(pd.read_csv(folder / "tax" / "new.csv"))
     for name in ("income", "income-audit"):
         command("audit", "verify", f"runs/{name}")

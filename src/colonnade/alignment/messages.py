@@ -181,7 +181,7 @@ class GivenRows:
 class SplitNumber:
     """Which of 64 ways to divide the shared rows spreads the classes most evenly over training and held-out rows.
 
-    Reveals: that number, and so at most six bits about the labels of the shared rows.
+    Reveals: the number of the division, and so at most six bits about the labels of the shared rows.
     """
 
     number: Annotated[int, Between(0, SPLITS - 1)]

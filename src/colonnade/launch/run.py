@@ -52,7 +52,9 @@ class Run(RunRecord):
 
     def at_threshold(self, threshold: float | None) -> Run:
         """Return this run with another threshold for predictions, if one is given."""
-        if threshold is not None and self.method.predicting.rows_of is not None:
+        if threshold is None:
+            return self
+        if self.method.predicting.rows_of is not None:
             raise ConfigError(
                 f"Predictions of {self.method.name} are made without the scores being known here, so no threshold can "
                 "be set for them. Leave it out."

@@ -184,9 +184,7 @@ def _judge(model: Run, runs: Mapping[str, PartyRun]) -> None:
     """Note at a run that is still in memory what a later stage said about its model."""
     for party, run in runs.items():
         if run.part is None and run.refusals:
-            said = model.refusals.pop(party, {}) | run.refusals
-            if any(said.values()):
-                model.refusals[party] = {stage: reason for stage, reason in said.items() if reason}
+            model.parties[party].refusals.update(run.refusals)
 
 
 def infer_roles(method: Method, tables: Mapping[str, PartyTable]) -> dict[str, tuple[str, ...]]:

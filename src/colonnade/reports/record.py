@@ -223,7 +223,7 @@ class RunRecord:
         """Return the parts of the model, by party."""
         return {party: one.part for party, one in self.parties.items() if one.part is not None}
 
-    @cached_property
+    @property
     def refusals(self) -> dict[str, dict[str, str]]:
         """Return why the model must not score rows, by the party that says so and the stage that found it."""
         return {

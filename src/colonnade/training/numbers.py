@@ -233,7 +233,8 @@ class Numbers:
                 # Compared on the curve, where few rows beyond its bounds count as what lies at them.
                 yield (number != self.curve(np.array(self.usual))).astype(np.float64)
             for low, high in pairwise(self.curve(np.array(self.knots))):
-                yield np.clip((number - low) / (high - low), 0.0, 1.0)
+                # Cut off before the division: neighbours may lie so near each other that it would overflow.
+                yield (np.clip(number, low, high) - low) / (high - low)
         for cycle in self.cycles:
             angle = _part_of_cycle(known, cycle) * (2 * np.pi / _CYCLES[cycle])
             for times in range(1, self.harmonics + 1):

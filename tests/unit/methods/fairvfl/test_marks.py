@@ -39,5 +39,5 @@ def test_a_report_of_an_audit_says_that_plain_codes_crossed_and_that_a_model_is_
             alone = replace(done, parties={party: own})
             assert any("Codes of a plain model" in one for one in alone.marks) is plain
     assert not any("Refused" in one for one in model.marks)
-    model.refusals["bank"] = {"audit": "It gives too much away."}
+    model.parties["bank"].refusals["audit"] = "It gives too much away."
     assert "Refused: It gives too much away." in model.marks

@@ -578,11 +578,11 @@ def test_a_party_may_have_another_local_model() -> None:
 def test_a_row_has_the_same_score_in_other_company() -> None:
     """Noise belongs to a row's code: who asks many times, for ever other rows beside it, cannot average it away."""
     run, _ = trained()
-    among = scored(run, frames()).set_index("id")["probability_1"]
+    among = scored(run, frames()).set_index("id")["probability_canary-no"]
     for size in (1, 1, 7):
         some = set(among.index[:size])
         again = scored(run, {name: frame[frame["id"].isin(some)] for name, frame in frames().items()})
-        np.testing.assert_allclose(again.set_index("id")["probability_1"], among.loc[again["id"]], atol=1e-5)
+        np.testing.assert_allclose(again.set_index("id")["probability_canary-no"], among.loc[again["id"]], atol=1e-5)
 
 
 def test_noise_on_a_code_survives_sums_that_are_rounded_differently() -> None:

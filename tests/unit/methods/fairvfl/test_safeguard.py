@@ -65,7 +65,7 @@ def test_a_refused_model_scores_nothing() -> None:
     run = run_of(found, settings(epochs=3, removal_weight=0.0))
     assert not run.findings["safeguard"].values["refused"]
     assert len(scored(run, found)) == 480
-    run.refusals["bank"] = {"train": "no better than a constant answer"}
+    run.parties["bank"].refusals["train"] = "no better than a constant answer"
     with pytest.raises(UsageError, match="no better than a constant answer"):
         scored(run, found)
 
@@ -161,6 +161,8 @@ def test_an_audit_refuses_a_model_that_gives_away_as_much_as_a_plain_one_and_can
     assert set(run.refusals["bank"]) == {"audit"}
     with pytest.raises(UsageError, match="almost as much of gender from this model as from a plain one"):
         scored(run, found)
+    with pytest.raises(UsageError, match="almost as much of gender"):
+        scored(run.at_threshold(0.3), found)
     assert "fairness" not in audit_of(run, found, audit_plain=False).findings
     assert run.refusals, "an audit that does not compare says nothing about it"
     with pytest.raises(ConfigError, match=r"trained with other settings .*\(removal_weight\)"):

@@ -158,15 +158,6 @@ def test_a_single_shared_row_to_learn_from_is_enough_at_open_levels(level: int) 
     assert all(torch.isfinite(one).all() for one in run.parts["shop"].tensors.values())
 
 
-def test_a_label_that_only_held_out_rows_have_is_refused() -> None:
-    tables = frames()
-    with watched() as found:
-        run_of(tables, settings(epochs=1))
-    tables["bank"].loc[found.tables["bank"].test, "y"] = 7
-    with pytest.raises(TableError, match="held-out rows only"):
-        run_of(tables, settings())
-
-
 def test_a_module_that_gives_codes_of_another_width_is_refused() -> None:
     """Check 11: the shared width must be the same at all parties."""
     for module in (nn.Linear(4, 5), nn.ModuleDict({"shared": nn.Linear(4, 4), "unique": nn.Linear(4, 3)})):
