@@ -20,7 +20,7 @@ import pandas as pd
 from benchmarks.form import Findings, main, say
 from colonnade.errors import TableError
 
-DRAWS, QUICK_DRAWS = 320, 6
+DRAWS, QUICK_DRAWS = 320, 3
 FEWEST, MOST = 20, 300
 MOST_TEST_ROWS = 1500
 METHODS = ("splitnn", "secure_lr")

@@ -276,7 +276,7 @@ def _measure(quick: bool) -> Findings:
     for name, frames in loaded(findings, OF_LABELS, quick).items():
         measure_labels(findings, name, frames, draws=1 if quick else 5, values=(1,) if quick else (1, 4, 16))
     for name, frames in loaded(findings, OF_COST, quick).items():
-        for rows, draws in ((1000, 2 if quick else 24), (5000, 6)):
+        for rows, draws in ((1000, 1),) if quick else ((1000, 24), (5000, 6)):
             if rows == 1000 or len(frames[0]) > 1000:
                 measure_cost(findings, name, frames, rows, draws)
     return findings

@@ -20,7 +20,7 @@ from benchmarks.form import Findings, main
 
 ROOT = Path(__file__).resolve().parents[1]
 # It was 1,609 in November 2026; the room is for newer releases of what is not pinned.
-MOST_MEGABYTES = 1650.0
+MOST_MEGABYTES = 1610.0
 
 
 def seconds(command: list[str]) -> float:

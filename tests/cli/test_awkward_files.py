@@ -387,16 +387,13 @@ def test_new_rows_that_differ_are_told_of(awkward: Journey, cautioned: Outcome) 
 
 
 def test_a_few_new_rows_are_read_as_those_of_training(awkward: Journey, cautioned: Outcome) -> None:
-    """Nothing in the file says that `1.603` is more than a thousand, and that `03.04.2017` lies in April."""
-    few = (
-        NEW[NEW.at_bank & NEW.at_agency]
-        .head(5)
-        .assign(amount=1603.0, income=2000.0, paid_out=pd.Timestamp("2017-04-03"))
-    )
+    """Nothing in the second file says that `1.603` is more than a thousand: it has no comma, and no semicolon."""
+    few = NEW[NEW.at_bank & NEW.at_agency].head(5).assign(amount=1603.0, income=2000.0, remark="gut")
     written = awkward_bank(few)
-    assert all(text in written for text in (b";1.603,00", b";2.000,00", b";03.04.2017"))
+    bare = written.replace(b",00;", b";").replace(b";", b"\t")
+    assert b"\t1.603\t" in bare
     scores = []
-    for content in (written, re.sub(rb",00(?=;)", b"", written)):
+    for content in (written, bare):
         (awkward.folder / "few.csv").write_bytes(content)
         told = awkward.score("cautioned", bank="few.csv")
         assert told.code == 0

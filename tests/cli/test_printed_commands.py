@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.cli.demo import write_demo
+from colonnade.launch.demos import DEMOS, write_demo
 from colonnade.text import command
 
 AWKWARD = "my run's folder"
@@ -51,7 +51,7 @@ def test_the_next_commands_after_init_and_a_run_work_as_they_are_printed(here: P
     again = colonnade("init", "bank", "--folder", f"{AWKWARD}/bank")
     assert [words_of(one)[-2:] for one in re.findall(r"`(.*?)`", again.err)] == [["--home", f"{AWKWARD}/bank"]] * 2
 
-    write_demo(here / AWKWARD)
+    write_demo(here / AWKWARD, DEMOS["splitnn"])
     run_toml = here / AWKWARD / "run.toml"
     run_toml.write_text(run_toml.read_text().replace("[config]", "[config]\nepochs = 1"))
     done = colonnade("run", "--simulate", "--quiet", "--no-compare", f"{AWKWARD}/run.toml")

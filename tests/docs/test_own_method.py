@@ -86,7 +86,7 @@ def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: P
     report = (tmp_path / "runs" / "own" / "report.html").read_text(encoding="utf-8")
     for words in (
         "the package colonnade-assisted 0.1.0 brings it",
-        "Columns in effect: hospital gets Fitted from laboratory without protection",
+        "<strong>Columns in effect:</strong> hospital gets Fitted from laboratory without protection",
         "colonnade 0.1.0 with colonnade-assisted 0.1.0",
     ):
         assert words in report

@@ -61,8 +61,8 @@ def test_every_shell_block_does_what_the_tutorial_says(
     run_toml, laboratory = (Path("colonnade-demo") / name for name in ("run.toml", "laboratory/party.toml"))
     for step, section in enumerate(re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:], 1):
         if step == 6:
-            assert "In `colonnade-demo/run.toml` set `cut_width = 4`" in section
-            edit(run_toml, "cut_width = 16", "cut_width = 4")
+            assert "In `colonnade-demo/run.toml` write `cut_width = 4` below `[config]`" in section
+            edit(run_toml, "[config]", "[config]\ncut_width = 4")
         lines = [
             line
             for block in re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)

@@ -157,7 +157,7 @@ class PartyTable:
             )
         self.positive = None
         if positive is not None and self.labels is None:
-            raise TableError(f"{name} names a positive class and no label. Set label = \"…\", or leave out positive.")
+            raise TableError(f'{name} names a positive class and no label. Set label = "…", or leave out positive.')
         if positive is not None and self.labels is not None:
             where = f"The label column '{label}' of {name}"
             self.positive = named_class(self.labels[self.is_labelled], positive, where)

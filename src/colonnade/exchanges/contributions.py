@@ -48,8 +48,9 @@ def check_opened(
         return
     raise LeakRefused(
         f"This would open {needed} numbers about each row of '{session.party}' to '{peer.peer}'"
-        f"{f', after {opened}' if opened else ''}. Its encoded columns have rank {rank}: from more than {most} in all, "
-        f"columns can be worked out. {remedy} With allow_leak = true all parties accept it, and the ledger says so."
+        f"{f', after {opened} opened before' if opened else ''}. Its encoded columns have rank {rank}: "
+        f"from more than {most} in all, columns can be worked out. {remedy} "
+        "With allow_leak = true all parties accept it, and the ledger says so."
     )
 
 

@@ -16,7 +16,6 @@ with a probability of 2**-40 each; the more rows, the fewer digits their weights
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -33,7 +32,7 @@ from colonnade.errors import OpeningRefused
 from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
-from colonnade.privacy import SecretNoise
+from colonnade.privacy import SecretNoise, new_key
 from colonnade.session import Channel
 from colonnade.session.openings import MOST_ATTEMPTS
 
@@ -201,7 +200,7 @@ class SumPartner(_Half):
             products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
             at += part.shape[0]
         masked, share = hide(reduce(add, products), self.format.masked().bound)
-        noise = deviation * SecretNoise(secrets.token_bytes(32)).gaussian("sums", 0, share.shape)
+        noise = deviation * SecretNoise(new_key()).gaussian("sums", 0, share.shape)
         words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
         self._shares[release] = share + words
         self._peer.send(MaskedSums(masked))

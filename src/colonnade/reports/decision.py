@@ -71,7 +71,7 @@ def _decided(record: RunRecord) -> Iterator[tuple[str, str]]:
     reason = next((one.text.partition(": ")[2] for one in record.findings.values() if is_choice(one)), "")
     because = tag("small", reason[0].upper() + reason[1:]) if reason else None
     yield "Which model serves", joined([served_model(record), because])
-    yield "How good it is", joined([first, _support(served)])
+    yield "How good it is", first
     yield f"Against {alone_name(record)} alone", second
     yield "Threshold", _threshold(served)
 
@@ -79,13 +79,6 @@ def _decided(record: RunRecord) -> Iterator[tuple[str, str]]:
 def is_choice(finding: Finding) -> bool:
     """Tell whether a finding is about which model serves."""
     return finding.name.split(" of ")[0] == "choice"
-
-
-def _support(served: Evaluation) -> Html | None:
-    point = served.operating
-    if point is None:
-        return None
-    return tag("small", f"{point.positives:,} of {point.rows:,} held-out rows are '{point.positive}'.")
 
 
 def _threshold(served: Evaluation) -> str:

@@ -512,7 +512,7 @@ def test_the_label_holder_gets_the_scores_and_nobody_else(finished: Group) -> No
     scores = outcomes["bank"]
     assert isinstance(scores, pd.DataFrame), repr(scores)
     assert list(scores["id"]) == list(range(1002, 1008)), "the shared rows, in the order of the bank's own table"
-    assert scores["probability_1"].between(0, 1).all()
+    assert scores["probability_yes"].between(0, 1).all()
     assert set(scores["prediction"]) <= {"yes", "no"}
     for party in BOTH:
         ledger = Ledger.read(finished.folder(party) / "predictions" / "0001" / "ledger.jsonl")
@@ -597,5 +597,5 @@ def test_what_a_party_has_opened_to_a_partner_is_counted_over_its_runs(group: Gr
         shutil.rmtree(group.folder(party))
     outcomes = group.all(dict.fromkeys(BOTH, second))
     assert isinstance(outcomes["shop"], LeakRefused)
-    assert "after 2 in earlier runs" in str(outcomes["shop"])
+    assert ", after 2 opened before. " in str(outcomes["shop"])
     assert isinstance(outcomes["bank"], PeerFailed)

@@ -184,16 +184,15 @@ def test_a_custom_module_with_seeded_dropout_resumes_exactly(tmp_path: Path) -> 
             assert torch.equal(value, resumed.parts[party].tensors[name])
 
 
-@pytest.mark.parametrize("party", ["bank", "shop"])
-def test_a_run_with_batches_ahead_resumes_exactly_wherever_it_was_interrupted(party: str, tmp_path: Path) -> None:
+def test_a_run_with_batches_ahead_resumes_exactly_wherever_it_was_interrupted(tmp_path: Path) -> None:
     config = settings(
         epochs=2, batch_size=28, minimum_steps=0, dropout=0.2, look_ahead=2, checkpoint_every=3, schedule="cosine"
     )
     whole, original = cn.simulate(config, tables()), Session.next_step
-    for at in range(1, 11):
+    for at, party in ((1, "bank"), (4, "shop"), (5, "bank"), (6, "shop"), (9, "bank")):
         with pytest.MonkeyPatch.context() as patch:
 
-            def failing(session: Session, at: int = at) -> None:
+            def failing(session: Session, at: int = at, party: str = party) -> None:
                 original(session)
                 if session.party == party and session.step == at:
                     raise ZeroDivisionError

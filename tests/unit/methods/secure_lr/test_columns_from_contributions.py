@@ -171,7 +171,7 @@ def test_runs_with_the_same_rows_are_counted_together_and_other_rows_are_not(tmp
     found = frames(200)
     early, late = ({name: frame[part] for name, frame in found.items()} for part in (slice(0, 100), slice(100, None)))
     first = played(tmp_path, early, cn.SecureLR(**QUICK, epochs=3))
-    with pytest.raises(LeakRefused, match=r"open 3 numbers .*, after 3\. .* the model of an earlier run"):
+    with pytest.raises(LeakRefused, match=r"open 3 numbers .*, after 3 opened before\. .* the model of an earlier run"):
         played(tmp_path, found, cn.SecureLR(**QUICK, epochs=3))
     played(tmp_path, late, cn.SecureLR(**QUICK, epochs=3))
 
