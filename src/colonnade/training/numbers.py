@@ -24,7 +24,8 @@ _RAMPS = 5
 _FEW = 12
 """Of a column with so few different values each begins a ramp."""
 _LARGEST = 1e150
-"""Training numbers beyond count as this one, so that differences and squares stay finite."""
+"""Training numbers beyond count as this one, also where they are divided by small units: differences and squares stay
+finite."""
 _USUAL = 0.5
 """A value that more than this share of rows has, such as no gain at all, is not one quantity among others."""
 _FENCE = 3.0
@@ -249,7 +250,7 @@ class Numbers:
 
 def _bent(values: Array, centre: float, unit: float, bends: bool) -> Array:
     with np.errstate(over="ignore"):
-        scaled = (values - centre) / unit
+        scaled = np.clip((values - centre) / unit, -_LARGEST, _LARGEST)
     return np.arcsinh(scaled) if bends else scaled
 
 
@@ -286,7 +287,7 @@ def _quantiles(in_order: Array, shares: Array) -> Array:
 
 def _normality(numbers: Array) -> float:
     """Return the correlation of quantiles with those of a normal distribution."""
-    if not np.isfinite(numbers).all() or not numbers.std() > 0:
+    if not numbers.std() > 0:
         return 0.0
     return float(np.corrcoef(numbers, _NORMAL)[0, 1])
 

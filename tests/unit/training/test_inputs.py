@@ -391,6 +391,9 @@ def mixed(cells: list[tuple[float | None, date | None, str | None]]) -> PartyTab
 @given(rows, rows, st.booleans(), st.integers(0, 4))
 # Two of these lie next to each other on the curve, and the third far away.
 @example([(0.0, None, None), (6.5e-171, None, None), (1.2e138, None, None)], [(None, None, None)], True, 0)
+# These are many times their unit, or their unit is next to nothing.
+@example([(one, None, None) for one in (0.0, 0.0, 1.0, 2.1e-144, -8.6e9)], [(None, None, None)], False, 0)
+@example([(one, None, None) for one in (0.0, 0.0, 1.6e142, 1e-12, 2.3e-313)], [(None, None, None)], False, 0)
 def test_any_column_gives_finite_outputs_that_keep_the_rule(
     train: list[Any], later: list[Any], splines: bool, support: int
 ) -> None:
