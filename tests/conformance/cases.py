@@ -201,7 +201,8 @@ CASES = (
         cn.PrADA(**_PRADA),
         {"feature_holder": 1, "source": 1, "target": 1},
         learns=0.7,
-        repeats_within=1e-6,
+        # Shares are rounded as they are drawn, and Adam makes much of last bits: 2.4e-6 apart in 12 runs.
+        repeats_within=1e-5,
     ),
     Case(
         "in the clear, no source, all tuned",
