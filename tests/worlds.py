@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +14,6 @@ from gmpy2 import mpz
 
 import colonnade as cn
 from colonnade.crypto import CipherArray, PrivateKey, PublicKey, cipher_array
-from colonnade.exchanges import secure_product
 from colonnade.messages import decode_body, open_frame
 from colonnade.session import Session
 
@@ -44,14 +42,7 @@ def the_same_secrets() -> Iterator[None]:
     """Let parties draw the same noise in every run, which would move figures across bars once in a while."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "_durable_secret", lambda one: hashlib.sha256(one.party.encode()).digest())
-        patch.setattr(secure_product, "new_key", keys_in_turn())
         yield
-
-
-def keys_in_turn() -> Callable[[], bytes]:
-    """Return what gives the same keys of noise in the same order."""
-    numbers = itertools.count()
-    return lambda: hashlib.sha256(b"%d" % next(numbers)).digest()
 
 
 @contextmanager

@@ -19,11 +19,10 @@ import torch
 
 import colonnade as cn
 from colonnade import alignment
-from colonnade.exchanges import secure_product
 from colonnade.messages import declaration_of
 from colonnade.session import CONTROL, Session
 from tests.recorder.variants import Variant
-from tests.worlds import integers_for_ciphertexts, keys_in_turn
+from tests.worlds import integers_for_ciphertexts
 
 Recorded = dict[str, Any]
 """By stage: ``messages`` by channel and ``numbers`` by name, as JSON values."""
@@ -102,7 +101,6 @@ def _watched() -> Iterator[list[Session]]:
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
         patch.setattr(Session, "__init__", begun)
         patch.setattr(Session, "secret", secret)
-        patch.setattr(secure_product, "new_key", keys_in_turn())
         yield sessions
 
 

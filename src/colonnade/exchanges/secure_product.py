@@ -32,8 +32,8 @@ from colonnade.errors import OpeningRefused
 from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
-from colonnade.privacy import SecretNoise, new_key
-from colonnade.session import Channel
+from colonnade.privacy import SecretNoise
+from colonnade.session import Channel, Session
 from colonnade.session.openings import MOST_ATTEMPTS
 
 __all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
@@ -174,9 +174,9 @@ class SumOwner(_Half):
 class SumPartner(_Half):
     """The side that computes on the owner's ciphertexts."""
 
-    def __init__(self, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
+    def __init__(self, session: Session, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
         super().__init__(peer, format, releases)
-        self._key, self._parts = key, list[CipherArray]()
+        self._session, self._key, self._parts = session, key, list[CipherArray]()
 
     def receive(self, rows: int) -> None:
         """Receive the next part of the rows."""
@@ -200,7 +200,7 @@ class SumPartner(_Half):
             products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
             at += part.shape[0]
         masked, share = hide(reduce(add, products), self.format.masked().bound)
-        noise = deviation * SecretNoise(new_key()).gaussian("sums", 0, share.shape)
+        noise = deviation * self._drawn(share.shape) if deviation else np.zeros(share.shape)
         words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
         self._shares[release] = share + words
         self._peer.send(MaskedSums(masked))
@@ -208,3 +208,12 @@ class SumPartner(_Half):
     def unmask(self, release: int) -> None:
         """Send this party's share, with the noise that was drawn for it."""
         self._peer.send(SumShare(self._shares[release]))
+
+    def _drawn(self, shape: tuple[int, ...]) -> Numbers:
+        """Return noise of variance 1, another for all sums that were sent, in earlier attempts at the run too.
+
+        The same noise on sums that are computed anew, of other rows, could be taken off.
+        """
+        sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
+        count = sum((one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__) for one in sent)
+        return SecretNoise(self._session.secret("noise of sums")).gaussian(self._peer.peer, count, shape)

@@ -280,7 +280,10 @@ def is_same_model(case: Case, first: Run, second: Run) -> bool:
         first.parts[party].tensors.keys() == second.parts[party].tensors.keys()
         and all(
             torch.equal(value, second.parts[party].tensors[key])
-            or bool((value - second.parts[party].tensors[key]).abs().max() <= case.repeats_within)
+            or (
+                value.shape == second.parts[party].tensors[key].shape
+                and bool((value - second.parts[party].tensors[key]).abs().max() <= case.repeats_within)
+            )
             for key, value in first.parts[party].tensors.items()
         )
         # A party without rows may have no part of the model.

@@ -22,7 +22,8 @@ MESSAGES = (between(MaskedSums, *ROLES), between(SumShare, *ROLES), between(Seal
 def sides(format: SumFormat, key: PrivateKey, releases: int = 1) -> tuple[Any, Any]:
     room = Room(ROLES, MESSAGES, coefficient_noise=0.0)
     owner = SumOwner(room.session("shop").channel("label_holder"), format, releases, key)
-    return owner, SumPartner(room.session("bank").channel("feature_holder"), format, releases, key.public)
+    bank = room.session("bank")
+    return owner, SumPartner(bank, bank.channel("feature_holder"), format, releases, key.public)
 
 
 @pytest.mark.parametrize(("cut", "columns", "sums"), [((1,), 1, 1), ((5, 3), 2, 3), ((4, 4, 1), 30, 2), ((9,), 9, 9)])

@@ -113,7 +113,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
     sums = []
     for peer, key, (rank, _) in zip(peers, keys, counted, strict=True):
         format = SumFormat(len(train), rank, scores, key.bits)
-        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(peer, format, epochs, key)))
+        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, epochs, key)))
     for one in sums:
         for rows in parts_of(train):
             one.receive(len(rows))
