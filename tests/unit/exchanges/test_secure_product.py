@@ -53,10 +53,10 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_sums() -> None:
         owner.seal(np.ones((3, 1)))
         partner.receive(3)
         partner._peer.openings.attempts = MOST_ATTEMPTS
-        partner.send(0, np.ones((1, 3)), 1.0)
+        partner.send(0, np.ones((1, 3)), 0.0)
         partner._peer.openings.attempts += 1
         with pytest.raises(OpeningRefused, match="in attempt 11"):
-            partner.send(0, np.ones((1, 3)), 1.0)
+            partner.send(0, np.ones((1, 3)), 0.0)
 
 
 def test_rows_beyond_their_range_do_not_lift_the_partners_weights_above_the_mask() -> None:
