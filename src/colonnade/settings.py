@@ -22,6 +22,7 @@ from colonnade.errors import ConfigError, did_you_mean
 
 __all__ = [
     "Setting",
+    "at_least",
     "config_to_json",
     "configured",
     "described",
@@ -64,6 +65,13 @@ def marked(
     """
     marks = {"passes": passes, "batch": batch, "floor": floor, "within": within}
     return dataclasses.field(default=default, metadata=marks)
+
+
+def at_least(config: Any, lowest: int, *names: str) -> None:
+    """Refuse settings, given by their names, that lie below the lowest value they may have."""
+    for name in names:
+        if getattr(config, name) < lowest:
+            raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(config, name)} instead.")
 
 
 def described(kind: type[T]) -> type[T]:

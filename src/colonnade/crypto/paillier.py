@@ -50,11 +50,11 @@ _SPARE_BITS = 128
 """How many more bits a partner's randomness has than the group of the ciphertexts: twice those of what it may show."""
 
 
-def key_bits(size: str) -> int:
-    """Return how many bits a named key size has."""
-    if size not in KEY_SIZES:
+def key_bits(size: str | int) -> int:
+    """Return how many bits a key size has, as it stands in settings."""
+    if str(size) not in KEY_SIZES:
         raise ConfigError(f"There is no key size '{size}'. Use one of: {', '.join(KEY_SIZES)}.")
-    return KEY_SIZES[size]
+    return KEY_SIZES[str(size)]
 
 
 class PublicKey:
@@ -75,7 +75,7 @@ class PublicKey:
         return f"{type(self).__name__}({self.bits} bits, {self.fingerprint.hex()[:8]})"
 
     @classmethod
-    def check(cls, n: int, proof: Sequence[int], size: str, engine: Engine = INLINE) -> PublicKey:
+    def check(cls, n: int, proof: Sequence[int], size: str | int, engine: Engine = INLINE) -> PublicKey:
         """Accept a partner's modulus of an agreed size with its proof, or say what is wrong with it.
 
         This finds keys under which a mask would not hide, whether they are careless or made to deceive. A modulus of
@@ -225,7 +225,7 @@ class PrivateKey(PublicKey):
             raise KeyRefused("These two numbers do not make a Paillier key.")
 
     @classmethod
-    def generate(cls, size: str = DEFAULT_KEY, engine: Engine = INLINE) -> PrivateKey:
+    def generate(cls, size: str | int = DEFAULT_KEY, engine: Engine = INLINE) -> PrivateKey:
         """Draw a key: two primes that are 3 modulo 4 and whose predecessors share no factor but 2."""
         half = key_bits(size) // 2
         while True:

@@ -25,7 +25,7 @@ class PublicModulus:
     proof: Annotated[np.ndarray[Any, Any], Dims(ROOTS, "modulus_bytes", kind="u")]
 
 
-def make_key(session: Session, size: str) -> PrivateKey:
+def make_key(session: Session, size: str | int) -> PrivateKey:
     """Draw this party's key for this attempt at the run. It is never written anywhere."""
     key = PrivateKey.generate(size, session.engine)
     _note(session, session.party, key, size)
@@ -37,7 +37,7 @@ def send_key(peer: Channel, key: PrivateKey) -> None:
     peer.send(PublicModulus(int(key.n), ring_elements(key.proof, key)))
 
 
-def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
+def receive_key(session: Session, peer: Channel, size: str | int) -> PublicKey:
     """Receive a partner's key and refuse one that cannot protect anything, before anything is encrypted under it."""
     bits = key_bits(size)
     offered = peer.receive(PublicModulus, largest_modulus=2**bits, modulus_bytes=-(-bits // 8))
@@ -47,7 +47,7 @@ def receive_key(session: Session, peer: Channel, size: str) -> PublicKey:
     return key
 
 
-def _note(session: Session, party: str, key: PublicKey, size: str) -> None:
+def _note(session: Session, party: str, key: PublicKey, size: str | int) -> None:
     # The ledger says under which key ciphertexts were, and whether it was one that could be broken.
     is_insecure = size == INSECURE_TEST
     session.ledger.mark("key", party=party, bits=key.bits, fingerprint=key.fingerprint.hex(), insecure_test=is_insecure)

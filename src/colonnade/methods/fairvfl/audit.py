@@ -199,7 +199,7 @@ def _holder(session: Session, holding: Holding, config: FairVFL) -> Result:
     groups = [_groups(one, audited) for one in own_attributes(session, holding, config)]
     peer.send(Countable(tuple(one.name for one in groups), tuple(one.count for one in groups)))
     if peer.receive(CountRequest).is_wanted and groups:
-        key = receive_key(session, peer, config.key)
+        key = receive_key(session, peer, config.key_size)
         format = _format(config, len(audited.test), key.bits)
         for number, one in enumerate(groups):
             count_by_group(session, peer, key, format, one.places, one.count, counter=number)
@@ -277,7 +277,7 @@ def _count(
         if not told.attributes:
             continue
         if key is None or sealed is None:
-            key = make_key(session, config.key)
+            key = make_key(session, config.key_size)
             format = _format(config, len(truth), key.bits)
             sealed = seal_indicators(key, format, columns)
         send_key(peer, key)

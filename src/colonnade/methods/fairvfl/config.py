@@ -11,7 +11,7 @@ from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.messages.declaration import Plan
 from colonnade.session import RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["AGGREGATOR", "FairVFL", "cautions", "hides_attributes", "removes", "trains_plain_model"]
 
@@ -220,12 +220,8 @@ class FairVFL:
         ]:
             if not (math.isfinite(value) and value >= 0.0):
                 raise ConfigError(f"config.{name} must be at least 0. Got {value} instead.")
-        for name in ("batch_size", "epochs", "nearest", "adversary_every", "discriminator_steps", "attackers"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"config.{name} must be at least 1. Got {getattr(self, name)} instead.")
-        for name in ("checkpoint_every",):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        at_least(self, 1, "batch_size", "epochs", "nearest", "adversary_every", "discriminator_steps", "attackers")
+        at_least(self, 0, "checkpoint_every")
         if not 0.0 <= self.cool_down <= 1.0:
             raise ConfigError(f"config.cool_down must be at least 0 and at most 1. Got {self.cool_down} instead.")
         if not 0.0 <= self.dropout < 1.0:
@@ -282,11 +278,6 @@ class FairVFL:
     def patience(self) -> int:
         """Return 0: all epochs are trained, so that no verdict tells anything about labels."""
         return 0
-
-    @property
-    def key(self) -> str:
-        """Return the size of keys as the cryptography takes it."""
-        return str(self.key_size)
 
     def weight_of(self, attribute: str) -> float:
         """Return how much removing an attribute counts."""

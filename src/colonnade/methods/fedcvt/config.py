@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import ALIGN, RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["FEDCVT", "KINDS", "LOCAL", "SCORES_ALONE", "FedCVT", "Variant", "cautions"]
 
@@ -186,16 +186,11 @@ class FedCVT:
         for name in positive:
             if not getattr(self, name) > 0.0:
                 raise ConfigError(f"config.{name} must be above 0. Got {getattr(self, name)} instead.")
-        weights = ("pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality", "weight_decay")
-        for name in (*weights, "estimated_weight", "gradient_clip", "least_keys"):
-            if getattr(self, name) < 0.0:
-                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
-        for name, lowest in (("epochs", 1), ("batch_size", 1), ("own_batch_size", 1), ("anchors", 2)):
-            if getattr(self, name) < lowest:
-                raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
-        for name in ("patience", "warmup_epochs", "checkpoint_every", "memory_bank"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        at_least(self, 0, "pull", "own_fit", "partner_fit", "own_orthogonality", "partner_orthogonality")
+        at_least(self, 0, "weight_decay", "estimated_weight", "gradient_clip", "least_keys")
+        at_least(self, 0, "patience", "warmup_epochs", "checkpoint_every", "memory_bank")
+        at_least(self, 1, "epochs", "batch_size", "own_batch_size")
+        at_least(self, 2, "anchors")
         for name, values in (
             ("hidden", self.hidden),
             ("widths", (self.shared_width, self.unique_width)),
@@ -241,11 +236,6 @@ class FedCVT:
             raise ConfigError("config.memory_bank keeps codes of partners, which level = 2 does not give. Set it to 0.")
         if self.defence != "none":
             raise ConfigError("config.defence works at levels 0 and 1. Set it to 'none' at level 2.")
-
-    @property
-    def key(self) -> str:
-        """Return the size of keys as the cryptography takes it."""
-        return str(self.key_size)
 
     @property
     def is_sealed(self) -> bool:

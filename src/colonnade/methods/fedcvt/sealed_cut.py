@@ -71,10 +71,10 @@ class SealedKeys:
     @classmethod
     def exchange(cls, session: Session, config: FedCVT) -> SealedKeys:
         """Draw a key and exchange public parts with every partner."""
-        own = make_key(session, config.key)
+        own = make_key(session, config.key_size)
         for peer in session.all_channels:
             send_key(peer, own)
-        return cls(own, {peer.peer: receive_key(session, peer, config.key) for peer in session.all_channels})
+        return cls(own, {peer.peer: receive_key(session, peer, config.key_size) for peer in session.all_channels})
 
 
 class SealedPartnerSide:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["FTL", "cautions"]
 
@@ -100,19 +100,9 @@ class FTL:
     }
 
     def __post_init__(self) -> None:
-        for name, lowest in (
-            ("width", 1),
-            ("trained_layers", 0),
-            ("labelled_rows", 0),
-            ("batch_size", 0),
-            ("iterations", 1),
-            ("loss_every", 0),
-            ("pretrain_epochs", 0),
-            ("folds", 2),
-            ("checkpoint_every", 1),
-        ):
-            if getattr(self, name) < lowest:
-                raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
+        at_least(self, 0, "trained_layers", "labelled_rows", "batch_size", "loss_every", "pretrain_epochs")
+        at_least(self, 1, "width", "iterations", "checkpoint_every")
+        at_least(self, 2, "folds")
         for name in ("gamma", "decay", "tolerance", "reconstruction", "noise", "guard"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(f"config.{name} must be a number of at least 0. Got {getattr(self, name)} instead.")
@@ -147,11 +137,6 @@ class FTL:
     def is_sealed(self) -> bool:
         """Tell whether anything is encrypted."""
         return self.protection == "paillier"
-
-    @property
-    def key(self) -> str:
-        """Return the key size by name."""
-        return str(self.key_size)
 
 
 def cautions(plan: RunPlan) -> Iterator[str]:

@@ -40,10 +40,10 @@ def exchange_keys(session: Session, peers: Sequence[Channel], config: FTL) -> li
         peer.dims |= {"width": config.width, "moments": config.width * (config.width + 1) // 2}
     if not config.is_sealed:
         return [None] * len(peers)
-    own = make_key(session, config.key)
+    own = make_key(session, config.key_size)
     for peer in peers:
         send_key(peer, own)
-    return [Keys(own, receive_key(session, peer, config.key)) for peer in peers]
+    return [Keys(own, receive_key(session, peer, config.key_size)) for peer in peers]
 
 
 @dataclass(frozen=True)

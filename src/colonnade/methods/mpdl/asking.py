@@ -54,10 +54,10 @@ class Asking:
                 "true only. Set these, or remove config.image."
             )
         peers = tuple(channel for channel in session.all_channels if channel.peer_role != COLLABORATOR)
-        key = make_key(session, config.key)
+        key = make_key(session, config.key_size)
         for peer in peers:
             send_key(peer, key)
-        keys = {peer.peer: receive_key(session, peer, config.key) for peer in peers}
+        keys = {peer.peer: receive_key(session, peer, config.key_size) for peer in peers}
         return cls(session, completion, hidden, key, keys, peers)
 
     def ask(self, generated: torch.Tensor, place: str = "") -> Words:

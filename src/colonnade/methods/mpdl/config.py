@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["COLLABORATOR", "COMPLETED", "JOINT", "LEMMA", "MPDL", "cautions", "found_by"]
 
@@ -232,12 +232,8 @@ class MPDL:
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0.0):
                 raise ConfigError(f"config.{name} must be at least 0. Got {value} instead.")
-        for name in ("batch_size", "epochs", "generator_epochs", "support", "fold_rounds"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"config.{name} must be at least 1. Got {getattr(self, name)} instead.")
-        for name in ("folds", "checkpoint_every", "suggested_links"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        at_least(self, 1, "batch_size", "epochs", "generator_epochs", "support", "fold_rounds")
+        at_least(self, 0, "folds", "checkpoint_every", "suggested_links")
         if not 0.0 < self.delta < 1.0:
             raise ConfigError(f"config.delta must be above 0 and below 1. Got {self.delta} instead.")
         widths = (
@@ -281,11 +277,6 @@ class MPDL:
     def patience(self) -> int:
         """Return 0: all epochs are trained, so that no verdict tells anything about labels."""
         return 0
-
-    @property
-    def key(self) -> str:
-        """Return the size of keys as the cryptography takes it."""
-        return str(self.key_size)
 
     @property
     def upper_layers(self) -> tuple[int, ...]:

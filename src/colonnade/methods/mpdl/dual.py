@@ -144,9 +144,9 @@ class DualLearning:
 
     def _exchange_keys(self) -> tuple[PrivateKey, PublicKey]:
         (peer,) = self._peers
-        own = make_key(self._session, self._config.key)
+        own = make_key(self._session, self._config.key_size)
         send_key(peer, own)
-        return own, receive_key(self._session, peer, self._config.key)
+        return own, receive_key(self._session, peer, self._config.key_size)
 
     # What both ways of training need.
 

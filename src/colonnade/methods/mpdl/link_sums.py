@@ -88,9 +88,9 @@ def _nothing(cross: CrossLinks) -> Parts:
 
 
 def _by_shares(session: Session, peer: Channel, config: MPDL, cross: CrossLinks) -> Parts:
-    own_key = make_key(session, config.key)
+    own_key = make_key(session, config.key_size)
     send_key(peer, own_key)
-    their_key = receive_key(session, peer, config.key)
+    their_key = receive_key(session, peer, config.key_size)
     mine, theirs = _nothing(cross)
     shared = len(cross.features)
     # Cells that have noise on them lie beyond 0 and 1.

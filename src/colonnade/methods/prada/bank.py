@@ -136,7 +136,7 @@ class Bank:
         labels = fit_labels(session, holding, config.task, positions[self.training], positions[held_out])
         self.labels = Labels(session, config, labels, values, self.known)
         self.truth = values
-        self.key = receive_key(session, self.peer, config.key) if config.is_sealed else None
+        self.key = receive_key(session, self.peer, config.key_size) if config.is_sealed else None
         novelties = config.novelties if session.role == "target" else 0
         announced = self.peer.receive(GroupNames, aggregate=config.aggregate, novelties=novelties)
         self.groups, self.new = announced.names, announced.new

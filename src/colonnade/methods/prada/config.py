@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["Defence", "PrADA", "Tune", "cautions"]
 
@@ -151,20 +151,9 @@ class PrADA:
     }
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "fine_epochs", "batch_size", "fine_batch_size", "aggregate", "most_passes"):
-            _at_least(name, getattr(self, name), 1)
-        for name in (
-            "patience",
-            "fine_patience",
-            "checkpoint_every",
-            "novelties",
-            "l2",
-            "fine_l2",
-            "margin",
-            "domain_weight",
-            "direction_noise",
-        ):
-            _at_least(name, getattr(self, name), 0)
+        at_least(self, 1, "epochs", "fine_epochs", "batch_size", "fine_batch_size", "aggregate", "most_passes")
+        at_least(self, 0, "patience", "fine_patience", "checkpoint_every", "novelties", "l2", "fine_l2", "margin")
+        at_least(self, 0, "domain_weight", "direction_noise")
         for name in ("learning_rate", "head_rate", "fine_rate", "tune_rate", "domain_rate"):
             if not 0.0 < getattr(self, name) <= 100.0:
                 raise ConfigError(f"config.{name} must be above 0, at most 100. Got {getattr(self, name)} instead.")
@@ -219,11 +208,6 @@ class PrADA:
     def is_sealed(self) -> bool:
         """Tell whether anything is encrypted."""
         return self.protection != "none"
-
-    @property
-    def key(self) -> str:
-        """Return the key size by name."""
-        return str(self.key_size)
 
     @property
     def uses_marvell(self) -> bool:
@@ -289,8 +273,3 @@ def _check_groups(config: PrADA) -> None:
     for column, width in config.embeddings.items():
         if not 1 <= width <= 256:
             raise ConfigError(f"config.embeddings.{column} must be a whole number from 1 to 256. Got {width} instead.")
-
-
-def _at_least(name: str, value: float, lowest: int) -> None:
-    if value < lowest:
-        raise ConfigError(f"config.{name} must be at least {lowest}. Got {value} instead.")

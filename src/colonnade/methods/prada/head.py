@@ -51,7 +51,7 @@ def head_format(config: PrADA, inputs: int, scores: int) -> LinearFormat:
         outputs=scores,
         # A small last batch joins the one before it.
         most_rows=2 * max(config.batch_size, config.fine_batch_size),
-        key_bits=key_bits(config.key),
+        key_bits=key_bits(config.key_size),
         input_format=_INPUTS,
         noised=config.uses_marvell,
     )

@@ -65,7 +65,7 @@ class HolderScorer:
         self._network = build_network(config, encoder, group_shapes(config, encoder, groups), 0)
         self.session = session
         needs_key = any(self.chosen(peer.peer) != LOCAL for peer in session.channels("target"))
-        self.key = make_key(session, config.key) if config.is_sealed and needs_key else None
+        self.key = make_key(session, config.key_size) if config.is_sealed and needs_key else None
 
     def new(self, party: str) -> tuple[NewCategory, ...]:
         """Return the categories that have a weight of their own in a target's scoring layer."""
@@ -148,7 +148,7 @@ class TargetScorer:
         """Return this party's half of the scoring layer, after it has got the feature holder's key."""
         config = self._config
         self.peer.send(ModelMark(self.part.document["mark"]))
-        key = receive_key(self.session, self.peer, config.key) if config.is_sealed else None
+        key = receive_key(self.session, self.peer, config.key_size) if config.is_sealed else None
         head = bank_head(config, self.peer, key, self.inputs, self.scores)
         head.load_state(self.part.document["heads"][_phase(self.chosen)])
         return head

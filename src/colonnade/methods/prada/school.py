@@ -111,7 +111,7 @@ class School:
         self._own: dict[tuple[str, str], Extractors] = {}
         self._values: dict[tuple[str, str], Numbers] = {}
         self._weights: dict[str, Numbers] = {}
-        self.key = make_key(session, config.key) if config.is_sealed else None
+        self.key = make_key(session, config.key_size) if config.is_sealed else None
         # A target only waits while sources teach.
         taught = [peer for peer in session.all_channels if stage != "pretrain" or peer.peer_role != "target"]
         self.pupils = {peer.peer: self._enrol(peer) for peer in taught}

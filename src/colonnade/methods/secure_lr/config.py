@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from colonnade.errors import ConfigError
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 __all__ = ["SecureLR"]
 
@@ -42,13 +42,6 @@ class SecureLR:
     }
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "minimum_support"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"config.{name} must be at least 0. Got {getattr(self, name)} instead.")
+        at_least(self, 0, "epochs", "minimum_support")
         if not 0.0 <= self.coefficient_noise <= 4.0:
             raise ConfigError(f"config.coefficient_noise must be from 0 to 4. Got {self.coefficient_noise} instead.")
-
-    @property
-    def key(self) -> str:
-        """Return the key size by name."""
-        return str(self.key_size)

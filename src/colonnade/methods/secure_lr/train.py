@@ -51,7 +51,7 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         raise without_columns(session)
     whitened, run = whitening.transform(columns), session.secret("contributions").hex()[:16]
     contributions = Contributions(session, peer, holding, run, rank, allow_leak=config.allow_leak)
-    key = make_key(session, config.key)
+    key = make_key(session, config.key_size)
     send_key(peer, key)
     peer.send(ColumnCount(rank, contributions.earlier()))
     agreed = (config.epochs,) if config.epochs else _EPOCHS
@@ -101,7 +101,7 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
         )
     own, train = own_columns(holding, inputs), split.train
     regression = JoinedRegression(label_encoder, own[train], labels[train])
-    keys = [receive_key(session, peer, config.key) for peer in peers]
+    keys = [receive_key(session, peer, config.key_size) for peer in peers]
     counted = [(one.rank, one.opened) for one in (peer.receive(ColumnCount) for peer in peers)]
     scores, epochs = kept.once("extent", lambda: list(_chosen_extent(config, regression.scores, counted)))
     for peer, (rank, opened) in zip(peers, counted, strict=True):

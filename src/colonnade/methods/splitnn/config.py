@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from colonnade.errors import ConfigError
 from colonnade.exchanges.holdings import known_start
 from colonnade.session import RunPlan
-from colonnade.settings import described, marked
+from colonnade.settings import at_least, described, marked
 
 if TYPE_CHECKING:
     import torch
@@ -96,11 +96,8 @@ class SplitNN:
         # With one input each, as the tables are not known yet; what is too large even so can be refused at once.
         check_weights("Each encoder", (1, *self.hidden, self.cut_width), "hidden or cut_width")
         check_weights("The head", (1, *self.head_hidden, 1), "head_hidden")
-        whole = ("batch_size", "minimum_steps", "patience", "look_ahead", "checkpoint_every")
-        least = {"epochs": 1, "members": 1, **dict.fromkeys(whole, 0)}
-        for name, lowest in least.items():
-            if getattr(self, name) < lowest:
-                raise ConfigError(f"config.{name} must be at least {lowest}. Got {getattr(self, name)} instead.")
+        at_least(self, 1, "epochs", "members")
+        at_least(self, 0, "batch_size", "minimum_steps", "patience", "look_ahead", "checkpoint_every")
         if self.look_ahead > MOST_AHEAD:
             raise ConfigError(f"config.look_ahead must be at most {MOST_AHEAD}. Got {self.look_ahead} instead.")
         if not 0.0 <= self.dropout < 1.0:

@@ -306,5 +306,5 @@ def test_an_encrypted_run_cannot_send_codes_in_the_clear(monkeypatch: pytest.Mon
 
 def test_the_key_sizes_of_the_settings_exist() -> None:
     for size in (2048, 3072, "insecure_test"):
-        assert key_bits(cn.FTL(key_size=size).key) >= 1024
+        assert key_bits(cn.FTL(key_size=size).key_size) >= 1024
     assert Format(32, 0) == sealed.CODES
