@@ -18,6 +18,7 @@ __all__ = [
     "first_seeds",
     "fit_labels",
     "known_start",
+    "nobody_has_columns",
     "own_part",
     "scores_in_terms_of",
     "table_labels",
@@ -45,6 +46,13 @@ def without_columns(session: Session) -> ConfigError:
     return ConfigError(
         f"'{session.party}' has no usable feature columns: it has none, or each is constant, or nearly, in its "
         "training rows. Check its table and its drop list, or leave this party out."
+    )
+
+
+def nobody_has_columns() -> ConfigError:
+    """Say that no party of a run has columns."""
+    return ConfigError(
+        "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
     )
 
 

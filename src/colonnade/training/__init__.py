@@ -5,7 +5,7 @@ from colonnade.training.choice import Choice, choose, row_losses
 from colonnade.training.inputs import Inputs, differences_of
 from colonnade.training.inspection import InspectedColumn, InspectedLabel, Inspection, described, inspect_table
 from colonnade.training.joined import JoinedRegression
-from colonnade.training.kept import Kept, Leaf, Tensors
+from colonnade.training.kept import Kept, Leaf
 from colonnade.training.scoring import (
     ModelToScore,
     Served,
@@ -37,7 +37,6 @@ __all__ = [
     "Serving",
     "Step",
     "StopRule",
-    "Tensors",
     "TrainedModel",
     "Verdict",
     "Waits",

@@ -37,9 +37,9 @@ class Inputs:
     sent; keep its JSON as you keep the table.
     """
 
-    parts: tuple[Numbers | Categories, ...]
-    dropped: tuple[str, ...]
-    training: tuple[Training, ...]
+    parts: tuple[Numbers | Categories, ...] = ()
+    dropped: tuple[str, ...] = ()
+    training: tuple[Training, ...] = ()
     """What the training rows had in the columns of `parts`."""
 
     @classmethod
@@ -80,16 +80,12 @@ class Inputs:
         return cls(tuple(parts), tuple(dropped), tuple(training))
 
     @classmethod
-    def of(cls, holding: Holding, *, splines: bool = False, minimum_support: int = 0) -> Inputs | None:
-        """Return the inputs of a trained part, or fit them on the training rows; None without usable columns."""
+    def of(cls, holding: Holding, *, splines: bool = False, minimum_support: int = 0) -> Inputs:
+        """Return the inputs of a trained part, or fit them on the training rows; of no width without usable columns."""
         if holding.part is not None and "inputs" in holding.part.document:
-            saved = holding.part.document["inputs"]
-            return None if saved is None else cls.from_json(saved)
+            return cls.from_json(holding.part.document["inputs"])
         training = holding.aligned.positions[holding.split.train]
-        if not holding.table.columns:
-            return None
-        inputs = cls.fit(holding.table, training, splines=splines, minimum_support=minimum_support)
-        return inputs if inputs.width else None
+        return cls.fit(holding.table, training, splines=splines, minimum_support=minimum_support)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -15,8 +17,9 @@ from colonnade.exchanges.holdings import first_seeds
 from colonnade.nn import Learner, SeededDropout, find_dropouts, reseed_dropout, tensors_under
 from colonnade.session import ModelPart, Session
 
-__all__ = ["Kept", "Leaf", "Tensors"]
+__all__ = ["Kept", "Leaf", "as_tensors"]
 
+Numbers = npt.NDArray[np.float64]
 State = tuple[dict[str, torch.Tensor], dict[str, Any]]
 L = TypeVar("L", bound="Leaf")
 P = TypeVar("P", bound="PlainState")
@@ -33,17 +36,17 @@ class Leaf(Protocol):
         """Take up what `state` returned."""
 
 
-class Tensors(dict[str, torch.Tensor]):
-    """Tensors by name that a method works out as it goes: the leaf to keep them in."""
+class _Arrays(dict[str, Numbers]):
+    """Arrays by name."""
 
     def state(self) -> State:
         """Return all of them."""
-        return dict(self), {}
+        return as_tensors(self), {}
 
     def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
         """Take up those that were kept."""
         self.clear()
-        self.update(tensors)
+        self.update({name: one.numpy() for name, one in tensors.items()})
 
 
 class PlainState(Protocol):
@@ -128,6 +131,10 @@ class Kept:
         self.leaf(name, _PlainLeaf(thing))
         return thing
 
+    def arrays(self, name: str, **given: Numbers) -> dict[str, Numbers]:
+        """Keep arrays, and return them: a method writes into those that it works out as it goes."""
+        return self.leaf(name, _Arrays(given))
+
     def under(self, name: str) -> Kept:
         """Return the register of one of several trainings, such as a phase, a fold, a candidate, a partner."""
         if name not in self._under:
@@ -188,11 +195,18 @@ class Kept:
         """Write the whole register. All parties do so at the same steps."""
         self._session.checkpoint(ModelPart(*self._root._state()))
 
-    def part(self, config: Any, tensors: Mapping[str, torch.Tensor] | None = None, **document: Any) -> ModelPart:
+    def part(
+        self,
+        config: Any,
+        tensors: Mapping[str, torch.Tensor | Numbers] | None = None,
+        **document: Any,
+    ) -> ModelPart:
         """Return this party's part of the trained model: weights without optimizers, and what else is given."""
         weights = {key: value for learner in self.learners.values() for key, value in learner.weights().items()}
         about = {"method": self._session.method.name, "role": self._session.role, "party": self._session.party}
-        return ModelPart(weights | dict(tensors or {}), {**about, "config": dataclasses.asdict(config), **document})
+        return ModelPart(
+            weights | as_tensors(tensors or {}), {**about, "config": dataclasses.asdict(config), **document}
+        )
 
     def _state(self) -> State:
         if self._frozen is not None:
@@ -214,6 +228,14 @@ class Kept:
 
     def _take_up(self, tensors: dict[str, torch.Tensor], document: dict[str, Any]) -> None:
         self._resumed, self.progress, self._notes = (tensors, document), document["progress"], document["notes"]
+
+
+def as_tensors(arrays: Mapping[str, torch.Tensor | Numbers]) -> dict[str, torch.Tensor]:
+    """Return arrays as tensors, and tensors as they are."""
+    return {
+        name: torch.from_numpy(np.ascontiguousarray(one)) if isinstance(one, np.ndarray) else one
+        for name, one in arrays.items()
+    }
 
 
 def _copied(state: State) -> State:

@@ -11,7 +11,8 @@ __all__ = ["encoder_of"]
 
 def encoder_of(part: ModelPart) -> Inputs | TableEncoder | None:
     """Return what turned a party's table into numbers, as its part of a model keeps it; None without columns."""
-    if inputs := part.document.get("inputs"):
-        return Inputs.from_json(inputs)
+    if saved := part.document.get("inputs"):
+        inputs = Inputs.from_json(saved)
+        return inputs if inputs.width else None
     encoder = part.document.get("table_encoder")
     return None if encoder is None else TableEncoder.from_json(encoder)

@@ -20,6 +20,7 @@ from colonnade.nn import tensors_under
 from colonnade.session import Channel, Finding, Holding, ModelPart, Result, Scores, Session
 from colonnade.training.alone import Alone
 from colonnade.training.choice import Choice, choose
+from colonnade.training.kept import Kept, as_tensors
 
 __all__ = ["ModelToScore", "Served", "Serving", "TrainedModel", "agree_on_model", "asked_model", "in_parts", "parts_of"]
 
@@ -78,8 +79,12 @@ class Served:
     """Scores of the test rows, by every model that could have served."""
     finding: Finding
 
-    def result(self, part: ModelPart, *findings: Finding) -> Result:
-        """Return what a role function hands back."""
+    def result(
+        self, kept: Kept, config: Any, weights: Mapping[str, torch.Tensor | Numbers], *findings: Finding, **about: Any
+    ) -> Result:
+        """Return what a role function hands back, with this party's part of the model: ``weights`` and what is said."""
+        tensors, document = self.serving.kept()
+        part = kept.part(config, {**weights, **tensors}, **document, **about)
         scores = self.candidates[self.name]
         return Result(part, scores, (self.finding, *findings), candidates=self.candidates, served=self.name)
 
@@ -107,18 +112,18 @@ class Serving:
         together: Numbers,
         own: Numbers | None,
         peers: Sequence[Channel],
-        weights: Mapping[str, torch.Tensor],
+        weights: Mapping[str, torch.Tensor | Numbers],
     ) -> Served:
         """Choose the model that serves, and tell the partners.
 
         ``values`` are the labels of all shared rows, ``together`` the federated model's scores of the validation rows
-        and then of the test rows, ``own`` this party's inputs, from which a model without partners is learned, and
-        ``weights`` what it keeps of the federated model.
+        and then of the test rows, ``own`` this party's inputs, if it has any, from which a model without partners is
+        learned, and ``weights`` what it keeps of the federated model.
         """
         split, task = holding.split, labels.task
         targets = labels.encode(values)
         alone = None
-        if own is not None and peers:
+        if own is not None and own.shape[1] and peers:
             alone = Alone.fit(task, own[split.train], targets[split.train], len(labels.classes), session.seed("alone"))
         held_out = np.concatenate([split.validation, split.test])
         every = {"together": together} | (
@@ -188,10 +193,12 @@ class Serving:
         return cls(document["model"], labels, choice, alone, document["temperature"], threshold)
 
 
-def agree_on_model(peers: Sequence[Channel], serving: Serving) -> None:
-    """Tell the partners which model scores rows."""
+def agree_on_model(peers: Sequence[Channel], part: ModelPart) -> Serving:
+    """Tell the partners which model scores rows, and return what serves of it."""
+    serving = Serving.from_part(part)
     for peer in peers:
         peer.send(ModelToScore(serving.model))
+    return serving
 
 
 def asked_model(session: Session, peer: Channel, part: ModelPart) -> bool:
@@ -204,10 +211,10 @@ def asked_model(session: Session, peer: Channel, part: ModelPart) -> bool:
     return bool(part.document["is_needed"])
 
 
-def _id_of(weights: Mapping[str, torch.Tensor]) -> str:
+def _id_of(weights: Mapping[str, torch.Tensor | Numbers]) -> str:
     """Return an id that follows from a party's weights, which no other party knows."""
     digest = hashlib.sha256(b"colonnade model")
-    for name, one in sorted(weights.items()):
+    for name, one in sorted(as_tensors(weights).items()):
         digest.update(name.encode() + one.detach().contiguous().numpy().tobytes())
     return digest.hexdigest()[: 2 * _ID_BYTES]
 

@@ -300,12 +300,15 @@ def test_a_holding_is_fitted_on_its_training_rows_and_a_trained_part_is_kept() -
     holding = Holding(source, aligned, split)
     inputs = Inputs.of(holding, splines=True)
     assert inputs == Inputs.fit(source, aligned.positions[split.train], splines=True)
-    assert inputs is not None
     part = ModelPart({}, {"inputs": json.loads(json.dumps(inputs.to_json()))})
     assert Inputs.of(Holding(varied(1), aligned, split, part)) == inputs
     bare = PartyTable(pd.DataFrame({"id": range(ROWS), "same": 1.0}), id="id")
-    assert Inputs.of(Holding(bare, aligned, split)) is None
-    assert Inputs.of(Holding(bare, aligned, split, ModelPart({}, {"inputs": None}))) is None
+    nothing = Inputs.of(Holding(bare, aligned, split))
+    assert nothing.transform(bare, aligned.positions).shape == (ROWS, 0)
+    saved = ModelPart({}, {"inputs": json.loads(json.dumps(nothing.to_json()))})
+    assert Inputs.of(Holding(bare, aligned, split, saved)) == nothing
+    without = PartyTable(pd.DataFrame({"id": range(ROWS)}), id="id")
+    assert Inputs.of(Holding(without, aligned, split)) == Inputs()
 
 
 # The rule of support

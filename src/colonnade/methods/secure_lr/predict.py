@@ -6,54 +6,44 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from colonnade.exchanges.contributions import Contributions
 from colonnade.exchanges.holdings import own_part
 from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.contributions import Contributions
 from colonnade.methods.secure_lr.messages import RowScores
 from colonnade.nn.regression import Numbers, Whitening, scores_of
 from colonnade.session import Channel, Holding, Result, Session
-from colonnade.training import Inputs, Serving, agree_on_model, asked_model, parts_of
+from colonnade.training import Inputs, agree_on_model, asked_model, parts_of
 
-__all__ = ["feature_holder", "gather_scores", "label_holder", "own_columns", "send_scores"]
+__all__ = ["feature_holder", "gather_scores", "label_holder", "send_scores"]
 
 
 def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play a party that brings columns of new rows."""
     part, peer = own_part(session, holding), session.channel("label_holder")
     if asked_model(session, peer, part):
-        mean, directions, weights, factors = (
-            part.tensors[name].numpy() for name in ("mean", "directions", "weights", "factors")
-        )
-        run = part.document["contributions"]["run"]
-        contributions = Contributions(session, peer, holding, run, len(weights), allow_leak=config.allow_leak)
-        contributions.score(factors.shape[1])
-        whitened = Whitening(mean, directions).transform(own_columns(holding, Inputs.of(holding)))
+        arrays = {name: one.numpy() for name, one in part.tensors.items()}
+        # What is sent tells no more than the numbers that it is made of.
+        numbers = min(arrays["factors"].shape)
+        Contributions(session, peer, holding, config, **part.document["contributions"]).open(numbers)
+        columns = Inputs.of(holding).transform(holding.table, holding.aligned.positions, np.float64)
+        whitened = Whitening(arrays["mean"], arrays["directions"]).transform(columns)
         # Of numbers in as many digits as training opened: factors that a curious receiver chose bring out no others.
-        send_scores(peer, (whitened @ weights).astype(np.float32), factors)
+        send_scores(peer, (whitened @ arrays["weights"]).astype(np.float32), arrays["factors"])
     return Result()
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that learns the scores."""
     part, peers, together = own_part(session, holding), session.channels("feature_holder"), None
-    serving, inputs = Serving.from_part(part), Inputs.of(holding)
-    agree_on_model(peers, serving)
-    own = own_columns(holding, inputs)
+    serving = agree_on_model(peers, part)
+    own = Inputs.of(holding).transform(holding.table, holding.aligned.positions, np.float64)
     if serving.needs_partners:
         logits = own @ part.tensors["coefficients"].numpy() + part.tensors["intercept"].numpy()
         count = max(1, logits.shape[1] - 1)
         for added in gather_scores(peers, len(own), count):
             logits[:, :count] += added
         together = scores_of(serving.labels.task, logits)
-    return Result(scores=serving.scores(together, None if inputs is None else own, np.arange(len(own))))
-
-
-def own_columns(holding: Holding, inputs: Inputs | None) -> Numbers:
-    """Return a party's encoded columns of all shared rows, if it has any."""
-    positions = holding.aligned.positions
-    if inputs is None:
-        return np.empty((len(positions), 0))
-    return inputs.transform(holding.table, positions, dtype=np.float64)
+    return Result(scores=serving.scores(together, own, np.arange(len(own))))
 
 
 def send_scores(peer: Channel, columns: Numbers, weights: Numbers) -> None:

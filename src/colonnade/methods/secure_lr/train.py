@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import torch
 
-from colonnade.errors import ConfigError, WrongContent
-from colonnade.exchanges.contributions import Contributions, check_opened, most_opened
-from colonnade.exchanges.holdings import encoded_labels, without_columns
+from colonnade.errors import WrongContent
+from colonnade.exchanges.holdings import encoded_labels, nobody_has_columns, without_columns
 from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
 from colonnade.exchanges.secure_product import SumFormat, SumOwner, SumPartner
 from colonnade.methods.secure_lr.config import SecureLR
+from colonnade.methods.secure_lr.contributions import Contributions, mark_override, most_opened
 from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, TrainingExtent
-from colonnade.methods.secure_lr.predict import gather_scores, own_columns, send_scores
-from colonnade.nn.regression import Numbers, Whitening, scores_of
+from colonnade.methods.secure_lr.predict import gather_scores, send_scores
+from colonnade.nn.regression import Whitening, scores_of
 from colonnade.session import Holding, Result, Session
-from colonnade.training import (
-    Budget,
-    Inputs,
-    JoinedRegression,
-    Kept,
-    Patience,
-    Serving,
-    Tensors,
-    TrainedModel,
-    parts_of,
-    steps,
-)
+from colonnade.training import Budget, Inputs, JoinedRegression, Kept, Patience, Serving, TrainedModel, parts_of, steps
 
 __all__ = ["feature_holder", "label_holder"]
 
@@ -42,15 +29,14 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     """Play a party that brings columns."""
     peer, train, kept = session.channel("label_holder"), holding.split.train, Kept(session)
     inputs = Inputs.of(holding, minimum_support=config.minimum_support)
-    columns = own_columns(holding, inputs)
+    columns = inputs.transform(holding.table, holding.aligned.positions, np.float64)
     # Kept, as the sums are in its terms: on another machine the directions may come out turned.
-    fitted = kept.leaf("whitening", Tensors(_tensors(**vars(Whitening.fit(columns[train], config.minimum_support)))))
-    whitening = Whitening(**{name: one.numpy() for name, one in fitted.items()})
+    whitening = Whitening(**kept.arrays("whitening", **vars(Whitening.fit(columns[train], config.minimum_support))))
     rank = whitening.width
-    if inputs is None or not rank:
+    if not rank:
         raise without_columns(session)
     whitened, run = whitening.transform(columns), session.secret("contributions").hex()[:16]
-    contributions = Contributions(session, peer, holding, run, rank, allow_leak=config.allow_leak)
+    contributions = Contributions(session, peer, holding, config, run, rank)
     key = make_key(session, config.key_size)
     send_key(peer, key)
     peer.send(ColumnCount(rank, contributions.earlier()))
@@ -60,19 +46,17 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
     if kept.once("extent", lambda: told) != told:
         raise WrongContent(f"'{peer.peer}' goes on with another number of scores or epochs than it began with.")
     # Before anything about the columns leaves, but how many there are.
-    contributions.train(extent.scores, extent.epochs)
+    contributions.open(extent.scores, extent.epochs, again=True)
     format = SumFormat(len(train), rank, extent.scores, key.bits)
     sums = kept.leaf("sums", SumOwner(peer, format, extent.epochs, key))
     for rows in parts_of(train):
         sums.seal(whitened[rows])
 
-    weights = torch.zeros(extent.epochs, extent.scores, rank, dtype=torch.float64)
-    learned = kept.leaf("learned", Tensors(weights=weights))
+    weights = kept.arrays("learned", weights=np.zeros((extent.epochs, extent.scores, rank)))["weights"]
 
     def learn(epoch: int) -> None:
-        weights = sums.open(epoch) / len(train)
-        learned["weights"][epoch] = torch.from_numpy(weights)
-        send_scores(peer, whitened, weights.T)
+        weights[epoch] = sums.open(epoch) / len(train)
+        send_scores(peer, whitened, weights[epoch].T)
 
     for step in steps(session, kept, train, Budget(extent.epochs, len(train))):
         if step.epoch:
@@ -80,103 +64,81 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         sums.keep(step.epoch)
     learn(extent.epochs - 1)
 
-    every = learned["weights"].numpy().reshape(-1, rank).T
+    every = weights.reshape(-1, rank).T
     factors = peer.receive(Factors, scores=every.shape[1], outputs=extent.outputs).values
-    model = peer.receive(TrainedModel)
     # What all classes have in common changes no probability: one number less about each row.
     fewer = factors if extent.outputs == 1 else factors[:, :-1] - factors[:, -1:]
-    tensors = _tensors(**vars(whitening), weights=every, factors=fewer)
-    about = {"contributions": {"run": run, "rank": rank}, "model": model.model, "is_needed": model.is_needed}
-    return Result(kept.part(config, tensors, **about, **_named(inputs, whitening.directions @ every @ factors)))
+    named = zip(inputs.names, (whitening.directions @ every @ factors).tolist(), strict=True)
+    about = {"inputs": inputs.to_json(), "coefficients": dict(named), "contributions": {"run": run, "rank": rank}}
+    arrays = {**vars(whitening), "weights": every, "factors": fewer}
+    return Result(kept.part(config, arrays, **about, **vars(peer.receive(TrainedModel))))
 
 
 def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result:
     """Play the party that brings the labels."""
     peers, split, kept = session.channels("feature_holder"), holding.split, Kept(session)
     labels, label_encoder = encoded_labels(session, holding, config.task)
-    inputs = Inputs.of(holding)
-    if not peers and inputs is None:
-        raise ConfigError(
-            "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
-        )
-    own, train = own_columns(holding, inputs), split.train
+    inputs, train = Inputs.of(holding), split.train
+    if not peers and not inputs.width:
+        raise nobody_has_columns()
+    own = inputs.transform(holding.table, holding.aligned.positions, np.float64)
     regression = JoinedRegression(label_encoder, own[train], labels[train])
     keys = [receive_key(session, peer, config.key_size) for peer in peers]
-    counted = [(one.rank, one.opened) for one in (peer.receive(ColumnCount) for peer in peers)]
+    counted = [peer.receive(ColumnCount) for peer in peers]
     scores, epochs = kept.once("extent", lambda: list(_chosen_extent(config, regression.scores, counted)))
-    for peer, (rank, opened) in zip(peers, counted, strict=True):
-        if config.allow_leak:
-            # It may be the feature holder's guard that is overridden, but both ledgers say so.
-            most = most_opened(rank, opened, epochs)
-            check_opened(session, peer, rank, epochs * scores, opened, most, "", allow_leak=True)
-        peer.send(TrainingExtent(scores, regression.outputs, epochs))
     sums = []
-    for peer, key, (rank, _) in zip(peers, keys, counted, strict=True):
-        format = SumFormat(len(train), rank, scores, key.bits)
+    for peer, key, count in zip(peers, keys, counted, strict=True):
+        if config.allow_leak and not _allows(count, scores, epochs):
+            # It may be the feature holder's guard that is overridden, but both ledgers say so.
+            mark_override(session, peer, rank=count.rank, needed=epochs * scores, opened=count.opened)
+        peer.send(TrainingExtent(scores, regression.outputs, epochs))
+        format = SumFormat(len(train), count.rank, scores, key.bits)
         sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, epochs, key)))
     for one in sums:
         for rows in parts_of(train):
             one.receive(len(rows))
 
     # By partner, row, and score of every epoch.
-    added = torch.zeros(len(peers), len(own), epochs * scores, dtype=torch.float64)
-    known = kept.leaf("scores", Tensors(added=added))
+    added = kept.arrays("scores", added=np.zeros((len(peers), len(own), epochs * scores)))["added"]
 
     def learn(epoch: int) -> None:
         for one in sums:
             one.unmask(epoch)
-        found = gather_scores(peers, len(own), scores)
-        known["added"][:, :, epoch * scores : (epoch + 1) * scores] = torch.from_numpy(found)
+        added[:, :, epoch * scores : (epoch + 1) * scores] = gather_scores(peers, len(own), scores)
 
     for step in steps(session, kept, train, Budget(epochs, len(train)), rule=Patience(0)):
         if step.epoch:
             learn(step.epoch - 1)
-        regression.fit(list(known["added"].numpy()[:, train, : step.epoch * scores]) if step.epoch else [])
+        regression.fit(list(added[:, train, : step.epoch * scores]))
         step.loss = regression.loss
+        weights = (regression.residuals @ regression.basis(scores)).T
         for one in sums:
             # What one row's label moves in a sum is about 1; all epochs together shall tell no more of it than one.
-            weights = (regression.residuals @ regression.basis(scores)).T
             one.send(step.epoch, weights, config.coefficient_noise * np.sqrt(epochs))
     learn(epochs - 1)
 
-    every = known["added"].numpy()
-    factors = regression.fit(list(every[:, train]))
-    for peer, factor in zip(peers, factors, strict=True):
-        peer.send(Factors(factor))
+    factors = regression.fit(list(added[:, train]))
     logits = own @ regression.coefficients + regression.intercept
-    for one, factor in zip(every, factors, strict=True):
+    for peer, one, factor in zip(peers, added, factors, strict=True):
+        peer.send(Factors(factor))
         logits += one @ factor
     together = scores_of(regression.task, logits[np.concatenate([split.validation, split.test])])
-    tensors = _tensors(coefficients=regression.coefficients, intercept=regression.intercept)
-    usable = None if inputs is None else own
-    served = Serving.settle(session, holding, label_encoder, labels, together, usable, peers, tensors)
-    further, document = served.serving.kept()
-    about = document | {"intercept": regression.intercept.tolist()} | _named(inputs, regression.coefficients)
-    return served.result(kept.part(config, tensors | further, **about))
+    arrays = {"coefficients": regression.coefficients, "intercept": regression.intercept}
+    served = Serving.settle(session, holding, label_encoder, labels, together, own, peers, arrays)
+    named = dict(zip(inputs.names, regression.coefficients.tolist(), strict=True))
+    return served.result(kept, config, arrays, inputs=inputs.to_json(), coefficients=named)
 
 
-def _chosen_extent(config: SecureLR, scores: int, brought: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def _chosen_extent(config: SecureLR, scores: int, counted: Sequence[ColumnCount]) -> tuple[int, int]:
     """Return how many scores and epochs there are: the most that every rank, after what was opened, allows.
 
     With fewer scores than classes ask for, partners' columns tell only the classes apart that are told worst so far.
     """
     epochs = (config.epochs,) if config.epochs else _EPOCHS
     tried = [*((scores, one) for one in epochs), *((one, epochs[-1]) for one in range(scores - 1, 0, -1))]
-
-    def fits(extent: tuple[int, int]) -> bool:
-        needed = extent[0] * extent[1]
-        return all(opened + needed <= most_opened(rank, opened, extent[1]) for rank, opened in brought)
-
-    return tried[0] if config.allow_leak else next(filter(fits, tried), tried[0])
+    fitting = (extent for extent in tried if config.allow_leak or all(_allows(one, *extent) for one in counted))
+    return next(fitting, tried[0])
 
 
-def _tensors(**arrays: Numbers) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(np.ascontiguousarray(one)) for name, one in arrays.items()}
-
-
-def _named(inputs: Inputs | None, coefficients: Numbers) -> dict[str, Any]:
-    """Return the inputs, and coefficients by their names: one list per column, with one number per class."""
-    if inputs is None:
-        return {"inputs": None, "coefficients": {}}
-    named = zip(inputs.names, coefficients.tolist(), strict=True)
-    return {"inputs": inputs.to_json(), "coefficients": dict(named)}
+def _allows(count: ColumnCount, scores: int, epochs: int) -> bool:
+    return count.opened + scores * epochs <= most_opened(count.rank, count.opened, epochs)

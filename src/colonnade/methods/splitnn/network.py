@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from colonnade.data import LabelEncoder
 from colonnade.errors import CheckpointBroken, ConfigError
+from colonnade.exchanges.holdings import nobody_has_columns
 from colonnade.exchanges.label_protection import protection_finding
 from colonnade.methods.splitnn.config import SplitNN, check_weights
 from colonnade.methods.splitnn.messages import HeldOutActivations
@@ -49,7 +50,7 @@ class OwnEncoder:
         one; None without usable columns."""
         # A module of the user's own gets as few numbers for a column as there can be.
         inputs = Inputs.of(holding, splines=holding.module is None)
-        if inputs is None:
+        if not inputs.width:
             return None
         party, module = session.party, holding.module
         values = inputs.transform(holding.table, holding.aligned.positions, dtype=np.dtype(config.precision).type)
@@ -84,9 +85,7 @@ def build_encoder(config: SplitNN, party: str, inputs: int, seed: int) -> nn.Mod
 def build_head(config: SplitNN, widths: Sequence[int], outputs: int, seed: int) -> Heads:
     """Return the head, of several members, over all parties' codes, whose widths are given."""
     if not widths:
-        raise ConfigError(
-            "No party of this run has feature columns, so there is nothing to learn from. Give one of them columns."
-        )
+        raise nobody_has_columns()
     layers = (sum(widths), *config.head_hidden, outputs)
     check_weights("The head", layers, "head_hidden or cut_width")
     hidden, dropout, dtype = config.head_hidden, config.dropout, config.dtype

@@ -8,7 +8,7 @@ from colonnade.exchanges.holdings import own_part
 from colonnade.methods.splitnn.config import SplitNN
 from colonnade.methods.splitnn.network import OwnEncoder, build_head, gather, load_into, scores_of
 from colonnade.session import Holding, Result, Session
-from colonnade.training import Serving, agree_on_model, asked_model
+from colonnade.training import agree_on_model, asked_model
 
 __all__ = ["feature_holder", "label_holder"]
 
@@ -25,8 +25,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
 def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
     """Play the party that learns the scores."""
     part, peers = own_part(session, holding), session.channels("feature_holder")
-    serving = Serving.from_part(part)
-    agree_on_model(peers, serving)
+    serving = agree_on_model(peers, part)
     own, rows, together = OwnEncoder.of(session, holding, config), np.arange(len(holding.aligned)), None
     if serving.needs_partners:
         widths, labels = part.document["widths"], serving.labels

@@ -15,7 +15,7 @@ from colonnade.methods.splitnn.messages import CutActivations, CutGradient, CutW
 from colonnade.methods.splitnn.network import LabelDefence, OwnEncoder, build_head, gather
 from colonnade.nn import backpropagate
 from colonnade.session import Holding, Result, Session
-from colonnade.training import Budget, Kept, Patience, Serving, TrainedModel, steps
+from colonnade.training import Budget, Inputs, Kept, Patience, Serving, TrainedModel, steps
 
 __all__ = ["feature_holder", "label_holder"]
 
@@ -48,8 +48,7 @@ def feature_holder(session: Session, holding: Holding, config: SplitNN) -> Resul
             learner.step()
 
     own.give(peer, np.concatenate([split.validation, split.test]))
-    told = peer.receive(TrainedModel)
-    return Result(kept.part(config, model=told.model, is_needed=told.is_needed, **own.about(holding)))
+    return Result(kept.part(config, **vars(peer.receive(TrainedModel)), **own.about(holding)))
 
 
 def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
@@ -92,11 +91,8 @@ def label_holder(session: Session, holding: Holding, config: SplitNN) -> Result:
 
     held_out = np.concatenate([split.validation, split.test])
     together = defence.scores(gather(peers, own, head, held_out))
-    about = {"inputs": None, "is_custom": False} if own is None else own.about(holding)
+    about = {"inputs": Inputs().to_json(), "is_custom": False} if own is None else own.about(holding)
     # A model that shall see classes in other shares than they have is not to be compared with one that does not.
     columns = own.features.numpy() if own is not None and config.class_weights == "none" else None
-    weights = learner.weights()
-    served = Serving.settle(session, holding, label_encoder, labels, together, columns, peers, weights)
-    tensors, document = served.serving.kept()
-    part = kept.part(config, tensors | defence.kept(), **document, **about, widths=widths)
-    return served.result(part, *defence.findings())
+    served = Serving.settle(session, holding, label_encoder, labels, together, columns, peers, learner.weights())
+    return served.result(kept, config, defence.kept(), *defence.findings(), **about, widths=widths)

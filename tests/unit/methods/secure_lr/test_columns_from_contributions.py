@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +24,11 @@ from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
-from colonnade.exchanges.contributions import Contributions, most_opened
 from colonnade.exchanges.secure_product import SumPartner
 from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, predict, train
+from colonnade.methods.secure_lr.contributions import Contributions, most_opened
+from colonnade.methods.secure_lr.messages import ColumnCount
 from colonnade.reports import PartyRun
 from colonnade.session import Channel, Participant, RunPlan, Session, derive_seed
 from colonnade.settings import config_to_json
@@ -108,13 +110,14 @@ def test_a_label_holder_that_chooses_more_epochs_or_scores_than_the_guard_allows
     ],
 )
 def test_the_settings_left_open_take_what_the_rule_allows(rank: int, scores: int, extent: tuple[int, int]) -> None:
-    assert train._chosen_extent(cn.SecureLR(), scores, [(rank, 0), (50, 0)]) == extent
+    assert train._chosen_extent(cn.SecureLR(), scores, [ColumnCount(rank, 0), ColumnCount(50, 0)]) == extent
     assert extent[0] * extent[1] <= most_opened(rank, 0, extent[1])
     assert not any(epochs * scores <= most_opened(rank, 0, epochs) for epochs in range(3, 30) if rank <= 5)
 
 
 def test_after_other_runs_half_the_rank_is_left() -> None:
-    assert [train._chosen_extent(cn.SecureLR(), 1, [(rank, 2)]) for rank in (8, 7, 6)] == [(1, 2), (1, 1), (1, 1)]
+    counted = [ColumnCount(rank, 2) for rank in (8, 7, 6)]
+    assert [train._chosen_extent(cn.SecureLR(), 1, [one]) for one in counted] == [(1, 2), (1, 1), (1, 1)]
     assert most_opened(5, 2, 1) < 2 + 1
 
 
@@ -199,6 +202,22 @@ def test_scoring_opens_nothing_that_rounding_kept_back_in_training(
     assert np.count_nonzero(seen[0]) < 20, "of 200: the others are where rounding of both goes apart"
 
 
+def test_scores_of_more_classes_than_numbers_that_they_are_made_of_count_as_these(tmp_path: Path) -> None:
+    """Rank 3 allows two numbers about a row; from these follow four scores of five classes."""
+    found = frames(300)
+    own, shop = found["bank"], found["shop"][["id", "s0", "s1"]]
+    own["y"] = pd.qcut(own["b0"] + 2 * shop["s0"] - 2 * shop["s1"], 5, labels=False)
+    found["shop"] = shop.assign(s2=np.random.default_rng(1).normal(size=300))
+    early, late = ({name: frame[part] for name, frame in found.items()} for part in (slice(0, 200), slice(200, None)))
+    trained = played(tmp_path, early, cn.SecureLR(**QUICK))
+    parts = {party: one.part for party, one in trained.items()}
+    assert parts["shop"].tensors["factors"].shape == (2, 4)
+    assert parts["shop"].document["is_needed"]
+    played(tmp_path, late, cn.SecureLR(**QUICK), stage="predict", parts=parts)
+    events = [json.loads(line) for line in (tmp_path / "shop.jsonl").read_text().splitlines()]
+    assert [event["numbers"] for event in events] == [2, 2]
+
+
 @pytest.fixture
 def contributions(tmp_path: Path) -> Any:
     """Make contributions of a run about some rows, all in one home, of columns of rank 100."""
@@ -210,35 +229,35 @@ def contributions(tmp_path: Path) -> Any:
         )
         session = SimpleNamespace(contributions=tmp_path / "home" / "contributions.jsonl", step=step, party="shop")
         peer = SimpleNamespace(peer=partner)
-        return Contributions(session, peer, holding, run, rank, allow_leak=False)  # type: ignore[arg-type]
+        return Contributions(session, peer, holding, cn.SecureLR(), run, rank)  # type: ignore[arg-type]
 
     return made
 
 
 def test_a_row_counts_with_all_that_any_run_opened_about_it(contributions: Any) -> None:
-    contributions("one", range(50)).score(4)
-    contributions("two", range(40, 100)).score(3)
-    contributions("three", range(45, 46), "another bank").score(9)
+    contributions("one", range(50)).open(4)
+    contributions("two", range(40, 100)).open(3)
+    contributions("three", range(45, 46), "another bank").open(9)
     assert [contributions("four", rows).earlier() for rows in (range(40), range(100), range(50, 100))] == [4, 7, 3]
 
 
 def test_a_run_scores_its_own_rows_without_counting_them_again(contributions: Any) -> None:
-    contributions("one", range(50)).train(2, 2)
-    contributions("one", range(50), rank=1).score(1)
-    contributions("one", range(60)).score(1)
+    contributions("one", range(50)).open(2, 2, again=True)
+    contributions("one", range(50), rank=1).open(1)
+    contributions("one", range(60)).open(1)
     assert [contributions("two", rows).earlier() for rows in (range(50), range(50, 60))] == [4, 1]
 
 
 def test_a_run_that_is_taken_up_again_counts_what_it_opens_once_more(contributions: Any) -> None:
     """A label holder that breaks off and trains on other labels gets other numbers each time."""
-    contributions("other", range(10)).train(1, 2)
-    contributions("one", range(50)).train(1, 4)
+    contributions("other", range(10)).open(1, 2, again=True)
+    contributions("one", range(50)).open(1, 4, again=True)
     for step, opened in ((1, 8), (4, 9)):
-        contributions("one", range(50), step=step).train(1, 4)
+        contributions("one", range(50), step=step).open(1, 4, again=True)
         assert contributions("two", range(10, 50)).earlier() == opened
     assert contributions("two", range(50)).earlier() == 11
     with pytest.raises(LeakRefused, match=r"open 2 numbers .*, after 11"):
-        contributions("one", range(50), rank=12, step=3).train(1, 4)
+        contributions("one", range(50), rank=12, step=3).open(1, 4, again=True)
 
 
 def test_a_run_cannot_be_taken_up_again_until_its_columns_are_spanned(
@@ -262,8 +281,8 @@ def test_a_run_cannot_be_taken_up_again_until_its_columns_are_spanned(
 
 
 def test_what_is_refused_is_not_counted(contributions: Any) -> None:
-    contributions("other", range(50)).score(1)
-    for refused in (lambda one: one.score(4), lambda one: one.train(2, 2)):
+    contributions("other", range(50)).open(1)
+    for refused in (lambda one: one.open(4), lambda one: one.open(2, 2, again=True)):
         with pytest.raises(LeakRefused):
             refused(contributions("one", range(50), rank=5))
     assert contributions("two", range(50)).earlier() == 1
