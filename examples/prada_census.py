@@ -13,7 +13,7 @@ from typing import Any
 
 import colonnade as cn
 from colonnade.datasets import TOWN_GROUPS, town_sister_banks
-from colonnade.launch.demos import DEMOS, judge_controls, tables_of, verdict
+from colonnade.demos import DEMOS, judge_controls, tables_of, verdict
 
 
 def main() -> None:

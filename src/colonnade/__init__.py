@@ -34,8 +34,8 @@ _HOMES = {
     "Session": "colonnade.session",
     "SplitNN": "colonnade.methods.splitnn",
     "Stage": "colonnade.session",
-    "VerticalClassifier": "colonnade.launch.estimator",
-    "VerticalRegressor": "colonnade.launch.estimator",
+    "VerticalClassifier": "colonnade.estimator",
+    "VerticalRegressor": "colonnade.estimator",
     "join": "colonnade.launch.join",
     "load_run": "colonnade.launch.run_folder",
     "message": "colonnade.messages",
@@ -45,7 +45,7 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from colonnade.data import PartyTable
-    from colonnade.launch.estimator import VerticalClassifier, VerticalRegressor
+    from colonnade.estimator import VerticalClassifier, VerticalRegressor
     from colonnade.launch.join import join
     from colonnade.launch.run import Run
     from colonnade.launch.run_folder import load_run

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from colonnade.launch.demos import DEMOS, write_demo
+from colonnade.demos import DEMOS, write_demo
 from colonnade.text import command
 
 AWKWARD = "my run's folder"

@@ -15,9 +15,9 @@ import pytest
 
 from colonnade.cli import main
 from colonnade.datasets import adult, town_later, town_sister_banks
+from colonnade.demos import DEMOS, tables_of
 from colonnade.errors import PolicyRefused, TableError
 from colonnade.launch.baselines import judge_plain
-from colonnade.launch.demos import DEMOS, tables_of
 from colonnade.launch.home import read_run_file
 from colonnade.metrics import area_under_roc
 

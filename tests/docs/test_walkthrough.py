@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from tests.kills.harness import free_ports
 
-from colonnade.launch.demos import DEMOS, write_demo
+from colonnade.demos import DEMOS, write_demo
 
 README = Path(__file__).parents[2] / "README.md"
 LIMIT_SECONDS = 120.0

@@ -10,8 +10,8 @@ import typer
 
 from colonnade.cli.output import echo, examples, make_app, print_json, print_table, say
 from colonnade.cli.run import outcome, run_all, show_outcome
+from colonnade.demos import DEMOS, Demo, Figures, first_line, judge_controls, rows_to_score, verdict, write_demo
 from colonnade.errors import ConfigError, RunFolderError, did_you_mean
-from colonnade.launch.demos import DEMOS, Demo, Figures, first_line, judge_controls, rows_to_score, verdict, write_demo
 from colonnade.text import command
 
 app = make_app("Show a method on data at hand, beside what it must be better than.")

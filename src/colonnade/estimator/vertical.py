@@ -1,8 +1,4 @@
-"""Vertical federated learning as a scikit-learn estimator, for research on one matrix.
-
-The estimator gives every party its columns of the matrix and simulates the federated run, so a pipeline, a
-cross-validation or a grid search measures what the federation would learn.
-"""
+"""Classifier and regressor, whose training and scoring are simulated runs."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from colonnade.data import Kind
 from colonnade.errors import ConfigError, UsageError, did_you_mean
-from colonnade.launch.matrix import Labels, ReadAs, assigned_columns, refuse_sparse, signs_of_an_encoder, tables_of
+from colonnade.estimator.matrix import Labels, ReadAs, assigned_columns, refuse_sparse, signs_of_an_encoder, tables_of
 from colonnade.launch.run import Run
 from colonnade.launch.simulation import Launch, simulate
 from colonnade.methods import METHODS, method_for

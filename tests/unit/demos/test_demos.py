@@ -17,8 +17,8 @@ import pytest
 
 from colonnade.data import PartyTable
 from colonnade.datasets import digits_few_shared, town_attributes, town_labels_elsewhere, town_later, town_sister_banks
+from colonnade.demos import DEMOS, Demo, Measured, judge_controls, rows_to_score, verdict, write_demo
 from colonnade.launch.baselines import judge_plain
-from colonnade.launch.demos import DEMOS, Demo, Measured, judge_controls, rows_to_score, verdict, write_demo
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.run import Run
 from colonnade.launch.simulation import simulate_plan
