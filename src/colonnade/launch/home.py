@@ -197,27 +197,8 @@ class PartyHome:
     def read_table(self, rule: Alignment | None = None) -> PartyTable:
         """Read the party's own table, and the list of matched rows where a run's rule takes shared rows from it."""
         about = self._settings_of_table
-        table = read_table(
-            about.source,
-            id=about.id,
-            label=about.label,
-            types=about.types,
-            drop=about.drop,
-            partner_ids=self.partner_ids,
-            unlabelled=about.unlabelled,
-            positive=about.positive,
-            most_categories=about.most_categories,
-            separator=about.separator,
-            quote=about.quote,
-            decimal=about.decimal,
-            thousands=about.thousands,
-            encoding=about.encoding,
-            dates=about.dates,
-            query=about.query,
-            table=about.table,
-            name=self.name,
-            folder=self.folder,
-        )
+        told = {name: value for name, value in vars(about).items() if name not in ("source", "matches", "links")}
+        table = read_table(about.source, partner_ids=self.partner_ids, name=self.name, folder=self.folder, **told)
         if rule is not None and rule.protocol == "given":
             table.matches = self._read_matches()
             matched_rows(table, table.matches)  # a list that does not fit is told now, not when the partners wait
@@ -260,14 +241,8 @@ class PartyHome:
         id_columns = _columns_in(about.id, *partner_ids.values())
         # A few rows may not show how numbers and dates are written; those of the training did.
         written = part.document.get("written", {})
-        dialect = Dialect(
-            separator=about.separator,
-            quote=about.quote,
-            encoding=about.encoding,
-            decimal=about.decimal or written.get("decimal"),
-            thousands=about.thousands,
-            dates=about.dates or written.get("dates"),
-        )
+        told = {one.name: getattr(about, one.name) for one in fields(Dialect)}
+        dialect = Dialect(**written | {name: value for name, value in told.items() if value is not None})
         frame = read_frame(source, id=id_columns, types=types, dialect=dialect)
         ignored = {*about.drop, about.label, *_columns_in(*self.partner_ids.values())}
         if not types:

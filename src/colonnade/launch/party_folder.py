@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,15 @@ from colonnade.session import (
 )
 from colonnade.settings import validated
 
-__all__ = ["PARTY_FILES", "PartyFolder", "check_earlier", "earlier_folder", "earlier_folders", "next_prediction"]
+__all__ = [
+    "PARTY_FILES",
+    "PartyFolder",
+    "check_earlier",
+    "earlier_folder",
+    "earlier_folders",
+    "next_prediction",
+    "unchanged",
+]
 
 PARTY_FILES = (
     "run.toml",
@@ -103,6 +112,21 @@ class _Table:
     partner_ids: dict[str, _PartnerId] = field(default_factory=dict)
 
 
+# Of the outcome, what a PartyRun has under another name.
+_OTHERWISE = ("shared_rows", "policy")
+
+
+@contextlib.contextmanager
+def unchanged(path: Path) -> Iterator[None]:
+    """Say of a run's files that they were changed, if they are not as they were written."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, ConfigError):
+        raise CheckpointBroken(
+            f"The files of the run in {path} are incomplete or were changed. Restore them or run again."
+        ) from None
+
+
 class PartyFolder:
     """Where one party keeps its things of one run."""
 
@@ -158,8 +182,13 @@ class PartyFolder:
     @property
     def consent(self) -> Consent | None:
         """Return who agreed to what this party sends, where anybody was asked."""
-        path = self.path / "consent.json"
-        return validated(Consent, read_json(path), "consent") if path.exists() else None
+        found = self._read("consent.json", None)
+        return None if found is None else validated(Consent, found, "consent")
+
+    def _read(self, name: str, missing: Any) -> Any:
+        """Return what a file says that not every run has."""
+        path = self.path / name
+        return read_json(path) if path.exists() else missing
 
     def begin(self, plan: RunPlan, table: PartyTable) -> None:
         """Make the folder, or take up an interrupted run whose plan and table are unchanged."""
@@ -173,7 +202,8 @@ class PartyFolder:
         try:
             # The plan makes a folder count as a run's, so it comes last.
             write_json(self.path / "table.json", about)
-            write_json(self.path / "plan.json", _plan_to_json(plan))
+            rules = {"evaluate": vars(plan.evaluate), "alignment": vars(plan.alignment)}
+            write_json(self.path / "plan.json", {"format": FORMAT, **vars(plan), **rules})
         except OSError:
             if is_new:
                 # Half a beginning would count as something else, and no run could ever begin here again.
@@ -198,25 +228,13 @@ class PartyFolder:
             write_json(self.path / "findings.json", {"findings": [asdict(one) for one in run.findings]})
         for stage, reason in run.refusals.items():
             self.refuse(stage, reason)
-        write_json(
-            self.path / "outcome.json",
-            {
-                "party": run.party,
-                "started": run.started,
-                "seconds": run.seconds,
-                "alignment": run.alignment,
-                "rows": run.rows,
-                "shared_rows": run.table["shared_rows"],
-                "served": run.served,
-                "label": run.label,
-                "gains": {name: asdict(one) for name, one in run.gains.items()},
-                "policy": None if run.rules is None else asdict(run.rules),
-            },
-        )
+        same = {one.name: getattr(run, one.name) for one in fields(_Outcome) if one.name not in _OTHERWISE}
+        outcome = _Outcome(**same, shared_rows=run.table["shared_rows"], policy=run.rules)
+        write_json(self.path / "outcome.json", asdict(outcome))
 
     def refuse(self, stage: str, reason: str) -> None:
         """Keep with the model why a stage found that it must not score rows; an empty text lifts that."""
-        reasons = self._refusals() | {stage: reason}
+        reasons = self._read("refusal.json", {}) | {stage: reason}
         path = self.path / "refusal.json"
         if any(reasons.values()):
             write_json(path, {one: text for one, text in reasons.items() if text})
@@ -229,50 +247,29 @@ class PartyFolder:
             raise RunFolderError(
                 f"{self.path} holds no finished run. If a run was interrupted, start it again with the same command."
             )
-        try:
+        with unchanged(self.path):
             return self._load()
-        except (KeyError, TypeError, ValueError, AttributeError, ConfigError):
-            raise CheckpointBroken(
-                f"The files of the run in {self.path} are incomplete or were changed. Restore them or run again."
-            ) from None
 
     def _load(self) -> PartyRun:
         about: _Outcome = validated(_Outcome, read_json(self.path / "outcome.json"), "outcome")
         table: _Table = validated(_Table, read_json(self.path / "table.json"), "table")
         self.plan().role_of(about.party)
-        evaluation = self.path / "evaluation.json"
-        found = read_json(evaluation) if evaluation.exists() else {}
-        overlap = self.path / "alignment.json"
+        same = {name: value for name, value in vars(about).items() if name not in _OTHERWISE}
         shape = {name: value for name, value in asdict(table).items() if name != "digest"}
+        found = self._read("findings.json", {"findings": []})["findings"]
         return PartyRun(
-            party=about.party,
-            started=about.started,
-            seconds=about.seconds,
-            alignment=about.alignment,
-            rows=asdict(about.rows),
+            **same | {"rows": asdict(about.rows)},
             table={**shape, "shared_rows": about.shared_rows},
             ledger=Ledger.read(self.ledger),
             history=MetricsLog(self.path / "metrics.jsonl").lines,
-            evaluations={name: Evaluation.from_json(one) for name, one in found.items()},
+            evaluations={name: Evaluation.from_json(one) for name, one in self._read("evaluation.json", {}).items()},
             part=ModelPart.load(self.path / "model") if (self.path / "model").exists() else None,
-            overlap=read_json(overlap) if overlap.exists() else None,
-            findings=self._findings(),
-            refusals=self._refusals(),
-            served=about.served,
-            label=dict(about.label),
-            gains=about.gains,
+            overlap=self._read("alignment.json", None),
+            findings=tuple(validated(Finding, one, "findings") for one in found),
+            refusals={str(stage): str(reason) for stage, reason in self._read("refusal.json", {}).items()},
             consent=self.consent,
             rules=about.policy,
         )
-
-    def _findings(self) -> tuple[Finding, ...]:
-        path = self.path / "findings.json"
-        found = read_json(path)["findings"] if path.exists() else []
-        return tuple(validated(Finding, one, "findings") for one in found)
-
-    def _refusals(self) -> dict[str, str]:
-        path = self.path / "refusal.json"
-        return {str(stage): str(reason) for stage, reason in read_json(path).items()} if path.exists() else {}
 
     def _check_same(self, plan: RunPlan, about: dict[str, Any]) -> None:
         theirs, ours = self.plan().fields(), plan.fields()
@@ -308,23 +305,6 @@ def next_prediction(run: Path) -> Path:
         return fresh
 
 
-def _plan_to_json(plan: RunPlan) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "name": plan.name,
-        "method": plan.method,
-        "roles": {role: list(parties) for role, parties in plan.roles.items()},
-        "seed": plan.seed,
-        "config": dict(plan.config),
-        "evaluate": vars(plan.evaluate),
-        "alignment": vars(plan.alignment),
-        "stage": plan.stage,
-        "after": plan.after,
-        "purpose": plan.purpose,
-        "retention": plan.retention,
-    }
-
-
 def _plan_from_json(document: dict[str, Any]) -> RunPlan:
     if document.pop("format", 1) > FORMAT:
         # What a newer version agreed on beside it is not known here; what is left names the run.
@@ -332,8 +312,8 @@ def _plan_from_json(document: dict[str, Any]) -> RunPlan:
         for name, kind in (("evaluate", Evaluate), ("alignment", Alignment)):
             document[name] = {one.name: document[name][one.name] for one in fields(kind) if one.name in document[name]}
     agreed = {"evaluate": Evaluate(**document["evaluate"]), "alignment": Alignment(**document["alignment"])}
-    plan = RunPlan(**{**document, **agreed})
-    return replace(plan, roles={role: tuple(parties) for role, parties in plan.roles.items()})
+    roles = {role: tuple(parties) for role, parties in document["roles"].items()}
+    return RunPlan(**{**document, **agreed, "roles": roles})
 
 
 # The model of an earlier stage that another stage goes on from

@@ -13,16 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Self
 
-from colonnade.errors import (
-    CheckpointBroken,
-    ConfigError,
-    LedgerBroken,
-    PolicyRefused,
-    RunFolderError,
-    UsageError,
-)
+from colonnade.errors import ConfigError, LedgerBroken, PolicyRefused, RunFolderError, UsageError
 from colonnade.launch.lock import LOCK_FILE, alone_in
-from colonnade.launch.party_folder import PARTY_FILES, PartyFolder
+from colonnade.launch.party_folder import PARTY_FILES, PartyFolder, unchanged
 from colonnade.launch.run import Run, make_run
 from colonnade.ledger import Ledger
 from colonnade.methods import method_named
@@ -115,12 +108,8 @@ class RunFolder:
             raise RunFolderError(
                 f"{self.path} holds no finished run. If a run was interrupted, start it again with the same command."
             )
-        try:
+        with unchanged(self.path):
             return self._load(read_json(about_path))
-        except (KeyError, TypeError, ValueError, AttributeError, ConfigError):
-            raise CheckpointBroken(
-                f"The files of the run in {self.path} are incomplete or were changed. Restore them or run again."
-            ) from None
 
     def _load(self, about: dict[str, Any]) -> Run:
         folders = {party: self.party(party) for party in about["parties"]}
