@@ -20,7 +20,7 @@ from colonnade.text import is_plain, spelt_out
 
 if TYPE_CHECKING:
     from colonnade.launch.home import PartyHome
-    from colonnade.launch.status import Line
+    from colonnade.transport.grpc import GrpcLink
 
 __all__ = [
     "Interrupted",
@@ -204,12 +204,12 @@ class Waiting(Watcher):
         """Say it."""
         self._say(text)
 
-    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+    def connecting(self, links: Mapping[str, GrpcLink], trouble: Mapping[str, str]) -> None:
         """Say who is not there yet, and why if that is known."""
         absent = [peer for peer, link in links.items() if not link.is_up]
         self._say("Waiting for " + ", ".join(self._described(peer, trouble.get(peer)) for peer in absent))
 
-    def connected(self, links: Mapping[str, Line]) -> None:
+    def connected(self, links: Mapping[str, GrpcLink]) -> None:
         """Say that all are there."""
         self._say(f"Connected to {', '.join(links)}.")
 

@@ -28,7 +28,7 @@ from colonnade.cli.output import (
 )
 from colonnade.engine import open_engine
 from colonnade.errors import ConfigError
-from colonnade.launch.home import PartyHome, label_in_words, read_party_home, read_run_file, shape_in_words
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, table_in_words
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
 from colonnade.metrics import Evaluation, headline_of
@@ -157,9 +157,8 @@ def run_all(
         for party, where in homes.items():
             table = where.table_for(method_named(plan.method), plan)
             parties[party] = Party(table, policy=where.policy)
-            talk(shape_in_words(party, table))
-            if said := label_in_words(table, plan):
-                talk(said)
+            for text in table_in_words(party, table, plan):
+                talk(text)
         with open_engine("auto") as engine:
             return simulate_plan(plan, parties, folder=run_folder, compare=compare, observer=observer, engine=engine)
 

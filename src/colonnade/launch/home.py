@@ -39,11 +39,11 @@ __all__ = [
     "PartyHome",
     "check_message_names",
     "label_encoder_of",
-    "label_in_words",
     "new_party_file",
     "read_party_home",
     "read_run_file",
     "shape_in_words",
+    "table_in_words",
 ]
 
 
@@ -372,10 +372,10 @@ def shape_in_words(party: str, table: PartyTable) -> str:
     return inspect_table(table).in_short(party)
 
 
-def label_in_words(table: PartyTable, plan: RunPlan) -> str:
-    """Return what a run takes this party's label for, and which class counts as positive; empty without a label."""
+def table_in_words(party: str, table: PartyTable, plan: RunPlan) -> list[str]:
+    """Return what a party brings to a run, what its label is taken for, and which class counts as positive."""
     encoder = label_encoder_of(table, plan)
-    return "" if encoder is None else encoder.sentence
+    return [shape_in_words(party, table), *([] if encoder is None else [encoder.sentence])]
 
 
 def label_encoder_of(table: PartyTable, plan: RunPlan) -> LabelEncoder | None:

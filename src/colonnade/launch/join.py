@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import getpass
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError
-from colonnade.launch.home import PartyHome, label_in_words, read_party_home, read_run_file, shape_in_words
+from colonnade.launch.home import PartyHome, read_party_home, read_run_file, table_in_words
 from colonnade.launch.identity import HomeRenewals, activate_next_identity, load_identity, load_partners
 from colonnade.launch.party_folder import PartyFolder, earlier_folder, next_prediction
 from colonnade.launch.run import Run, make_run
@@ -171,9 +170,8 @@ class Joining:
         path = None if self.plan.stage == "predict" else self._folder.path / "consent.json"
         if path is not None:
             # First, so that nobody is asked about a run that cannot be.
-            self.watcher.told(shape_in_words(self.home.name, self.table))
-            if said := label_in_words(self.table, self.plan):
-                self.watcher.told(said)
+            for text in table_in_words(self.home.name, self.table, self.plan):
+                self.watcher.told(text)
         kept = None if path is None else self._folder.consent
         self._consent, digest = None, self.plan.digest()
         if kept is not None and kept.digest == digest:
@@ -222,7 +220,7 @@ class Joining:
             earlier=None if model is None else model.path,
         )
         status = StatusFile(self._folder.path, self.home.name, watcher=self.watcher, observer=observer)
-        with self._open_endpoint() as endpoint, status.ended():
+        with self._endpoint() as endpoint, status.ended():
             ended = take_part_remotely(
                 party, self.plan, endpoint, watcher=status, observer=status.observe, compare=compare
             )
@@ -256,7 +254,7 @@ class Joining:
         party = self._participant(
             next_prediction(self._folder.path), table=table, part=trained.part, refusals=trained.refusals
         )
-        with self._open_endpoint() as endpoint:
+        with self._endpoint() as endpoint:
             ended = take_part_remotely(party, self.plan, endpoint, watcher=self.watcher)
         return None if ended is None else ended.predictions
 
@@ -274,15 +272,9 @@ class Joining:
             **brought,
         )
 
-    @contextmanager
-    def _open_endpoint(self) -> Iterator[Endpoint]:
+    def _endpoint(self) -> Endpoint:
         renewals = HomeRenewals(self.home.folder)
-        endpoint = Endpoint(self._identity, self._partners, self.home.listen, renewals=renewals)
-        endpoint.open()
-        try:
-            yield endpoint
-        finally:
-            endpoint.close()
+        return Endpoint(self._identity, self._partners, self.home.listen, renewals=renewals)
 
 
 def _account() -> str:

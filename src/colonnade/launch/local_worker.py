@@ -46,19 +46,15 @@ def _work(task: dict[str, Any]) -> None:
     party = task["party"]
     identity = Identity(party, task["key"].encode(), task["certificate"].encode())
     partners = {name: Partner(name, pem.encode()) for name, pem in task["partners"].items()}
-    endpoint = Endpoint(identity, partners, "127.0.0.1:0")
-    endpoint.open()
-    try:
+    with Endpoint(identity, partners, "127.0.0.1:0") as endpoint:
         _tell(port=endpoint.port)
         _take_part(task, endpoint)
-    finally:
-        endpoint.close()
 
 
 def _take_part(task: dict[str, Any], endpoint: Any) -> None:
     import torch
 
-    from colonnade.launch.home import label_in_words, read_party_home, read_run_file, shape_in_words
+    from colonnade.launch.home import read_party_home, read_run_file, table_in_words
     from colonnade.launch.join import take_part_remotely
     from colonnade.launch.party_folder import earlier_folder
     from colonnade.launch.run_folder import RunFolder, alignment_plan
@@ -73,9 +69,8 @@ def _take_part(task: dict[str, Any], endpoint: Any) -> None:
         plan = alignment_plan(plan, task["mode"])
     home, method = read_party_home(Path(task["home"]), party), method_named(plan.method)
     table = home.table_for(method, plan)
-    _tell(said=shape_in_words(party, table))
-    if said := label_in_words(table, plan):
-        _tell(said=said)
+    for text in table_in_words(party, table, plan):
+        _tell(said=text)
     model = earlier_folder(method, plan, folder.path.parent, party, is_apart=False)
     participant = Participant(
         party,

@@ -465,16 +465,14 @@ def _write_card(card: Card) -> bytes:
 
 def _read_card(content: bytes, name: str, host: str) -> Card:
     """Read a card of someone who knows the code; the rest of it is checked like a stranger's."""
-    if len(content) < 4:
-        raise _bad_card()
-    certificate_bytes, address_bytes = struct.unpack_from(">HH", content)
-    if len(content) != 4 + certificate_bytes + address_bytes:
-        raise _bad_card()
+    unreadable = HandshakeRefused("The partner's card cannot be read. Compare 'colonnade version' on both.")
     try:
-        parsed = x509.load_der_x509_certificate(content[4 : 4 + certificate_bytes])
-        address = content[4 + certificate_bytes :].decode("ascii")
-    except ValueError:
-        raise _bad_card() from None
+        certificate_bytes, address_bytes = struct.unpack_from(">HH", content)
+        # Refuses whatever is shorter or longer.
+        der, ascii_bytes = struct.unpack(f">4x{certificate_bytes}s{address_bytes}s", content)
+        parsed, address = x509.load_der_x509_certificate(der), ascii_bytes.decode("ascii")
+    except (struct.error, ValueError):
+        raise unreadable from None
     # Made anew from what was parsed, so that it holds this certificate and nothing beside it.
     certificate = parsed.public_bytes(serialization.Encoding.PEM)
     if describe_certificate(certificate).name != name:
@@ -486,12 +484,8 @@ def _read_card(content: bytes, name: str, host: str) -> Card:
         if address:
             check_address(address, "The partner's address")
     except ConfigError:
-        raise _bad_card() from None
+        raise unreadable from None
     return Card(name, certificate, address)
-
-
-def _bad_card() -> HandshakeRefused:
-    return HandshakeRefused("The partner's card cannot be read. Compare 'colonnade version' on both.")
 
 
 def _host_of(writer: asyncio.StreamWriter) -> str:

@@ -11,31 +11,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from colonnade.errors import CheckpointBroken, ColonnadeError, ConfigError, PeerFailed, PeerLost
 from colonnade.launch.lock import is_held
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.ledger import Ledger
-from colonnade.session import Observer, Progress, RunPlan, read_json
+from colonnade.session import Observer, Progress, read_json
 from colonnade.session.files import open_fresh
 from colonnade.settings import validated
 
-__all__ = ["Line", "RunStatus", "StatusFile", "Watcher", "runs_in"]
+if TYPE_CHECKING:
+    from colonnade.transport.grpc import GrpcLink
+
+__all__ = ["RunStatus", "StatusFile", "Watcher", "runs_in"]
 
 _WRITE_SECONDS = 1.0
-
-
-class Line(Protocol):
-    """What a watcher may ask of a link."""
-
-    @property
-    def is_up(self) -> bool:
-        """Tell whether the peer has answered."""
-
-    @property
-    def silence_seconds(self) -> float:
-        """Return for how long the peer was not heard."""
 
 
 class Watcher:
@@ -44,10 +35,10 @@ class Watcher:
     def told(self, text: str) -> None:
         """Hear something about the run, in words."""
 
-    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+    def connecting(self, links: Mapping[str, GrpcLink], trouble: Mapping[str, str]) -> None:
         """Hear, twice a second, that not all partners are there yet."""
 
-    def connected(self, links: Mapping[str, Line]) -> None:
+    def connected(self, links: Mapping[str, GrpcLink]) -> None:
         """Hear that all partners are there."""
 
     def interrupted(self, error: PeerFailed | PeerLost) -> None:
@@ -61,19 +52,19 @@ class StatusFile(Watcher):
         """Pass everything on to a watcher and an observer as well."""
         self._path = folder / "status.json"
         self._watcher, self._observer = watcher, observer
-        self._links: Mapping[str, Line] = {}
+        self._links: Mapping[str, GrpcLink] = {}
         self._facts: dict[str, Any] = {"party": party, "pid": os.getpid(), "state": "starting"}
         self._written = 0.0
         self._first: tuple[float, int] | None = None
 
-    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+    def connecting(self, links: Mapping[str, GrpcLink], trouble: Mapping[str, str]) -> None:
         """Note who is not there yet."""
         self._links = links
         absent = [peer for peer, link in links.items() if not link.is_up]
         self._write({"state": "waiting", "waiting_for": absent}, always=self._facts["state"] != "waiting")
         self._watcher.connecting(links, trouble)
 
-    def connected(self, links: Mapping[str, Line]) -> None:
+    def connected(self, links: Mapping[str, GrpcLink]) -> None:
         """Note that the run goes on."""
         self._links, self._first = links, None
         self._write({"state": "running", "waiting_for": [], "reason": None}, always=True)
@@ -203,13 +194,15 @@ def runs_in(folder: Path) -> list[RunStatus]:
 
 def _status_of(folder: Path) -> RunStatus | None:
     own = PartyFolder(folder)
-    if not own.holds_run:
-        inner = [child for child in map(PartyFolder, folder.iterdir()) if child.holds_run]
-        if not inner:
-            return None
-        plan, is_done = inner[0].plan(), (folder / "simulation.json").exists()
-        state = _state("finished" if is_done else None, folder)
-        return RunStatus(name=plan.name, folder=str(folder), state=state, stage=plan.stage, keep_until=_last_day(plan))
+    known = next((one for one in (own, *map(PartyFolder, folder.iterdir())) if one.holds_run), None)
+    if known is None:
+        return None
+    plan = known.plan()
+    until = None if plan.keep_until is None else plan.keep_until.isoformat()
+    about: dict[str, Any] = {"name": plan.name, "folder": str(folder), "stage": plan.stage, "keep_until": until}
+    if known is not own:
+        is_done = (folder / "simulation.json").exists()
+        return RunStatus(state=_state("finished" if is_done else None, folder), **about)
     said = _said(folder / "status.json")
     state = _state("finished" if said.state == "finished" or own.is_finished else said.state, folder)
     facts = {one.name: getattr(said, one.name) for one in dataclasses.fields(_Facts)}
@@ -218,20 +211,7 @@ def _status_of(folder: Path) -> RunStatus | None:
     # Who is through is not waited for any more.
     heard = {} if state == "finished" else said.last_contact
     contacts = {peer: _seconds_since(moment) for peer, moment in heard.items()}
-    plan = own.plan()
-    return RunStatus(
-        name=plan.name,
-        folder=str(folder),
-        state=state,
-        stage=plan.stage,
-        keep_until=_last_day(plan),
-        last_contact_seconds=contacts,
-        **facts,
-    )
-
-
-def _last_day(plan: RunPlan) -> str | None:
-    return None if plan.keep_until is None else plan.keep_until.isoformat()
+    return RunStatus(state=state, last_contact_seconds=contacts, **about, **facts)
 
 
 def _state(said: str | None, folder: Path) -> str:

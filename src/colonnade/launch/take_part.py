@@ -74,9 +74,10 @@ def take_part(
                 holding = _bring(session, party, table)
             else:
                 holding = Holding(table, overlap.aligned, _NO_SPLIT)
+            hint = holding.aligned.hint
+            few = (Finding(name="few_shared", title="Few rows are shared", text=hint),) if hint else ()
             result = play(session, holding, config)
             scored = dict(result.candidates) or ({} if result.scores is None else {result.served: result.scores})
-            hint = () if not holding.aligned.hint else (_few_shared(holding.aligned.hint),)
             if compare and not result.candidates:
                 alone = scores_alone(session, config, holding, observer)
                 scored |= {} if alone is None else {"alone": alone}
@@ -95,7 +96,7 @@ def take_part(
                 part=_with_dialect(result.part, table),
                 overlap=None if overlap is None else overlap.to_json(),
                 label=_label_of(table, plan),
-                findings=(*session.findings, *result.findings, *hint),
+                findings=(*session.findings, *result.findings, *few),
                 served=result.served,
                 gains=_gains(scored, result.served),
                 consent=None if party.folder is None else PartyFolder(party.folder).consent,
@@ -112,10 +113,6 @@ def take_part(
                 PartyFolder(party.folder).keep(run)
     # With the goodbyes in it.
     return replace(run, ledger=session.ledger.read())
-
-
-def _few_shared(hint: str) -> Finding:
-    return Finding(name="few_shared", title="Few rows are shared", text=hint)
 
 
 def _with_dialect(part: ModelPart | None, table: PartyTable) -> ModelPart | None:

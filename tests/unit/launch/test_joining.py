@@ -32,13 +32,13 @@ from colonnade.launch.join import Joining
 from colonnade.launch.party_folder import PartyFolder
 from colonnade.launch.run import Run
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.status import Line, Watcher
+from colonnade.launch.status import Watcher
 from colonnade.ledger import Ledger, compare
 from colonnade.messages import declaration_of
 from colonnade.session import RunPlan, read_json
 from colonnade.session.control import CONTROL
 from colonnade.settings import config_to_json
-from colonnade.transport.grpc import GrpcLink
+from colonnade.transport.grpc import Endpoint, GrpcLink
 from colonnade.transport.grpc import link as link_module
 
 pytestmark = pytest.mark.timeout(180)
@@ -54,10 +54,10 @@ class Listening(Watcher):
         self.heard: list[str] = []
         self.trouble: set[str] = set()
 
-    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+    def connecting(self, links: Mapping[str, GrpcLink], trouble: Mapping[str, str]) -> None:
         self.trouble |= set(trouble.values())
 
-    def connected(self, links: Mapping[str, Line]) -> None:
+    def connected(self, links: Mapping[str, GrpcLink]) -> None:
         self.heard.append("connected")
 
     def interrupted(self, error: PeerFailed | PeerLost) -> None:
@@ -360,7 +360,7 @@ def test_a_policy_that_refuses_stops_both_and_only_its_owner_learns_the_rule(gro
 
 def test_a_table_that_cannot_be_used_stops_before_a_door_opens(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     (group.home("bank") / "table.csv").unlink()
-    monkeypatch.setattr(Joining, "_open_endpoint", lambda _: pytest.fail("a door was opened"))
+    monkeypatch.setattr(Endpoint, "open", lambda _: pytest.fail("a door was opened"))
     with pytest.raises(Exception, match=r"table\.csv"):
         group.take_part("bank")
 

@@ -21,9 +21,10 @@ from colonnade.errors import PeerLost
 from colonnade.launch import status as status_module
 from colonnade.launch.lock import alone_in, is_held
 from colonnade.launch.party_folder import PartyFolder
-from colonnade.launch.status import Line, RunStatus, StatusFile, Watcher, runs_in
+from colonnade.launch.status import RunStatus, StatusFile, Watcher, runs_in
 from colonnade.ledger import Ledger, LedgerWriter
 from colonnade.session import Progress, RunPlan, write_json
+from colonnade.transport.grpc import GrpcLink
 
 PLAN = RunPlan(name="churn", method="splitnn", roles={"label_holder": ("bank",), "feature_holder": ("shop",)})
 
@@ -206,10 +207,10 @@ class Overhearing(Watcher):
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def connecting(self, links: Mapping[str, Line], trouble: Mapping[str, str]) -> None:
+    def connecting(self, links: Mapping[str, GrpcLink], trouble: Mapping[str, str]) -> None:
         self.heard.append("connecting")
 
-    def connected(self, links: Mapping[str, Line]) -> None:
+    def connected(self, links: Mapping[str, GrpcLink]) -> None:
         self.heard.append("connected")
 
     def interrupted(self, error: Exception) -> None:

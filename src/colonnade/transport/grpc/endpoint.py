@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from colonnade.errors import ConfigError, FrameRefused, PeerLost
 from colonnade.transport.grpc.callers import Callers
@@ -147,6 +147,13 @@ class Endpoint:
                 "Change listen in party.toml, or stop what uses it."
             ) from None
         self._server.start()
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def learn_address(self, peer: str, address: str) -> None:
         """Note where a partner is reached; lines begun from now on use it."""
