@@ -52,8 +52,22 @@ Values = Annotated[torch.Tensor, Dims("rows", "width")]
 Attributes = Annotated[tuple[str, ...], Length(0, 2**16), Distinct(), OneOf(given="sensitive")]
 
 _CODE_NOISE = when(lambda plan: plan.config["removal"] == "robust" and plan.config["code_noise"] > 0, NOISED, PLAIN)
-_PROTECTED_NOISE = when("protected_noise", NOISED, PLAIN)
-_GRADIENT_NOISE = when(hides_attributes, NOISED, PLAIN)
+# What crosses twice in a step, and the code that an audit looks at.
+_PROTECTED: Any = {
+    "sender": AGGREGATOR,
+    "receiver": HOLDERS,
+    "protection": when("protected_noise", NOISED, PLAIN),
+    "carries": Carries.ROW_CODE,
+    "warns": Warns.COLUMNS,
+}
+_DISCRIMINATED: Any = {
+    "sender": HOLDERS,
+    "receiver": AGGREGATOR,
+    "protection": when(hides_attributes, NOISED, PLAIN),
+    "carries": Carries.ROW_GRADIENT,
+    "warns": Warns.LABELS,
+}
+_AUDITED: Any = {"sender": AGGREGATOR, "protection": PLAIN, "carries": Carries.ROW_CODE, "warns": Warns.COLUMNS}
 
 
 @message(sender="label_holder", receiver=AGGREGATOR, protection=PLAIN, step="set-up", carries=Carries.SIZE)
@@ -150,14 +164,7 @@ class TaskGradient:
     values: Values
 
 
-@message(
-    sender=AGGREGATOR,
-    receiver=HOLDERS,
-    protection=_PROTECTED_NOISE,
-    step="adversary (protected_repr)",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_PROTECTED, step="adversary (protected_repr)")
 class ProtectedCode:
     """A few numbers about every row, made for one attribute, by which its holder's discriminator learns.
 
@@ -170,14 +177,7 @@ class ProtectedCode:
     values: Values
 
 
-@message(
-    sender=AGGREGATOR,
-    receiver=HOLDERS,
-    protection=_PROTECTED_NOISE,
-    step="removal (protected_repr2)",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_PROTECTED, step="removal (protected_repr2)")
 class ProtectedCodeAgain:
     """The protected code once more, after its mapper has learned.
 
@@ -188,14 +188,7 @@ class ProtectedCodeAgain:
     values: Values
 
 
-@message(
-    sender=HOLDERS,
-    receiver=AGGREGATOR,
-    protection=_GRADIENT_NOISE,
-    step="adversary (disc_grad)",
-    carries=Carries.ROW_GRADIENT,
-    warns=Warns.LABELS,
-)
+@message(**_DISCRIMINATED, step="adversary (disc_grad)")
 class DiscriminatorGradient:
     """The discriminator's gradient at the protected code, from which the mapper learns.
 
@@ -207,14 +200,7 @@ class DiscriminatorGradient:
     values: Values
 
 
-@message(
-    sender=HOLDERS,
-    receiver=AGGREGATOR,
-    protection=_GRADIENT_NOISE,
-    step="removal (adv_grad)",
-    carries=Carries.ROW_GRADIENT,
-    warns=Warns.LABELS,
-)
+@message(**_DISCRIMINATED, step="removal (adv_grad)")
 class AdversarialGradient:
     """The discriminator's gradient at the protected code, for the code.
 
@@ -242,9 +228,7 @@ class LocalGradient:
     values: Values
 
 
-@message(
-    sender=AGGREGATOR, receiver=HOLDERS, protection=PLAIN, step="audit", carries=Carries.ROW_CODE, warns=Warns.COLUMNS
-)
+@message(**_AUDITED, receiver=HOLDERS, step="audit")
 class AttackCodes:
     """The code as the label holder sees it, and protected codes, of rows that are kept or held out.
 
@@ -256,14 +240,7 @@ class AttackCodes:
     protected: Annotated[tuple[Values, ...], Length("mappers", "mappers")]
 
 
-@message(
-    sender=AGGREGATOR,
-    receiver=COUNTED,
-    protection=PLAIN,
-    step="comparison",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_AUDITED, receiver=COUNTED, step="comparison")
 class VariantCodes:
     """The code of a model with other weights of removal as the label holder sees it, of the rows of an audit.
 
@@ -274,14 +251,7 @@ class VariantCodes:
     values: Values
 
 
-@message(
-    sender=AGGREGATOR,
-    receiver=HOLDERS,
-    protection=PLAIN,
-    step="comparison",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_AUDITED, receiver=HOLDERS, step="comparison")
 class PlainCodes:
     """The code of a plain model that is trained for comparison: for the task, and to be attacked as well.
 

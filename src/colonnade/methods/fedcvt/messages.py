@@ -34,9 +34,16 @@ __all__ = [
 MOST_ROWS = 2**31
 
 _HOLDER, _LABELS = "feature_holder", "label_holder"
-_OPEN = by("level", {0: PLAIN, 1: NOISED})
+_CODES: Any = {
+    "sender": _HOLDER,
+    "receiver": _LABELS,
+    "protection": by("level", {0: PLAIN, 1: NOISED}),
+    "carries": Carries.ROW_CODE,
+    "warns": Warns.COLUMNS,
+}
 # At level 2: under the sender's key, or under the receiver's.
-_SEALED, _OPENED = by("level", {2: ENCRYPTED}), by("level", {2: PLAIN})
+_SEALED: Any = {"sender": _LABELS, "receiver": _HOLDER, "protection": by("level", {2: ENCRYPTED})}
+_OPENED: Any = {"sender": _HOLDER, "receiver": _LABELS, "protection": by("level", {2: PLAIN})}
 
 Values = Annotated[torch.Tensor, Dims("rows", "width")]
 Mark = Annotated[str, Hex(8)]
@@ -64,14 +71,7 @@ class Schedule:
     outputs: Annotated[int, Between(1, 4096)]
 
 
-@message(
-    sender=_HOLDER,
-    receiver=_LABELS,
-    protection=_OPEN,
-    step="levels 0 and 1 (repr_fwd)",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_CODES, step="levels 0 and 1 (repr_fwd)")
 class Codes:
     """The sender's codes of a batch: shared rows, then rows that only the sender knows.
 
@@ -103,14 +103,7 @@ class CodeGradient:
     values: Values
 
 
-@message(
-    sender=_HOLDER,
-    receiver=_LABELS,
-    protection=_OPEN,
-    step="evaluation, levels 0 and 1 (eval_fwd)",
-    carries=Carries.ROW_CODE,
-    warns=Warns.COLUMNS,
-)
+@message(**_CODES, step="evaluation, levels 0 and 1 (eval_fwd)")
 class HeldOutCodes:
     """The sender's codes of rows that are scored or looked up, not learned from.
 
@@ -122,9 +115,7 @@ class HeldOutCodes:
     values: Values
 
 
-@message(
-    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 4 (he_al_logit)", carries=Carries.ROW_SCORE
-)
+@message(**_SEALED, step="level 2, 4 (he_al_logit)", carries=Carries.ROW_SCORE)
 class AlignedLogits:
     """What the other parties' codes of shared rows add to scores, under the sender's key.
 
@@ -134,9 +125,7 @@ class AlignedLogits:
     values: SealedArray
 
 
-@message(
-    sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 5 (he_est_logit)", carries=Carries.ROW_SCORE
-)
+@message(**_OPENED, step="level 2, 5 (he_est_logit)", carries=Carries.ROW_SCORE)
 class EstimatedLogits:
     """What the other parties' estimated codes add to the scores of rows, under the receiver's key.
 
@@ -147,16 +136,14 @@ class EstimatedLogits:
     values: SealedArray
 
 
-@message(
-    sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, 6 (he_est_grad)", carries=Carries.ROW_GRADIENT
-)
+@message(**_SEALED, step="level 2, 6 (he_est_grad)", carries=Carries.ROW_GRADIENT)
 class EstimateGradient:
     """The loss's gradient at estimated scores, under the sender's key. Reveals: nothing but the number of rows."""
 
     values: SealedArray
 
 
-@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, 7 (he_al_grad)", carries=Carries.SUM)
+@message(**_OPENED, step="level 2, 7 (he_al_grad)", carries=Carries.SUM)
 class AlignedGradient:
     """The same gradient carried back to the shared rows, under the receiver's key.
 
@@ -167,14 +154,14 @@ class AlignedGradient:
     values: SealedArray
 
 
-@message(sender=_LABELS, receiver=_HOLDER, protection=_SEALED, step="level 2, fit term", carries=Carries.ROW_CODE)
+@message(**_SEALED, step="level 2, fit term", carries=Carries.ROW_CODE)
 class FitCodes:
     """The sender's codes of shared rows, under its own key. Reveals: nothing but the number of rows."""
 
     values: SealedByKind
 
 
-@message(sender=_HOLDER, receiver=_LABELS, protection=_OPENED, step="level 2, fit term", carries=Carries.SUM)
+@message(**_OPENED, step="level 2, fit term", carries=Carries.SUM)
 class FitGradient:
     """How estimates of the receiver's codes of shared rows miss them, carried back, under the receiver's key.
 
