@@ -8,6 +8,7 @@ from colonnade.alignment.align import (
     count_shared,
     find_overlap,
 )
+from colonnade.alignment.announced import messages_of, sends
 from colonnade.alignment.dividing import (
     agreed_split,
     divides_by_labels,
@@ -16,12 +17,13 @@ from colonnade.alignment.dividing import (
     tells_split,
 )
 from colonnade.alignment.intersection import PartnerRows
-from colonnade.alignment.messages import MESSAGES, SplitNumber, sends
+from colonnade.alignment.messages import MESSAGES, SharedRows, SplitNumber
 
 __all__ = [
     "MESSAGES",
     "Overlap",
     "PartnerRows",
+    "SharedRows",
     "SplitNumber",
     "agreed_split",
     "align",
@@ -31,6 +33,7 @@ __all__ = [
     "divides_by_labels",
     "find_overlap",
     "is_matched_by_pair",
+    "messages_of",
     "sends",
     "split_number",
     "tells_split",

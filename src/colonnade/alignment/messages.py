@@ -26,7 +26,7 @@ __all__ = [
     "ShuffledMarks",
     "SplitNumber",
     "TwiceBlindedIds",
-    "sends",
+    "crosses",
 ]
 
 SALT_BYTES, RESULT_BYTES = 32, 16
@@ -201,19 +201,19 @@ MESSAGES = (
 )
 
 _FROM_LEAD = {
-    "both_learn": ("AlignmentOpening", "BlindedIds", "SharedRows"),
-    "one_learns": ("AlignmentOpening", "BlindedIds"),
-    "size_only": ("AlignmentOpening", "BlindedIds", "SharedCount"),
+    "both_learn": (AlignmentOpening, BlindedIds, SharedRows),
+    "one_learns": (AlignmentOpening, BlindedIds),
+    "size_only": (AlignmentOpening, BlindedIds, SharedCount),
 }
 _FROM_OTHERS = {
-    "both_learn": ("AlignmentOffer", "TwiceBlindedIds", "IdMarks"),
-    "one_learns": ("AlignmentOffer", "TwiceBlindedIds", "IdMarks"),
-    "size_only": ("AlignmentOffer", "BlindedIds", "ShuffledMarks"),
+    "both_learn": (AlignmentOffer, TwiceBlindedIds, IdMarks),
+    "one_learns": (AlignmentOffer, TwiceBlindedIds, IdMarks),
+    "size_only": (AlignmentOffer, BlindedIds, ShuffledMarks),
 }
 
 
-def sends(message: str, rule: Alignment, *, is_lead: bool) -> bool:
+def crosses(message: type, rule: Alignment, *, is_from_lead: bool) -> bool:
     """Tell whether the lead, or another party, sends a message to find shared rows by this rule."""
     if rule.protocol == "given":
-        return message == "GivenRows"
-    return message in (_FROM_LEAD if is_lead else _FROM_OTHERS)[rule.mode]
+        return message is GivenRows
+    return message in (_FROM_LEAD if is_from_lead else _FROM_OTHERS)[rule.mode]

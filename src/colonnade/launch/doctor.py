@@ -34,7 +34,7 @@ from colonnade.messages import ANYONE, PLAIN, message
 from colonnade.session import Alignment, Method, Participant, Role, RunPlan, Session, Stage
 from colonnade.session.handshake import greet
 from colonnade.text import command
-from colonnade.transport.grpc import Endpoint
+from colonnade.transport.grpc import Endpoint, GrpcLink
 
 __all__ = ["Finding", "examine_home", "examine_peer"]
 
@@ -113,9 +113,10 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
     check = "connection"
     try:
         first, second = sorted([home.name, peer])
+        plan = RunPlan(name="doctor", method="doctor", roles={"first": (first,), "second": (second,)})
         dials = partners[peer].address is not None
         facts = Clock(time.time(), dials, home.listen is not None)
-        with _line(home, endpoint, peer, dials=None) as session:
+        with _line(plan, home.name, endpoint.link(peer)) as session:
             yield Finding("connection", True, f"'{home.name}' and '{peer}' reach each other")
             other = greet(session).get(peer)
             seen = f"both run colonnade {__version__}"
@@ -129,7 +130,7 @@ def examine_peer(folder: Path, peer: str) -> Iterator[Finding]:
             return
         check = "other direction"
         # The one that is dialled by rule dials now.
-        with _line(home, endpoint, peer, dials=home.name == second) as session:
+        with _line(plan, home.name, endpoint.link(peer, dials=home.name == second)) as session:
             greet(session)
             yield Finding("other direction", True, f"'{second}' can dial '{first}' too")
     except (FrameRefused, HandshakeRefused, OutOfStep) as refused:
@@ -169,20 +170,14 @@ def _talk(session: Session, facts: Clock) -> Any:
 
 
 @contextmanager
-def _line(home: PartyHome, endpoint: Endpoint, peer: str, *, dials: bool | None) -> Iterator[Session]:
-    link = endpoint.link(peer, dials=dials)
+def _line(plan: RunPlan, own: str, link: GrpcLink) -> Iterator[Session]:
     try:
         if not link.wait_until_up(_PATIENCE_SECONDS):
             link.check_present()
-            raise PeerLost(f"'{peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
-        yield Session(Participant(home.name), _DOCTOR, _plan(home.name, peer), {peer: link}, messages=(Clock, Probe))
+            raise PeerLost(f"'{link.peer}' did not answer for {_PATIENCE_SECONDS:g} s.")
+        yield Session(Participant(own), _DOCTOR, plan, {link.peer: link}, messages=(Clock, Probe))
     finally:
         link.close()
-
-
-def _plan(one: str, two: str) -> RunPlan:
-    first, second = sorted([one, two])
-    return RunPlan(name="doctor", method="doctor", roles={"first": (first,), "second": (second,)})
 
 
 def _unplayed(session: Session, holding: Any, config: Any) -> Any:

@@ -16,13 +16,13 @@ from colonnade.data import PartyTable
 from colonnade.errors import ConfigError, PeerFailed, PeerLost, RunFolderError
 from colonnade.launch.home import PartyHome, read_party_home, read_run_file, table_in_words
 from colonnade.launch.identity import HomeRenewals, activate_next_identity, load_identity, load_partners
-from colonnade.launch.party_folder import PartyFolder, earlier_folder, next_prediction
+from colonnade.launch.party_folder import ELSEWHERE, PartyFolder, earlier_folder, next_prediction
 from colonnade.launch.run import Run, make_run
 from colonnade.launch.run_folder import LAUNCHED_APART, RunFolder
 from colonnade.launch.status import StatusFile, Watcher
-from colonnade.launch.take_part import alignment_messages, peers_of, take_part
+from colonnade.launch.take_part import peers_of, take_part
 from colonnade.ledger import LedgerWriter
-from colonnade.messages import ANYONE, Declaration, declaration_of, warnings_of
+from colonnade.messages import Declaration, declaration_of, warnings_of
 from colonnade.methods import method_named
 from colonnade.reports import Consent, PartyRun, check_format
 from colonnade.session import Observer, Participant, RunPlan, write_json
@@ -113,10 +113,8 @@ class Joining:
             return False
         is_other = self._folder.plan() != self.plan
         if is_other or (self._folder.path / "report.html").exists():
-            raise RunFolderError(
-                f"{self._folder.path} holds a finished run {'with other settings' if is_other else 'already'}. Choose "
-                "another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
-            )
+            which = "with other settings" if is_other else "already"
+            raise RunFolderError(f"{self._folder.path} holds a finished run {which}. {ELSEWHERE}")
         return True
 
     @cached_property
@@ -126,21 +124,13 @@ class Joining:
 
     def sends(self) -> list[tuple[Declaration, str]]:
         """Return what this party will send and to whom, from the declarations alone."""
-        found = []
-        own, lead = self.plan.role_of(self.home.name), self._method.lead_in(self.plan)
-        finding = alignment_messages(self._method, self.plan)
+        found: list[tuple[Declaration, str]] = []
+        method, plan, own = self._method, self.plan, self.home.name
         for peer in self._peers:
-            role = self.plan.role_of(peer)
-            is_aligned = self._method.are_aligned(self.plan, self.home.name, peer)
-            for declaration in (*map(declaration_of, finding), *self._method.declarations_in(self.plan)):
-                if declaration.sender == ANYONE:
-                    fits = is_aligned and alignment.sends(declaration.name, self.plan.alignment, is_lead=own == lead)
-                    if declaration.cls is alignment.SplitNumber:
-                        fits = alignment.tells_split(self._method, self.plan, self.home.name, peer)
-                else:
-                    fits = (declaration.sender, declaration.receiver) == (own, role)
-                if fits:
-                    found.append((declaration, peer))
+            ends = (plan.role_of(own), plan.role_of(peer))
+            finding = (one for one in alignment.MESSAGES if alignment.sends(method, plan, one, own, peer))
+            found += [(declaration_of(one), peer) for one in finding]
+            found += [(one, peer) for one in method.declarations_in(plan) if (one.sender, one.receiver) == ends]
         return found
 
     def warnings(self) -> list[str]:
@@ -155,7 +145,7 @@ class Joining:
         lead, parties = method.leader_of(plan), method.parties_with_rows(plan)
         others = [party for party in parties if party not in (own, lead)]
         is_by_pair = method.stage(plan.stage).rows == "pairwise"
-        is_told = alignment_messages(method, plan) and alignment.sends("SharedRows", plan.alignment, is_lead=True)
+        is_told = alignment.sends(method, plan, alignment.SharedRows, lead, own)
         if own not in parties or own == lead or not others or is_by_pair or not is_told:
             return None
         have = f"{' and '.join(others)} {'has' if len(others) == 1 else 'have'}"

@@ -28,6 +28,7 @@ from colonnade.session import (
 from colonnade.settings import validated
 
 __all__ = [
+    "ELSEWHERE",
     "PARTY_FILES",
     "PartyFolder",
     "check_earlier",
@@ -57,7 +58,7 @@ PARTY_FILES = (
     "alignment.json",
     "alignment",
 )
-_ELSEWHERE = "Choose another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
+ELSEWHERE = "Choose another name in run.toml or another --folder, or add --overwrite to replace the earlier run."
 
 
 # What the files of a finished party say; who edits them by hand gets an error, not a strange report.
@@ -281,13 +282,13 @@ class PartyFolder:
             back = " and ".join(f"write {setting} in [{table}]" for table, setting in tables[:3])
             raise RunFolderError(
                 f"{self.path} holds an interrupted run with other settings ({', '.join(keys)}). "
-                f"To resume it, {back or 'restore them'}. {_ELSEWHERE}"
+                f"To resume it, {back or 'restore them'}. {ELSEWHERE}"
             )
         kept = read_json(self.path / "table.json")
         if not isinstance(kept, dict) or kept.get("digest") != about["digest"]:
             raise RunFolderError(
                 f"The table of '{self.path.name}' has changed since the run in {self.path} was interrupted. "
-                f"Restore it to resume. {_ELSEWHERE}"
+                f"Restore it to resume. {ELSEWHERE}"
             )
 
 
@@ -341,25 +342,20 @@ def earlier_folder(method: Method, plan: RunPlan, runs: Path, party: str, *, is_
 
     ``is_apart`` where the folder is this party's own, and not one that several parties share.
     """
-    if plan.after is None or _was_absent(method, plan, party):
+    stages, role = method.stage(plan.stage).after, plan.role_of(party)
+    # Who takes part in no stage that this one can go on from has nothing to bring.
+    if plan.after is None or all(role not in method.stage(one).roles for one in stages):
         return None
     path = runs / plan.after
     folder = PartyFolder(path if is_apart else path / party)
     if not folder.keeps_result:
-        stages = " or ".join(method.stage(plan.stage).after)
         raise RunFolderError(
-            f"The stage {plan.stage} goes on from a finished run of the stage {stages}, and there is none in "
-            f"{folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
+            f"The stage {plan.stage} goes on from a finished run of the stage {' or '.join(stages)}, and there is none "
+            f"in {folder.path}. Run that first, with the same run.toml, or name the run in [run] after = …."
         )
     check_earlier(method, plan, folder.plan())
     check_format(folder.format, str(folder.path))
     return folder
-
-
-def _was_absent(method: Method, plan: RunPlan, party: str) -> bool:
-    """Tell whether a party takes no part in any stage that this one can go on from, so that it has nothing to bring."""
-    role = plan.role_of(party)
-    return all(role not in method.stage(stage).roles for stage in method.stage(plan.stage).after)
 
 
 def earlier_folders(method: Method, plan: RunPlan, folder: Path) -> dict[str, PartyFolder]:

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from colonnade.errors import ConfigError, LedgerBroken, PolicyRefused, RunFolderError, UsageError
 from colonnade.launch.lock import LOCK_FILE, alone_in
-from colonnade.launch.party_folder import PARTY_FILES, PartyFolder, unchanged
+from colonnade.launch.party_folder import ELSEWHERE, PARTY_FILES, PartyFolder, unchanged
 from colonnade.launch.run import Run, make_run
 from colonnade.ledger import Ledger
 from colonnade.methods import method_named
@@ -99,15 +99,10 @@ class RunFolder:
     def load(self) -> Run:
         """Read a finished run back."""
         self._check_exists()
-        own = PartyFolder(self.path)
-        if own.holds_run:
-            one = own.load()
+        own, about_path = PartyFolder(self.path), self.path / "simulation.json"
+        if own.holds_run or not about_path.exists():
+            one = own.load()  # or it says that there is no finished run
             return make_run(own.plan(), {one.party: one}, launch=LAUNCHED_APART, folder=self.path, format=own.format)
-        about_path = self.path / "simulation.json"
-        if not about_path.exists():
-            raise RunFolderError(
-                f"{self.path} holds no finished run. If a run was interrupted, start it again with the same command."
-            )
         with unchanged(self.path):
             return self._load(read_json(about_path))
 
@@ -191,10 +186,7 @@ class RunFolder:
             )
         # The last file to be written; a closed ledger alone is not enough, the comparison comes after it.
         if not overwrite and (self.path / "simulation.json").exists():
-            raise RunFolderError(
-                f"{self.path} holds a finished run already. Choose another name in run.toml or another --folder, or "
-                "add --overwrite to replace the earlier run."
-            )
+            raise RunFolderError(f"{self.path} holds a finished run already. {ELSEWHERE}")
 
     def _party_folders(self) -> list[PartyFolder]:
         # What one party has put aside looks like the folder of a party of that name.

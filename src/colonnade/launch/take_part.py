@@ -41,7 +41,7 @@ from colonnade.settings import validated
 from colonnade.training import described
 from colonnade.transport import Link
 
-__all__ = ["alignment_messages", "peers_of", "take_part"]
+__all__ = ["peers_of", "take_part"]
 
 _NOTHING = np.empty(0, np.int64)
 _NO_SPLIT = Split(_NOTHING, _NOTHING, _NOTHING)
@@ -61,7 +61,7 @@ def take_part(
     """
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     method = method_named(plan.method)
-    config, messages = validated(method.config, plan.config, "config"), alignment_messages(method, plan)
+    config, messages = validated(method.config, plan.config, "config"), alignment.messages_of(method, plan)
     table = PartyTable.nothing(party.name) if party.table is None else party.table
     with opened(party.engine) as engine:
         session = Session(party, method, plan, links, messages=messages, observer=observer, engine=engine)
@@ -149,14 +149,6 @@ def _still_keeps(folder: Path, part: ModelPart | None) -> bool:
 def peers_of(method: Method, plan: RunPlan, party: str) -> tuple[str, ...]:
     """Return the parties that a party has a line to."""
     return tuple(peer for peer in plan.parties if peer != party and method.are_connected(plan, party, peer))
-
-
-def alignment_messages(method: Method, plan: RunPlan) -> tuple[type, ...]:
-    """Return what may cross to find and divide shared rows: nothing where rows are scored that one party knows."""
-    if method.stage(plan.stage).rows == "own":
-        return ()
-    is_divided = alignment.divides_by_labels(method, plan)
-    return tuple(one for one in alignment.MESSAGES if is_divided or one is not alignment.SplitNumber)
 
 
 def _bring(session: Session, party: Participant, table: PartyTable) -> Holding:

@@ -77,7 +77,6 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
     declared = {(one.name, one.sender, one.receiver): one for one in run.method.declarations_in(run.plan)}
     aligning = {one.name: one for one in map(declaration_of, alignment.MESSAGES)}
     control = {declaration_of(cls).name for cls in CONTROL}
-    lead, with_rows = run.method.leader_of(run.plan), set(run.method.parties_with_rows(run.plan))
     for party, ledger in run.ledgers.items():
         received = [entry.content for entry in ledger.messages() if entry.kind == "received"]
         require(len(received) == len(run.views[party]), f"Every frame that {party} got should be in its ledger.")
@@ -88,12 +87,7 @@ def check_nothing_undeclared_is_sent(case: Case, transport: str) -> None:
                 continue
             if name in aligning:
                 one = aligning[name]
-                is_due = lead in (party, sender) and {party, sender} <= with_rows
-                is_due = is_due and (
-                    alignment.tells_split(run.method, run.plan, sender, party)
-                    if one.cls is alignment.SplitNumber
-                    else alignment.sends(name, run.plan.alignment, is_lead=sender == lead)
-                )
+                is_due = alignment.sends(run.method, run.plan, one.cls, sender, party)
                 require(is_due, f"{party} should have no part in finding shared rows by {name}.")
             else:
                 key = (name, run.plan.role_of(sender), run.plan.role_of(party))

@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+from colonnade import alignment
 from colonnade.data import PartyTable
 from colonnade.errors import PolicyRefused
 from colonnade.launch.home import read_party_home
 from colonnade.launch.identity import make_home
 from colonnade.launch.join import Joining
 from colonnade.launch.run_folder import RunFolder
-from colonnade.launch.take_part import alignment_messages
 from colonnade.messages import Declaration, Protection, declaration_of
 from colonnade.session import Policy, RunPlan
 from colonnade.testing.cases import Case, new_tables, once, predict, toy_tables, train
@@ -187,7 +187,7 @@ def _sent(case: Case, plan: RunPlan, party: str) -> list[Declaration]:
     own = list(case.method.declarations_in(plan))
     own = [one for one in own if one.sender == plan.role_of(party) and plan.roles.get(one.receiver)]
     aligns = party in case.method.parties_with_rows(plan)
-    return [*(map(declaration_of, alignment_messages(case.method, plan)) if aligns else ()), *own]
+    return [*(map(declaration_of, alignment.messages_of(case.method, plan)) if aligns else ()), *own]
 
 
 def _shared(case: Case) -> dict[str, int]:
