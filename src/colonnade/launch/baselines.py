@@ -39,7 +39,8 @@ Rows = np.ndarray[Any, Any]
 
 def scores_alone(session: Session, config: Any, holding: Holding, observer: Observer | None) -> Scores | None:
     """Score held-out rows by the same model trained on the same rows by the label holder alone, if it has partners."""
-    if session.role != session.lead or not session.all_channels or not holding.table.columns:
+    has_partners = session.role == session.lead and session.all_channels
+    if not has_partners or not holding.table.columns or not _can_be_alone(session.method, session.plan):
         return None
     return _play_alone(session.method, session.plan, config, holding, observer)
 
@@ -151,9 +152,7 @@ def join_tables(method: Method, plan: RunPlan, tables: Mapping[str, PartyTable])
 def _play_alone(
     method: Method, plan: RunPlan, config: Any, holding: Holding, observer: Observer | None
 ) -> Scores | None:
-    """Train as the only party, where the method's lead can; nothing crosses."""
-    if not _can_be_alone(method, plan):
-        return None
+    """Train as the only party; nothing crosses."""
     lead = method.leader_of(plan)
     solo = replace(plan, roles={method.lead_in(plan): (lead,)})
     # Shown as what it is: not the run itself, and not to be taken for its start.

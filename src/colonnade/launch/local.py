@@ -122,7 +122,7 @@ class _Workers:
         self._said: set[str] = set()
 
     def start(self) -> None:
-        """Start all processes and tell each where the others listen."""
+        """Start all processes and tell each what to do."""
         for party, task in self._tasks.items():
             process = self._processes[party] = subprocess.Popen(
                 [sys.executable, "-m", "colonnade.launch.local_worker"],
@@ -137,20 +137,13 @@ class _Workers:
             reader.start()
             self._readers.append(reader)
             self._write(party, task)
-        ports: dict[str, int] = {}
-        while len(ports) < len(self._tasks):
-            party, report = self._next()
-            if "port" in report:
-                ports[party] = report["port"]
-        addresses = {party: f"127.0.0.1:{port}" for party, port in ports.items()}
-        for party in self._tasks:
-            self._write(party, {"addresses": {peer: at for peer, at in addresses.items() if peer != party}})
 
     def wait(self) -> None:
-        """Wait until all parties are done; raise the first error that was not an echo of another."""
-        left = set(self._tasks)
+        """Tell each where the others listen, and wait until all are done; raise the first error that is no echo."""
+        left, addresses = set(self._tasks), dict[str, str]()
         failures: list[ColonnadeError] = []
-        while left:
+        # Before all listen, every error ends the run: the others wait for this process.
+        while left and not (failures and len(addresses) < len(self._tasks)):
             try:
                 # The others hear of a failure over their lines; those that were not connected yet never would.
                 party, report = self._reports.get(timeout=_ECHO_SECONDS if failures else None)
@@ -161,8 +154,13 @@ class _Workers:
                 failures += self._failure_of(party, failures)
             elif "error" in report:
                 failures.append(_rebuilt(report["error"]))
+            elif "port" in report:
+                addresses[party] = f"127.0.0.1:{report['port']}"
+                if len(addresses) == len(self._tasks):
+                    for one in self._tasks:
+                        self._write(one, {"addresses": {peer: at for peer, at in addresses.items() if peer != one}})
             else:
-                self._show(party, report)
+                self._show(report)
         echoes = (PeerFailed, PeerLost)
         if failures:
             raise next((one for one in failures if not isinstance(one, echoes)), failures[0])
@@ -182,17 +180,7 @@ class _Workers:
         for reader in self._readers:
             reader.join()  # it ends with the process, and closes what it read
 
-    def _next(self) -> tuple[str, dict[str, Any]]:
-        """Return the next report of the beginning, where every error ends the run."""
-        party, report = self._reports.get()
-        if report is None:
-            raise self._failure_of(party, [])[0]
-        if "error" in report:
-            raise _rebuilt(report["error"])
-        self._show(party, report)
-        return party, report
-
-    def _show(self, party: str, report: dict[str, Any]) -> None:
+    def _show(self, report: dict[str, Any]) -> None:
         if "progress" in report and self._observer is not None:
             self._observer(Progress(**report["progress"]))
         elif "said" in report and report["said"] not in self._said:
