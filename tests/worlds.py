@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import gmpy2
@@ -13,7 +16,9 @@ import pytest
 from gmpy2 import mpz
 
 import colonnade as cn
-from colonnade.crypto import CipherArray, PrivateKey, PublicKey, cipher_array
+from colonnade.crypto import INSECURE_TEST, CipherArray, PrivateKey, PublicKey, cipher_array
+from colonnade.engine import INLINE, Engine
+from colonnade.exchanges import public_keys
 from colonnade.messages import decode_body, open_frame
 from colonnade.session import Session
 
@@ -42,6 +47,36 @@ def the_same_secrets() -> Iterator[None]:
     """Let parties draw the same noise in every run, which would move figures across bars once in a while."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Session, "_durable_secret", lambda one: hashlib.sha256(one.party.encode()).digest())
+        yield
+
+
+@contextmanager
+def few_keys(count: int = 6) -> Iterator[None]:
+    """Let runs take turns with a few keys of the size for tests: a partner's table takes longer to make than to use."""
+    known: list[tuple[PrivateKey, PublicKey]] = []
+    turns, lock = itertools.count(), threading.Lock()
+
+    def generate(size: str | int, engine: Engine = INLINE) -> PrivateKey:
+        if size != INSECURE_TEST:
+            return PrivateKey.generate(size, engine)
+        with lock:
+            if len(known) < count:
+                drawn = PrivateKey.generate(size)
+                known.append((drawn, drawn.public))
+            own, _ = known[next(turns) % count]
+        return taking(own, PrivateKey(int(own._p), int(own._q), engine))
+
+    def check(n: int, proof: Sequence[int], size: str | int, engine: Engine = INLINE) -> PublicKey:
+        key = PublicKey.check(n, proof, size, engine)
+        return next((taking(public, key) for _, public in known if public.n == n), key)
+
+    def taking(one: PublicKey, key: Any) -> Any:
+        key.__dict__["_encryption"] = one._encryption
+        return key
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(public_keys, "PrivateKey", SimpleNamespace(generate=generate))
+        patch.setattr(public_keys, "PublicKey", SimpleNamespace(check=check))
         yield
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
+from tests.docs.test_tutorial import in_this_process
 
 from colonnade import __version__
 from colonnade.cli import COMMANDS
@@ -295,6 +296,7 @@ def test_demo_goes_from_nothing_to_a_report(tmp_path: Path, monkeypatch: Any, co
         if line.startswith(("Ledgers:", "Score:")):
             words = re.split(r"(?=audit|predict)", line, maxsplit=1)[1].split()
             assert colonnade(*words).code == 0, "what the demo proposes must work"
+    monkeypatch.setattr("colonnade.launch.local.run_locally", in_this_process)
     again = colonnade("demo", "--json")
     assert again.code == 0, "the demo may be repeated"
     metrics = again.json["metrics"]

@@ -53,7 +53,7 @@ def test_the_next_commands_after_init_and_a_run_work_as_they_are_printed(here: P
 
     write_demo(here / AWKWARD, DEMOS["splitnn"])
     run_toml = here / AWKWARD / "run.toml"
-    run_toml.write_text(run_toml.read_text().replace("[config]", "[config]\nepochs = 1"))
+    run_toml.write_text(run_toml.read_text().replace("[config]", "[config]\nepochs = 1\nminimum_steps = 0"))
     done = colonnade("run", "--simulate", "--quiet", "--no-compare", f"{AWKWARD}/run.toml")
     assert done.code == 0, done.err
     lines = dict(re.findall(r"^(\w+): +(.*)$", done.out, re.MULTILINE))

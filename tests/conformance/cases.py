@@ -115,9 +115,9 @@ _OF_MPDL: dict[str, Any] = {"draws_in_secret": True, "without": ("kind",), "tell
 
 _FAIRVFL: dict[str, Any] = {
     "attributes": ("s0", "s1"),
-    "epochs": 16,
+    "epochs": 8,
     "batch_size": 64,
-    "learning_rate": 0.02,
+    "learning_rate": 0.05,
     "removal_weight": 0.05,
     "code_noise": 0.1,
     "embedding": 8,

@@ -22,8 +22,8 @@ from tests.parties import with_policies
 from tests.unit.methods.mpdl import graph_worlds
 
 TOY = Case("toy", tally.Tally(), {"label_holder": 1, "feature_holder": 1, "collaborator": 1}, learns=0.0)
-# Rules are about who takes part in what: the first case of every set of roles.
-RULED = [*{(type(case.config), *case.roles.items()): case for case in reversed(CASES)}.values(), TOY]
+# Rules are about who takes part in what, and who helps whom: the first case of every set of roles.
+RULED = [*{(type(case.config), *case.roles, case.asks_all): case for case in reversed(CASES)}.values(), TOY]
 LEARNING = {"train", "pretrain", "finetune", "dual", "central", "sweep"}
 """Stages that make models. Held-out rows are scored in some of them; `maximum_runs` limits these."""
 

@@ -6,8 +6,9 @@ import base64
 import hashlib
 import math
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -50,46 +51,46 @@ def environment() -> dict[str, str]:
 
 def observe(variant: Variant) -> Recorded:
     """Play the stages of a variant one after the other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _play(variant)
-    finally:
-        torch.set_num_threads(before)
+    return {stage: play() for stage, play in stages_of(variant)}
 
 
-def _play(variant: Variant) -> Recorded:
-    found: Recorded = {}
-    model: cn.Run | None = None
+def stages_of(variant: Variant) -> Iterator[tuple[str, Callable[[], Recorded]]]:
+    """Give what plays each stage with the model of those before it, once or again."""
+    models: list[cn.Run] = []
     for stage in variant.stages:
-        with _watched() as sessions:
-            if stage == "predict":
-                assert model is not None
-                values = _scores(model.predict(variant.tables(stage)))
-            else:
-                run = cn.simulate(
-                    variant.config,
-                    variant.tables(stage),
-                    seed=SEED,
-                    roles=variant.roles_in(stage),
-                    stage=stage,
-                    after=model if stage in _GOES_ON else None,
-                    evaluate=variant.evaluate,
-                    launch=cn.Launch(name=stage),
-                )
-                model, values = run if run.parts else model, _results(run)
-        found[stage] = {
-            "messages": _messages(sessions),
-            "numbers": {name: described(value, variant, stage) for name, value in values.items()},
-        }
-    return found
+        yield stage, partial(_play, variant, stage, models[-1] if models else None, models)
+
+
+def _play(variant: Variant, stage: str, model: cn.Run | None, models: list[cn.Run]) -> Recorded:
+    with _watched() as sessions:
+        if stage == "predict":
+            assert model is not None
+            values = _scores(model.predict(variant.tables(stage)))
+        else:
+            run = cn.simulate(
+                variant.config,
+                variant.tables(stage),
+                seed=SEED,
+                roles=variant.roles_in(stage),
+                stage=stage,
+                after=model if stage in _GOES_ON else None,
+                evaluate=variant.evaluate,
+                launch=cn.Launch(name=stage),
+            )
+            values = _results(run)
+            if run.parts:
+                models.append(run)
+    return {
+        "messages": _messages(sessions),
+        "numbers": {name: described(value, variant, stage) for name, value in values.items()},
+    }
 
 
 @contextmanager
 def _watched() -> Iterator[list[Session]]:
     """Give parties the same secrets in every run, ciphertexts that are plain integers, and keep their sessions."""
     sessions: list[Session] = []
-    begin = Session.__init__
+    begin, threads = Session.__init__, torch.get_num_threads()
 
     def begun(session: Session, *arguments: Any, **options: Any) -> None:
         begin(session, *arguments, **options)
@@ -101,7 +102,11 @@ def _watched() -> Iterator[list[Session]]:
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
         patch.setattr(Session, "__init__", begun)
         patch.setattr(Session, "secret", secret)
-        yield sessions
+        torch.set_num_threads(1)
+        try:
+            yield sessions
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _results(run: cn.Run) -> dict[str, np.ndarray]:
