@@ -235,10 +235,11 @@ CASES = (
     Case(method="fairvfl", name="robust", settings={"attributes": ["gender"]}, is_quick=True, **_FAIR),
 )
 _SMALL: dict[str, dict[str, Any]] = {
-    "splitnn": {"epochs": 6, "batch_size": 16},
+    "splitnn": {"epochs": 6, "minimum_steps": 40, "batch_size": 16},
     "secure_lr": {"epochs": 3, "minimum_support": 2, "allow_leak": True},
     "ftl": {"width": 3, "iterations": 4, "allow_leak": True},
-    "prada": {"epochs": 3, "fine_epochs": 3, "batch_size": 16, "fine_batch_size": 16, "interactions": False},
+    "prada": {"epochs": 3, "fine_epochs": 3, "batch_size": 16, "fine_batch_size": 16}
+    | {"interactions": False, "pictures": False},
     "fedcvt": {"epochs": 3, "shared_width": 3, "unique_width": 3, "candidates": ["fedcvt"], "least_keys": 0.0},
     "mpdl": {"epochs": 5, "hidden": 4, "fold_rounds": 1},
     "fairvfl": {"epochs": 3, "width": 16, "heads": 2, "batch_size": 32},

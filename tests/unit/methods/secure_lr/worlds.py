@@ -113,17 +113,29 @@ def two_valued(contributed: np.ndarray, starts: int) -> list[np.ndarray]:
 
 
 def _settled(vector: np.ndarray, span: np.ndarray) -> np.ndarray | None:
+    before = None
     for _ in range(60):
-        upper = vector > (np.quantile(vector, 0.02) + np.quantile(vector, 0.98)) / 2
-        for _ in range(20):
-            if not 1 < upper.sum() < len(upper) - 1:
-                return None
-            upper = vector > (vector[upper].mean() + vector[~upper].mean()) / 2
-        projected = span @ (span.T @ upper)
-        if np.allclose(projected, upper, atol=1e-3):
+        upper = _cut(vector)
+        # What was cut like this before is projected to the same again.
+        if upper is None or (before is not None and (upper == before).all()):
+            return None
+        vector, before = span @ (span.T @ upper), upper
+        if np.allclose(vector, upper, atol=1e-3):
             return upper if upper.mean() <= 0.5 else ~upper
-        vector = projected
     return None
+
+
+def _cut(vector: np.ndarray) -> np.ndarray | None:
+    """Return which elements are nearer to the upper of two levels, unless all but one are on one side."""
+    level, upper = (np.quantile(vector, 0.02) + np.quantile(vector, 0.98)) / 2, None
+    for _ in range(21):
+        before, upper = upper, vector > level
+        if before is not None and (upper == before).all():
+            break
+        if not 1 < upper.sum() < len(upper) - 1:
+            return None
+        level = (vector[upper].mean() + vector[~upper].mean()) / 2
+    return upper
 
 
 def columns_found(contributed: np.ndarray, columns: np.ndarray, starts: int = 0) -> int:
