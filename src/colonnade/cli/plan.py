@@ -62,7 +62,7 @@ def plan(
     tables and --compare come on top. A run that stops early takes less.
     """
     _check_numbers(shared_rows=shared_rows, classes=classes, bandwidth=bandwidth, latency=latency)
-    from colonnade.engine import EngineSettings, opened
+    from colonnade.engine import EngineSettings
     from colonnade.launch.made_up import World
     from colonnade.launch.rehearsal import rehearse, stages_before
     from colonnade.methods import method_named
@@ -79,8 +79,8 @@ def plan(
     world = World.of(agreed, tables, named, shared_rows, classes)
     is_local = len(homes) == len(agreed.parties) if local is None else local
     settings = next((one.engine for one in homes.values()), EngineSettings())
-    with opened(settings.shared_by(len(agreed.parties)) if is_local else settings) as engine:
-        found = rehearse(plans, world, engine=engine, say=say)
+    engine = settings.shared_by(len(agreed.parties)) if is_local else settings
+    found = rehearse(plans, world, engine=engine, say=say)
     speed, delay = (bandwidth, latency or 0.0) if is_local else (bandwidth or _MEGABITS, latency)
     document = _document(found, world, speed, _MILLISECONDS if delay is None else delay)
     document["launch"] = "local" if is_local else "apart"

@@ -315,18 +315,10 @@ class CipherArray(Ciphertext):
         return [found[block * results + result] for result in range(results) for block in range(blocks)]
 
     def _dense_products(self, rows: Sequence[Sequence[int]], lines: int) -> list[mpz]:
-        """Do the same for several rows in one ciphertext: each takes the lines, shifted to its own slots."""
-        lines = max(1, min(lines, len(rows)))
-        shift = 1 << (self._layout.slot_bits * self._layout.line_length)
-        shifted = [list(self._ciphertexts)]
-        for _ in range(lines - 1):
-            shifted.append([gmpy2.powmod(one, shift, self.key.square) for one in shifted[-1]])
-        nothing = [0] * len(self._ciphertexts)
-        groups = [[*rows[at : at + lines]] for at in range(0, len(rows), lines)]
-        for group in groups:
-            group += [nothing] * (lines - len(group))
-        exponents = [[one for row in group for one in row] for group in groups]
-        return self._products([[one for copy in shifted for one in copy]], exponents)
+        """Do the same, with the results of several rows side by side in one ciphertext."""
+        found = self._products([self._ciphertexts], rows)
+        groups = [found[at : at + lines] for at in range(0, len(found), lines)]
+        return self.key.shifted_sums(groups, self._layout.slot_bits * self._layout.line_length)
 
     def _check_axis(self, summed: int) -> None:
         if self._layout.packed_axis == summed or self._layout.lines > 1:

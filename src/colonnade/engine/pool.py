@@ -23,7 +23,7 @@ from colonnade.engine.frames import CONTEXT_NEEDED, FAILED, RESULT, TASK, receiv
 from colonnade.engine.inline import InlineEngine
 from colonnade.errors import EngineFailed
 
-__all__ = ["PoolEngine"]
+__all__ = ["OwnProcesses", "PoolEngine"]
 
 _RETRIES = 3
 # A task costs a worker about 0.2 ms.
@@ -35,6 +35,8 @@ class PoolEngine(Engine):
     """Share work among processes, which start when there is work that pays off."""
 
     name = "pool"
+    least_chunks = 2
+    """A single chunk is not worth sending."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -48,10 +50,10 @@ class PoolEngine(Engine):
         self._closed = threading.Event()
 
     def map(self, work: Work, chunks: Sequence[bytes]) -> list[bytes]:
-        """Return the function's answer to every chunk, in order. A single chunk is not worth sending."""
+        """Return the function's answer to every chunk, in order."""
         if self._closed.is_set():
             raise EngineFailed("This engine is closed. Open another.")
-        if len(chunks) < 2:
+        if len(chunks) < self.least_chunks:
             return self._inline.map(work, chunks)
         futures = [self._threads.submit(self._answer, work, chunk) for chunk in chunks]
         try:
@@ -127,6 +129,12 @@ class PoolEngine(Engine):
         with self._lock:
             self._alive.discard(worker)
         return worker.bury()
+
+
+class OwnProcesses(PoolEngine):
+    """A pool for one of several parties in this process: all its work is sent, so that none holds up the others."""
+
+    least_chunks = 1
 
 
 class _Worker:

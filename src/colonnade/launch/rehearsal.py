@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -15,10 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from colonnade.crypto import INSECURE_TEST
-from colonnade.engine import INLINE, Engine
+from colonnade.engine import Engine, EngineSettings, usable_cores
+from colonnade.engine.pool import OwnProcesses
 from colonnade.errors import ColonnadeError
 from colonnade.launch.made_up import World
-from colonnade.launch.simulation import simulate_plan
+from colonnade.launch.simulation import predict_in_threads, simulate_plan
 from colonnade.ledger import Entry, Ledger
 from colonnade.messages import ENCRYPTED
 from colonnade.methods import method_named
@@ -38,8 +40,11 @@ _ONCE = "all but passes"
 _PASSES, _SEALED_PASSES = 4, 2
 # Rows of a run and steps of a pass at least, and what the rows of a step divide where settings do not tell.
 _LEAST_ROWS, _STEPS, _BATCH = 60, 3, 16
-# All seconds that are spent, those of a run that is short, or long; and of so many rows one may as well play all.
-_BUDGET, _SHORT, _LONG, _NEARLY = 24.0, 1.0, 4.0, 0.6
+# All seconds that are spent, those with small keys before real ones, those of a run that is short; and of so many rows
+# one may as well play all.
+_BUDGET, _SMALL, _SHORT, _NEARLY = 22.0, 8.0, 1.0, 0.6
+
+_INLINE = EngineSettings(kind="inline")
 
 
 class Rehearsal(NamedTuple):
@@ -63,12 +68,22 @@ def stages_before(method: Method, stage: str) -> list[str]:
 
 
 def rehearse(
-    plans: Sequence[RunPlan], world: World, *, engine: Engine = INLINE, say: Callable[[str], None] = lambda _: None
+    plans: Sequence[RunPlan],
+    world: World,
+    *,
+    engine: EngineSettings = _INLINE,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Rehearsal:
-    """Play smaller runs for half a minute; the last plan is of the stage at hand, and others of what it stands on."""
-    player, plan = _Player(plans, world, engine, say), plans[-1]
-    played, total, parts = player.grow(), Counter[tuple[str, ...]](), []
-    for name, part in player.whole(played).items():
+    """Play smaller runs for half a minute; the last plan is of the stage at hand, and others of what it stands on.
+
+    Each party gets an engine of its own, in processes of its own.
+    """
+    plan, total, parts = plans[-1], Counter[tuple[str, ...]](), []
+    with ExitStack() as stack:
+        engines = {party: stack.enter_context(_own(engine)) for party in plan.parties}
+        player = _Player(plans, world, engines, say)
+        rows, whole = player.play()
+    for name, part in whole.items():
         # Where the settings leave open how many passes there are, the method has chosen.
         times = player.wanted.get(name) or max(1, round(part["passes",]))
         total.update({key: times * value for key, value in part.items()})
@@ -83,14 +98,16 @@ def rehearse(
         for (kind, *way), count in sorted(total.items())
         if kind == "count" and round(count) > 0
     ]
-    return Rehearsal(plan, parts, messages, max(played), player.most, player.is_sealed)
+    return Rehearsal(plan, parts, messages, rows, player.most, player.is_sealed)
 
 
 class _Player:
     """Plays one stage with more or fewer rows."""
 
-    def __init__(self, plans: Sequence[RunPlan], world: World, engine: Engine, say: Callable[[str], None]) -> None:
-        self._plans, self._world, self._engine, self._say = plans, world, engine, say
+    def __init__(
+        self, plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine], say: Callable[[str], None]
+    ) -> None:
+        self._plans, self._world, self._engines, self._say = plans, world, engines, say
         plan, method = plans[-1], method_named(plans[-1].method)
         self._largest = max(world.groups, key=lambda group: (len(group) > 1, world.groups[group]))
         self.most = world.groups[self._largest]
@@ -98,43 +115,63 @@ class _Player:
         for name, (least, most) in ((name, one["within"]) for name, one in marks.items() if one.get("within")):
             self._config[name] = type(plan.config[name])(min(max(plan.config[name], least), most))
         self.wanted = {name: plan.config[name] for name, one in marks.items() if one.get("passes")}
-        self._batches = {
-            name: plan.config[name] for name, one in marks.items() if one.get("batch") and plan.config[name]
-        }
+        batches = sorted(plan.config[name] for name, one in marks.items() if one.get("batch") and plan.config[name])
+        # With fewer rows these settings would otherwise choose batches of another size, and more passes.
+        self._fixed: dict[str, Any] = {}
         self._floors, self._repeats = [name for name, one in marks.items() if one.get("floor")], 1
         if self._floors:
             budget, whole = Budget.of(validated(method.config, plan.config, "config")), self._training(self.most)
-            self._batches, self._repeats = {"batch_size": budget.size(whole)}, budget.passes_per_epoch(whole)
-        self._size = max(self._batches.values(), default=_BATCH)
-        # Where whole batches would take too long: steps of a pass, with few rows each.
-        self._has_smaller_batches, self._steps = False, min(_STEPS, self._training(self.most) / self._size)
+            batches, self._repeats = [budget.size(whole)], budget.passes_per_epoch(whole)
+            self._fixed["batch_size"] = batches[0]
         self.is_sealed = any(one.protection == ENCRYPTED for one in method.declarations_in(plan))
+        self._has_long_keys = self.is_sealed and self._config.get("key_size", INSECURE_TEST) != INSECURE_TEST
+        # With real keys batches of the smallest size are whole, and others as full as they get.
+        sizes = batches[:1] if self._has_long_keys else batches
+        self._has_batches, self._size = bool(batches), max(sizes, default=_BATCH)
 
-    def grow(self) -> dict[int, Parts]:
+    def play(self) -> tuple[int, Parts]:
+        """Return what the whole run takes, and how many rows of it were played."""
+        until = time.monotonic() + _BUDGET
+        if not self._has_long_keys:
+            played = self._grow(_STEPS, until)
+            return max(played), self._whole(played)
+        # Small keys tell soon how many messages there are, and how these grow with the rows.
+        small = self._grow(1, time.monotonic() + _SMALL, key_size=INSECURE_TEST)
+        whole, rows, sealed = self._whole(small), min(small), dict[int, Parts]()
+        while rows:
+            began = time.monotonic()
+            sealed[rows], taken = self._play(rows), time.monotonic() - began
+            sizes = {one: _sent(small[one]).total() for one in small}
+            room = (until - time.monotonic()) * sizes[rows] / taken
+            rows = max((one for one in small if one not in sealed and sizes[one] < room), default=0)
+        return max(sealed), self._scaled(whole, small, sealed)
+
+    def _grow(self, steps: int, until: float, **changes: Any) -> dict[int, Parts]:
         """Play runs of more and more rows until one is whole, or there is no time for a larger one."""
-        deadline = time.monotonic() + _BUDGET
-        rows, parts, taken = self._first()
+        began = time.monotonic()
+        rows, parts = self._first(steps, **changes)
+        taken = time.monotonic() - began
         if rows == self.most and taken < _SHORT:
             # Once more, as some things are loaded the first time.
-            parts, taken = self._play(rows)
+            parts = self._play(rows, **changes)
         played, more = {rows: parts}, self._seconds_by_rows(parts)
         while rows < self.most:
-            room = (deadline - time.monotonic()) / 2
+            room = (until - time.monotonic()) / 2
             times = next((one for one in (8, 4, 2) if taken + (one - 1) * more < room), 2 if len(played) == 1 else 0)
-            if not times or (self._has_smaller_batches and len(played) > 1):
+            if not times:
                 break
-            before, rows = (rows, taken), self._near(2 * rows if self._has_smaller_batches else times * rows)
-            played[rows], taken = self._play(rows)
+            before, rows, began = (rows, taken), self._near(times * rows), time.monotonic()
+            played[rows] = self._play(rows, **changes)
+            taken = time.monotonic() - began
             more = max(0.0, taken - before[1]) / (rows - before[0]) * rows
         return played
 
-    def whole(self, played: Mapping[int, Parts]) -> Parts:
+    def _whole(self, played: Mapping[int, Parts]) -> Parts:
         """Work out the whole run from the two largest that were played: what goes by rows, and what does not."""
         *_, (fewer, before), (rows, last) = [(0, {}), *sorted(played.items())]
         if rows == self.most:
             return last
-        low, high = (self._share(one) for one in (fewer, rows))
-        more = self._training(self.most) / (self._steps * self._size) if self._has_smaller_batches else 1.0
+        low, high = (self._training(one) / self._training(self.most) for one in (fewer, rows))
         found: Parts = {name: defaultdict(float) for name in last}
         for name, part in last.items():
             for key in {*part, *before[name]}:
@@ -142,35 +179,39 @@ class _Player:
                 if not before[name][key]:
                     # Few rows may leave a message out, so that two sizes do not tell how it grows.
                     each = part[key] / high if key[0] == "bytes" else 0.0
-                # What a pass takes whatever its rows goes by its steps.
-                found[name][key] = more * each + (1.0 if name == _ONCE else more) * (part[key] - high * each)
+                found[name][key] = each + (part[key] - high * each)
             # More rows take no less time, and not much more than as many times as much; what says so is noise.
             least = max(0.0, part["seconds",])
-            found[name]["seconds",] = min(max(found[name]["seconds",], least), more * least / high)
+            found[name]["seconds",] = min(max(found[name]["seconds",], least), least / high)
         return found
 
-    def _first(self) -> tuple[int, Parts, float]:
-        """Play the first run: of a few batches or, where these would take long, of few rows in each."""
-        least = max(_LEAST_ROWS, self._world.least_rows)
-        few = next(rows for rows in range(least, 10**9) if self._training(rows) >= _STEPS * self._size)
-        few = few if self._batches else least
-        if not self.is_sealed or self._config.get("key_size", INSECURE_TEST) == INSECURE_TEST:
-            return self._accepted(few)
-        # Small keys tell soon how many rows a guard wants, and how long more of them would take on an idle machine.
-        self._has_smaller_batches, began = bool(self._batches), time.process_time()
-        rows, parts, taken = self._accepted(least, key_size=INSECURE_TEST)
-        each = self._seconds_by_rows(parts) * min(1.0, (time.process_time() - began) / taken) / rows
-        self._has_smaller_batches &= each * few > _LONG
-        # At most half of them, as the next run has twice as many.
-        half = max(rows, min(round(_SHORT / each), few // 2))
-        return self._accepted(half if self._has_smaller_batches else max(few, rows))
+    def _scaled(self, whole: Parts, small: Mapping[int, Parts], sealed: Mapping[int, Parts]) -> Parts:
+        """Return the whole run with real keys: messages as with small ones, of the size and the time of real ones."""
+        rows, at = max(sealed), sealed[max(sealed)]
+        sizes, real = _sent(small[rows]), _sent(at)
+        larger, rates = {key: real[key] / size for key, size in sizes.items() if size}, list[float]()
+        found: Parts = {}
+        for name, part in reversed(whole.items()):
+            found[name] = defaultdict(float, {key: larger.get(key, 1.0) * value for key, value in part.items()})
+            seconds, sent = max(0.0, at[name]["seconds",]), _bytes(at[name])
+            each = seconds / sent if sent > 0.0 else 0.0
+            if name == _ONCE:
+                # Making keys does not go by the bytes; passes tell what these take.
+                each = min([each, *rates])
+            rates += [each] if each else []
+            found[name]["seconds",] = seconds + each * max(0.0, _bytes(found[name]) - sent)
+        return {name: found[name] for name in whole}
 
-    def _accepted(self, rows: int, **changes: Any) -> tuple[int, Parts, float]:
-        """Play a run of so many rows, or of more if a guard objects to so few."""
+    def _first(self, steps: int, **changes: Any) -> tuple[int, Parts]:
+        """Play a run of a few batches, or of more if a guard objects to so few rows."""
+        rows = max(_LEAST_ROWS, self._world.least_rows)
+        if self._has_batches:
+            wanted = min(steps * self._size, self._training(self.most))
+            rows = next(one for one in range(rows, 10**9) if self._training(one) >= wanted)
         while True:
             rows = self._near(rows)
             try:
-                return rows, *self._play(rows, **changes)
+                return rows, self._play(rows, **changes)
             except ColonnadeError:
                 # If it objects to all of them, so it will to the run.
                 if rows == self.most:
@@ -185,38 +226,47 @@ class _Player:
         """Return about so many rows, so that the last batch is full, or as full as in the whole run."""
         if rows > _NEARLY * self.most:
             return self.most
-        if self._has_smaller_batches:
-            wanted = self._steps * max(1, round(self._training(rows) / self._steps))
-            return next(one for one in range(1, self.most + 1) if self._training(one) >= wanted)
         whole = self._training(self.most)
         return next(one for one in range(rows, self.most + 1) if (whole - self._training(one)) % self._size == 0)
-
-    def _share(self, rows: int) -> float:
-        """Return which share of the whole a run has: of the rows of a batch, where these are fewer, or else of all."""
-        if self._has_smaller_batches and rows < self.most:
-            return round(self._training(rows) / self._steps) / self._size
-        return self._training(rows) / self._training(self.most)
 
     def _training(self, rows: int) -> int:
         evaluate = self._plans[-1].evaluate
         return rows - round(rows * evaluate.test_fraction) - round(rows * evaluate.validation_fraction)
 
-    def _play(self, rows: int, **changes: Any) -> tuple[Parts, float]:
-        """Play a run of some rows and few passes; return also how long that took."""
-        began, share = time.monotonic(), self._training(rows) / self._training(self.most)
-        batch = self._share(rows) if self._has_smaller_batches else 1.0
-        smaller = {name: max(1, round(batch * size)) for name, size in self._batches.items()}
+    def _play(self, rows: int, **changes: Any) -> Parts:
+        """Play a run of some rows and few passes."""
+        share = self._training(rows) / self._training(self.most)
         passes = {name: min(_SEALED_PASSES if self.is_sealed else _PASSES, one) for name, one in self.wanted.items()}
         groups = {group: max(1, round(count * share)) for group, count in self._world.groups.items()}
         world = replace(self._world, groups={**groups, self._largest: rows})
-        self._say(f"Rehearsing with {rows} of {self.most} rows …")
-        steps = math.ceil(self._training(rows) / max(smaller.values(), default=1)) * sum(passes.values())
-        few = {**passes, **smaller, **dict.fromkeys(self._floors, self._repeats * steps), **changes}
+        self._say(f"Rehearsing with {rows} of {self.most} rows{' and small keys' if changes else ''} …")
+        steps = math.ceil(self._training(rows) / self._size) * sum(passes.values())
+        few = {**passes, **self._fixed, **dict.fromkeys(self._floors, self._repeats * steps), **changes}
         plans = [replace(one, config={**self._config, **few}) for one in self._plans]
-        return _play(plans, world, self._engine), time.monotonic() - began
+        return _play(plans, world, self._engines)
 
 
-def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:
+def _bytes(part: Mapping[tuple[str, ...], float]) -> float:
+    return sum(value for key, value in part.items() if key[0] == "bytes")
+
+
+def _sent(parts: Parts) -> Counter[tuple[str, ...]]:
+    """Return how many bytes of each message a run sent."""
+    found = Counter[tuple[str, ...]]()
+    for name, part in parts.items():
+        times = 1.0 if name == _ONCE else part["passes",]
+        found.update({key: times * value for key, value in part.items() if key[0] == "bytes"})
+    return found
+
+
+def _own(settings: EngineSettings) -> Engine:
+    """Open an engine that leaves this process to the parties' messages, as if each were one of its own."""
+    if settings.kind == "ray":
+        return settings.open()
+    return OwnProcesses(1 if settings.kind == "inline" else settings.workers or usable_cores())
+
+
+def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine]) -> Parts:
     """Play one run on made-up tables, and what it stands on; say what each part took."""
     method, run = method_named(plans[-1].method), None
     ends: dict[str, list[_End]] = defaultdict(list)
@@ -231,11 +281,11 @@ def _play(plans: Sequence[RunPlan], world: World, engine: Engine) -> Parts:
         parties = {party: Party(tables[party]) for party in method.parties_with_rows(plan)}
         if plan.stage == "predict" and run is not None:
             with tempfile.TemporaryDirectory() as folder:
-                replace(run, folder=Path(folder)).predict(parties, engine=engine)
+                predict_in_threads(replace(run, folder=Path(folder)), parties, engines)
                 files = Path(folder).rglob("ledger.jsonl")
                 entries = {one.parent.name: list(Ledger.read(one).entries) for one in files}
         else:
-            run = simulate_plan(plan, parties, engine=engine, after=run, observer=observe, transport="grpc")
+            run = simulate_plan(plan, parties, engine=engines, after=run, observer=observe, transport="grpc")
             entries = {party: list(ledger.entries) for party, ledger in run.ledgers.items()}
     return _divided(entries, ends)
 

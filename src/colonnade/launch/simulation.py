@@ -121,13 +121,14 @@ def simulate_plan(
     compare: bool = False,
     observer: Observer | None = None,
     transport: str = "memory",
-    engine: Engine = INLINE,
+    engine: Engine | Mapping[str, Engine] = INLINE,
     keep_views: bool = False,
     after: Run | None = None,
 ) -> Run:
     """Carry out an agreed plan, in a folder that is held already; see `simulate`.
 
-    ``after`` has the model to go on from; without, it is looked for beside the folder.
+    ``engine`` is one for all parties, or one for each. ``after`` has the model to go on from; without, it is looked for
+    beside the folder.
     """
     method = method_named(plan.method)
     method.check_stage(plan.stage)
@@ -158,7 +159,7 @@ def simulate_plan(
             module=party.module,
             part=parts.get(name),
             earlier=earlier[name].path if name in earlier else None,
-            engine=engine,
+            engine=engine if isinstance(engine, Engine) else engine[name],
             queries=None if own is None else own.queries,
         )
     views: dict[str, View] | None = {party: [] for party in plan.parties} if keep_views else None
@@ -229,7 +230,10 @@ def _check_tables(method: Method, plan: RunPlan, parties: Mapping[str, Party]) -
 
 
 def predict_in_threads(
-    run: Run, parties: Mapping[str, Party], engine: Engine = INLINE, queries: Mapping[str, Path] | None = None
+    run: Run,
+    parties: Mapping[str, Party],
+    engine: Engine | Mapping[str, Engine] = INLINE,
+    queries: Mapping[str, Path] | None = None,
 ) -> pd.DataFrame:
     """Score new rows with a trained run, as the party that may know the scores gets them.
 
@@ -261,7 +265,7 @@ def predict_in_threads(
             module=parties.get(name, Party()).module,
             part=run.parts.get(name),
             refusals=run.refusals.get(name, {}),
-            engine=engine,
+            engine=engine if isinstance(engine, Engine) else engine[name],
             queries=counted.get(name),
         )
         for name in plan.parties
