@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, Self
 
-import gmpy2
 import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
