@@ -153,6 +153,7 @@ _FAIR: dict[str, Any] = {
 _UNITS = {"bounds": {"*": [-6.0, 6.0]}, "fold_gain": 1000.0}
 _SPLITNN = {"epochs": 20, "patience": 0}
 _PAILLIER = {"key_size": 2048}
+_SHORT = {"patience": 0, "epochs": 3, "batch_size": 64, "own_batch_size": 128}
 
 CASES = (
     Case(
@@ -207,7 +208,7 @@ CASES = (
         method="fedcvt",
         name="level 2",
         groups=_OWN,
-        settings={**_PAILLIER, "patience": 0, "level": 2, "shared_width": 16, "unique_width": 16, "epochs": 3},
+        settings={**_PAILLIER, "level": 2, "shared_width": 16, "unique_width": 16, **_SHORT},
         is_quick=True,
         **_JOINT,
     ),

@@ -22,7 +22,6 @@ from colonnade.errors import ColonnadeError
 from colonnade.launch.made_up import World
 from colonnade.launch.simulation import predict_in_threads, simulate_plan
 from colonnade.ledger import Entry, Ledger
-from colonnade.messages import ENCRYPTED
 from colonnade.methods import method_named
 from colonnade.session import Method, Party, Progress, RunPlan
 from colonnade.settings import validated
@@ -123,7 +122,7 @@ class _Player:
             budget, whole = Budget.of(validated(method.config, plan.config, "config")), self._training(self.most)
             batches, self._repeats = [budget.size(whole)], budget.passes_per_epoch(whole)
             self._fixed["batch_size"] = batches[0]
-        self.is_sealed = any(one.protection == ENCRYPTED for one in method.declarations_in(plan))
+        self.is_sealed = any(one.body.carries_ciphertext for one in method.declarations_in(plan))
         self._has_long_keys = self.is_sealed and self._config.get("key_size", INSECURE_TEST) != INSECURE_TEST
         # With real keys batches of the smallest size are whole, and others as full as they get.
         sizes = batches[:1] if self._has_long_keys else batches
