@@ -32,6 +32,8 @@ __all__ = ["Rehearsal", "rehearse", "stages_before"]
 Parts = dict[str, dict[tuple[str, ...], float]]
 """What one pass takes that a setting counts, by its name, and all else: ``seconds``, ``turns`` by party, and ``count``
 and ``bytes`` of messages by sender, receiver and name."""
+Sizes = dict[tuple[str, ...], list[int]]
+"""The bytes of each message that was sent, by sender, receiver and name."""
 _End = tuple[str, str, int]  # when a pass ended, the setting that counts it, and its number
 
 _ONCE = "all but passes"
@@ -107,6 +109,7 @@ class _Player:
         self, plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine], say: Callable[[str], None]
     ) -> None:
         self._plans, self._world, self._engines, self._say = plans, world, engines, say
+        self._sizes: dict[tuple[int, bool], Sizes] = {}
         plan, method = plans[-1], method_named(plans[-1].method)
         self._largest = max(world.groups, key=lambda group: (len(group) > 1, world.groups[group]))
         self.most = world.groups[self._largest]
@@ -124,7 +127,7 @@ class _Player:
             self._fixed["batch_size"] = batches[0]
         self.is_sealed = any(one.body.carries_ciphertext for one in method.declarations_in(plan))
         self._has_long_keys = self.is_sealed and self._config.get("key_size", INSECURE_TEST) != INSECURE_TEST
-        # With real keys batches of the smallest size are whole, and others as full as they get.
+        # With real keys the smallest batches are whole, and others as full as they get.
         sizes = batches[:1] if self._has_long_keys else batches
         self._has_batches, self._size = bool(batches), max(sizes, default=_BATCH)
 
@@ -140,9 +143,9 @@ class _Player:
         while rows:
             began = time.monotonic()
             sealed[rows], taken = self._play(rows), time.monotonic() - began
-            sizes = {one: _sent(small[one]).total() for one in small}
-            room = (until - time.monotonic()) * sizes[rows] / taken
-            rows = max((one for one in small if one not in sealed and sizes[one] < room), default=0)
+            sizes = {one: sum(map(sum, self._sizes[one, True].values())) for one in small if one not in sealed}
+            room = (until - time.monotonic()) / taken * sum(map(sum, self._sizes[rows, True].values()))
+            rows = max((one for one, size in sizes.items() if size < room), default=0)
         return max(sealed), self._scaled(whole, small, sealed)
 
     def _grow(self, steps: int, until: float, **changes: Any) -> dict[int, Parts]:
@@ -186,12 +189,15 @@ class _Player:
 
     def _scaled(self, whole: Parts, small: Mapping[int, Parts], sealed: Mapping[int, Parts]) -> Parts:
         """Return the whole run with real keys: messages as with small ones, of the size and the time of real ones."""
-        rows, at = max(sealed), sealed[max(sealed)]
-        sizes, real = _sent(small[rows]), _sent(at)
-        larger, rates = {key: real[key] / size for key, size in sizes.items() if size}, list[float]()
+        rows, at, rates = max(sealed), sealed[max(sealed)], list[float]()
+        few, real, most = (self._sizes[one] for one in ((rows, True), (rows, False), (max(small), True)))
+        larger = {way: _times_larger(sizes, few[way], real[way]) for way, sizes in most.items() if few[way]}
         found: Parts = {}
         for name, part in reversed(whole.items()):
-            found[name] = defaultdict(float, {key: larger.get(key, 1.0) * value for key, value in part.items()})
+            found[name] = defaultdict(float, part)
+            found[name].update(
+                {key: larger.get(key[1:], 1.0) * value for key, value in part.items() if key[0] == "bytes"}
+            )
             seconds, sent = max(0.0, at[name]["seconds",]), _bytes(at[name])
             each = seconds / sent if sent > 0.0 else 0.0
             if name == _ONCE:
@@ -205,8 +211,7 @@ class _Player:
         """Play a run of a few batches, or of more if a guard objects to so few rows."""
         rows = max(_LEAST_ROWS, self._world.least_rows)
         if self._has_batches:
-            wanted = min(steps * self._size, self._training(self.most))
-            rows = next(one for one in range(rows, 10**9) if self._training(one) >= wanted)
+            rows = max(rows, self._rows_for(min(steps * self._size, self._training(self.most))))
         while True:
             rows = self._near(rows)
             try:
@@ -228,6 +233,9 @@ class _Player:
         whole = self._training(self.most)
         return next(one for one in range(rows, self.most + 1) if (whole - self._training(one)) % self._size == 0)
 
+    def _rows_for(self, training: int) -> int:
+        return next(one for one in range(training, 10**9) if self._training(one) >= training)
+
     def _training(self, rows: int) -> int:
         evaluate = self._plans[-1].evaluate
         return rows - round(rows * evaluate.test_fraction) - round(rows * evaluate.validation_fraction)
@@ -242,20 +250,18 @@ class _Player:
         steps = math.ceil(self._training(rows) / self._size) * sum(passes.values())
         few = {**passes, **self._fixed, **dict.fromkeys(self._floors, self._repeats * steps), **changes}
         plans = [replace(one, config={**self._config, **few}) for one in self._plans]
-        return _play(plans, world, self._engines)
+        parts, self._sizes[rows, bool(changes)] = _play(plans, world, self._engines)
+        return parts
 
 
 def _bytes(part: Mapping[tuple[str, ...], float]) -> float:
     return sum(value for key, value in part.items() if key[0] == "bytes")
 
 
-def _sent(parts: Parts) -> Counter[tuple[str, ...]]:
-    """Return how many bytes of each message a run sent."""
-    found = Counter[tuple[str, ...]]()
-    for name, part in parts.items():
-        times = 1.0 if name == _ONCE else part["passes",]
-        found.update({key: times * value for key, value in part.items() if key[0] == "bytes"})
-    return found
+def _times_larger(sizes: Sequence[int], few: Sequence[int], real: Sequence[int]) -> float:
+    """Return how many times as large messages are with real keys, as those of the most similar size tell."""
+    times = {one: after / max(1, one) for one, after in zip(few, real, strict=False)}
+    return sum(one * times[min(times, key=lambda size: abs(size - one))] for one in sizes) / max(1, sum(sizes))
 
 
 def _own(settings: EngineSettings) -> Engine:
@@ -265,8 +271,8 @@ def _own(settings: EngineSettings) -> Engine:
     return OwnProcesses(1 if settings.kind == "inline" else settings.workers or usable_cores())
 
 
-def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine]) -> Parts:
-    """Play one run on made-up tables, and what it stands on; say what each part took."""
+def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine]) -> tuple[Parts, Sizes]:
+    """Play one run on made-up tables, and what it stands on; say what each part took, and what was sent."""
     method, run = method_named(plans[-1].method), None
     ends: dict[str, list[_End]] = defaultdict(list)
 
@@ -286,7 +292,11 @@ def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine])
         else:
             run = simulate_plan(plan, parties, engine=engines, after=run, observer=observe, transport="grpc")
             entries = {party: list(ledger.entries) for party, ledger in run.ledgers.items()}
-    return _divided(entries, ends)
+    sizes: Sizes = defaultdict(list)
+    for party, own in entries.items():
+        for one in (entry.content for entry in own if entry.kind == "sent"):
+            sizes[party, one["peer"], one["message"]].append(one["bytes"])
+    return _divided(entries, ends), sizes
 
 
 def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> Parts:

