@@ -31,6 +31,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.form import Findings, main, say
+from colonnade.engine import EngineSettings
 from colonnade.launch.home import read_party_home, read_run_file
 from colonnade.launch.made_up import World
 from colonnade.launch.rehearsal import rehearse
@@ -300,7 +301,7 @@ def _compare_here(title: str, file: Path, findings: Findings) -> None:
     tables = {
         party: read_party_home(file.parent / party).table_for(method_named(agreed.method), agreed) for party in parties
     }
-    found = rehearse([agreed], World.of(agreed, tables, {}, None, None))
+    found = rehearse([agreed], World.of(agreed, tables, {}, None, None), EngineSettings())
     run = simulate_plan(agreed, {party: Party(table) for party, table in tables.items()})
     sent = {party: sum(ledger.bytes_sent().values()) for party, ledger in run.ledgers.items()}
     planned = Counter[str]()

@@ -21,15 +21,14 @@ if TYPE_CHECKING:
 app = make_app("Rehearse a run: how long it will take, and what each party will send.")
 
 # What a line between two organisations is taken to be if the user says nothing.
-_MEGABITS, _MILLISECONDS = 100.0, 20.0
+_MEGABITS, _MILLISECONDS = 100, 20
 
 _HOME = "A home on this machine. Default: this folder, and folders of the parties' names beside run.toml."
 _SHARED_ROWS = "Rows that all parties share. Default: counted if all homes are here, or all of the smallest table here."
 _COLUMNS = "Columns of a party without a home here, or their names, with commas; a category counts as a column."
 _CLASSES = "Classes of the label, 0 for a number, if its table is not here."
-_LOCAL = "Whether all parties share this machine, or each has one like it. Default: --local if all homes are here."
-_BANDWIDTH = "Megabits per second between the parties. Default with --apart: 100."
-_LATENCY = "Milliseconds one message is on its way. Default with --apart: 20."
+_BANDWIDTH = "Megabits per second between parties that have a machine each. Default: 100, if not all homes are here."
+_LATENCY = "Milliseconds that a message is on its way between such parties. Default: 20."
 _STAGE = "The stage of the method, or predict. Default: the one in run.toml, or else train."
 
 
@@ -38,19 +37,18 @@ _STAGE = "The stage of the method, or predict. Default: the one in run.toml, or 
         "colonnade plan run.toml                  (homes beside run.toml, or this folder)",
         "colonnade plan run.toml --home bank=../bank --json",
         "colonnade plan run.toml --columns shop=40 --columns state=gender,age --shared-rows 20000",
-        "colonnade plan run.toml --apart --bandwidth 50 --latency 15",
+        "colonnade plan run.toml --bandwidth 50 --latency 15",
         "colonnade plan run.toml --stage predict",
     )
 )
 def plan(
     file: Annotated[Path, typer.Argument(metavar="RUN.TOML", help="What all parties agreed on.")],
     home: Annotated[list[str] | None, typer.Option(metavar="[PARTY=]FOLDER", help=_HOME)] = None,
-    shared_rows: Annotated[int | None, typer.Option(metavar="N", help=_SHARED_ROWS)] = None,
+    shared_rows: Annotated[int | None, typer.Option(min=1, metavar="N", help=_SHARED_ROWS)] = None,
     columns: Annotated[list[str] | None, typer.Option(metavar="PARTY=N", help=_COLUMNS)] = None,
-    classes: Annotated[int | None, typer.Option(metavar="N", help=_CLASSES)] = None,
-    local: Annotated[bool | None, typer.Option("--local/--apart", help=_LOCAL)] = None,
-    bandwidth: Annotated[float | None, typer.Option(metavar="MBIT", help=_BANDWIDTH)] = None,
-    latency: Annotated[float | None, typer.Option(metavar="MS", help=_LATENCY)] = None,
+    classes: Annotated[int | None, typer.Option(min=0, metavar="N", help=_CLASSES)] = None,
+    bandwidth: Annotated[int | None, typer.Option(min=1, metavar="MBIT", help=_BANDWIDTH)] = None,
+    latency: Annotated[int | None, typer.Option(min=0, metavar="MS", help=_LATENCY)] = None,
     stage: Annotated[str | None, typer.Option(metavar="STAGE", help=_STAGE)] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
@@ -61,15 +59,17 @@ def plan(
     from the greeting to the goodbye, on a machine as busy as this one is now: starting the processes, reading the
     tables and --compare come on top. A run that stops early takes less.
     """
-    _check_numbers(shared_rows=shared_rows, classes=classes, bandwidth=bandwidth, latency=latency)
+    if classes == 1:
+        raise UsageError("--classes must be 2 or more, or 0 for a label that is a number. Got 1 instead.")
+    from colonnade.crypto import INSECURE_TEST
     from colonnade.engine import EngineSettings
     from colonnade.launch.made_up import World
-    from colonnade.launch.rehearsal import rehearse, stages_before
+    from colonnade.launch.rehearsal import rehearse
     from colonnade.methods import method_named
 
     agreed = read_run_file(file, None if stage == "predict" else stage)
     method, stage = method_named(agreed.method), stage or agreed.stage
-    plans = [read_run_file(file, one) for one in (*stages_before(method, stage), stage) if one != "predict"]
+    plans = [read_run_file(file, one) for one in (*method.stages_before(stage), stage) if one != "predict"]
     agreed = plans[0]
     plans += [method.in_stage(plans[-1], stage)] if stage == "predict" else []
     homes = _homes_here(agreed, file.parent, home or [])
@@ -77,31 +77,17 @@ def plan(
     here = [party for party in method.parties_with_rows(agreed) if party in homes]
     tables = {party: homes[party].table_for(method, agreed) for party in here}
     world = World.of(agreed, tables, named, shared_rows, classes)
-    is_local = len(homes) == len(agreed.parties) if local is None else local
+    is_local = len(homes) == len(agreed.parties) and bandwidth is latency is None
+    line = None if is_local else (bandwidth or _MEGABITS, _MILLISECONDS if latency is None else latency)
     settings = next((one.engine for one in homes.values()), EngineSettings())
-    engine = settings.shared_by(len(agreed.parties)) if is_local else settings
-    found = rehearse(plans, world, engine=engine, say=say)
-    speed, delay = (bandwidth, latency or 0.0) if is_local else (bandwidth or _MEGABITS, latency)
-    document = _document(found, world, speed, _MILLISECONDS if delay is None else delay)
-    document["launch"] = "local" if is_local else "apart"
+    found = rehearse(plans, world, settings.shared_by(len(agreed.parties)) if is_local else settings, say)
+    document = _document(plans[-1], found, world, line)
     if json:
         print_json(document)
     else:
-        _show(document, found.plan)
-    if document["insecure_test"]:
-        say(
-            "Beware: insecure_test keys can be broken by anyone with some computers. This is a plan of a test; real "
-            "keys take about ten times as long and twice the bytes."
-        )
-
-
-def _check_numbers(**given: float | None) -> None:
-    least = {"shared_rows": 1, "classes": 0, "bandwidth": 0.001, "latency": 0}
-    for name, value in given.items():
-        if value is not None and not (math.isfinite(value) and value >= least[name]):
-            raise UsageError(f"--{name.replace('_', '-')} must be at least {least[name]}. Got {value} instead.")
-    if given["classes"] == 1:
-        raise UsageError("--classes must be 2 or more, or 0 for a label that is a number. Got 1 instead.")
+        _show(document, plans[-1])
+    if document["key_size"] == INSECURE_TEST:
+        say("Beware: insecure_test keys can be broken. Real keys take about ten times as long and twice the bytes.")
 
 
 def _column_names(given: list[str], plan: RunPlan, method: Method) -> dict[str, list[str]]:
@@ -135,19 +121,18 @@ def _homes_here(plan: RunPlan, beside: Path, given: list[str]) -> dict[str, Part
     return {one.name: one for one in (*own, *homes.values()) if one.name in plan.parties}
 
 
-def _document(found: Rehearsal, world: World, megabits: float | None, milliseconds: float) -> dict[str, Any]:
-    plan, key = found.plan, found.plan.config["key_size"] if found.is_sealed else None
+def _document(plan: RunPlan, found: Rehearsal, world: World, line: tuple[int, int] | None) -> dict[str, Any]:
+    megabits, milliseconds = line or (math.inf, 0)
     for part in found.parts:
         part["seconds"] += 2 * milliseconds / 1000 * part["turns"]
-        part["seconds"] += sum(part["bytes_sent"].values()) * 8 / (megabits * 1e6) if megabits else 0.0
+        part["seconds"] += sum(part["bytes_sent"].values()) * 8 / (megabits * 1e6)
     return {
         "run": plan.name,
         "method": plan.method,
         "stage": plan.stage,
         "digest": plan.digest(),
-        "key_size": key,
-        "insecure_test": key == "insecure_test",
-        "line": {"megabits": megabits, "milliseconds": milliseconds},
+        "key_size": plan.config["key_size"] if found.is_sealed else None,
+        "line": {"megabits": megabits, "milliseconds": milliseconds} if line else None,
         "rows": [{"parties": list(group), "count": count} for group, count in world.groups.items()],
         "rehearsed": {"rows": found.rows, "of_rows": found.of_rows},
         "seconds": sum(one["times"] * one["seconds"] for one in found.parts),
@@ -181,10 +166,10 @@ def _show(document: Mapping[str, Any], plan: RunPlan) -> None:
     played, line = document["rehearsed"], document["line"]
     if played["rows"] < played["of_rows"]:
         say(f"Rehearsed with {played['rows']} of {played['of_rows']} rows; the rest is multiplied.")
-    if document["launch"] == "apart":
-        speed = f"{line['megabits']:.4g} Mbit/s and {line['milliseconds']:.4g} ms one way (--bandwidth, --latency)"
+    if line:
+        speed = f"{line['megabits']} Mbit/s and {line['milliseconds']} ms one way (--bandwidth, --latency)"
         say(f"Each party has a machine like this one; between them {speed}.")
     else:
-        say("All parties share this machine (--apart is for one machine each).")
+        say("All parties share this machine (--bandwidth and --latency are for one machine each).")
     for assumption in document["assumptions"]:
         say(f"Taken for granted: {assumption}.")

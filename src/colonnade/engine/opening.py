@@ -36,6 +36,13 @@ class EngineSettings:
         """Open the engine."""
         return open_engine(self.kind, self.workers, self.address)
 
+    def open_apart(self) -> Engine:
+        """Open an engine for one of several parties in this process: all its work is done in others."""
+        from colonnade.engine.pool import OwnProcesses
+
+        workers = self.workers or (1 if self.kind == "inline" else usable_cores())
+        return self.open() if self.kind == "ray" else OwnProcesses(workers)
+
     def shared_by(self, parties: int) -> EngineSettings:
         """Return the settings for one of several parties on this machine: its share of the cores, if it names none."""
         if self.workers is not None or self.address is not None or self.kind == "inline":

@@ -238,6 +238,11 @@ class Method:
         """Return the stages whose model can score rows."""
         return tuple(name for name, stage in self.stages.items() if stage.makes_model)
 
+    def stages_before(self, stage: str) -> list[str]:
+        """Return the stages that a stage stands on, first to last."""
+        before = self.scored_after[:1] if stage == "predict" else self.stage(stage).after[:1]
+        return [name for one in before for name in (*self.stages_before(one), one)]
+
     @property
     def predicting(self) -> Stage:
         """Return the stage that scores new rows."""

@@ -12,9 +12,10 @@ import pytest
 from tests.recorder.variants import VARIANTS, Variant
 
 import colonnade as cn
+from colonnade.engine import EngineSettings
 from colonnade.launch import rehearsal
 from colonnade.launch.made_up import World
-from colonnade.launch.rehearsal import Rehearsal, rehearse, stages_before
+from colonnade.launch.rehearsal import Rehearsal, rehearse
 from colonnade.methods import method_for
 from colonnade.session import Alignment, RunPlan
 from colonnade.settings import config_to_json
@@ -46,6 +47,8 @@ PLAYED = {
     "fairvfl: ranking of texts": "train",
     "fairvfl: sweep": "sweep",
 }
+
+ENGINE = EngineSettings(kind="inline")
 
 
 def unhurried(config: Any) -> Any:
@@ -92,9 +95,9 @@ def plan_of(variant: Variant, config: Any, stage: str) -> RunPlan:
 def test_messages_are_those_of_the_run(name: str, stage: str) -> None:
     (variant,) = (one for one in VARIANTS if str(one) == name)
     config = unhurried(variant.config)
-    stages = [*stages_before(method_for(config), stage), stage]
+    stages = [*method_for(config).stages_before(stage), stage]
     plans = [plan_of(variant, config, one) for one in stages]
-    found = rehearse(plans, World.of(plans[0], variant.tables(stages[0]), {}, None, None))
+    found = rehearse(plans, World.of(plans[0], variant.tables(stages[0]), {}, None, None), ENGINE)
     assert found.rows == found.of_rows
     run: cn.Run | None = None
     for one in stages:
@@ -109,7 +112,7 @@ def test_messages_are_those_of_the_run(name: str, stage: str) -> None:
     )
     total = sum(size for _, size in sent.values())
     assert sum(size for _, size in expected.values()) == pytest.approx(total, rel=0.01)
-    for party in found.plan.parties:
+    for party in plans[-1].parties:
         own = sum(one["times"] * one["bytes_sent"][party] for one in found.parts)
         assert own == pytest.approx(sum(size for way, (_, size) in sent.items() if way[0] == party), rel=0.015)
 
@@ -142,42 +145,42 @@ def joint_plan(config: Any) -> RunPlan:
 
 SPLIT = cn.SplitNN(epochs=9, batch_size=64, patience=0, hidden=(4,), cut_width=4)
 TRAINED = cn.FedCVT(epochs=5, patience=0, shared_width=4, unique_width=4, batch_size=64, own_batch_size=32, anchors=32)
+SEALED = cn.SecureLR(key_size="insecure_test", epochs=3, allow_leak=True)
 
 
-@pytest.mark.parametrize(("config", "has_smaller_batches"), [(SPLIT, False), (SPLIT, True), (TRAINED, False)])
-def test_a_large_run_follows_from_two_small_ones(
-    config: Any, has_smaller_batches: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With little time only parts of the rows are played; if whole batches would take long, with few rows in each."""
+@pytest.mark.parametrize("config", [SPLIT, TRAINED, SEALED])
+def test_a_large_run_follows_from_two_small_ones(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With little time only parts of the rows are played; where keys are long, some with others to compare."""
     monkeypatch.setattr(rehearsal, "_BUDGET", 0.0)
-    if has_smaller_batches:
+    monkeypatch.setattr(rehearsal, "_SMALL", 0.0)
+    begin, is_sealed = rehearsal._Player.__init__, config is SEALED
 
-        def first(player: Any) -> Any:
-            player._has_smaller_batches = True
-            return player._accepted(160)
+    def begins(player: Any, *given: Any) -> None:
+        begin(player, *given)
+        player._has_long_keys = is_sealed
 
-        monkeypatch.setattr(rehearsal._Player, "_first", first)
+    monkeypatch.setattr(rehearsal._Player, "__init__", begins)
     plan, found = joint_plan(config), tables()
     said: list[str] = []
-    expected = rehearse([plan], World.of(plan, found, {}, None, None), say=said.append)
-    assert len(said) == 2
+    expected = rehearse([plan], World.of(plan, found, {}, None, None), ENGINE, said.append)
+    assert [one for one in said if "small keys" not in one] == (said[2:] if is_sealed else said)
+    assert len(said) == (3 if is_sealed else 2)
     assert expected.rows < 0.7 * expected.of_rows
     sent = crossed(cn.simulate(config, found, seed=3))
     for party in found:
         total = sum(size for way, (_, size) in sent.items() if way[0] == party)
         own = sum(size for way, (_, size) in planned(expected).items() if way[0] == party)
         assert own == pytest.approx(total, rel=0.02)
-    if not has_smaller_batches:
-        assert {way: count for way, (count, _) in planned(expected).items()} == {
-            way: count for way, (count, _) in sent.items()
-        }
+    assert {way: count for way, (count, _) in planned(expected).items()} == {
+        way: count for way, (count, _) in sent.items()
+    }
 
 
 def test_what_a_guard_refuses_a_rehearsal_refuses_too() -> None:
     plan, found = joint_plan(cn.SecureLR(key_size="insecure_test")), tables(80, 0)
     found["shop"] = cn.PartyTable(frames(80, 0)["shop"][["id", "shop0"]], id="id", name="shop")
     with pytest.raises(cn.errors.LeakRefused, match=r"This would open \d+ numbers"):
-        rehearse([plan], World.of(plan, found, {}, None, None))
+        rehearse([plan], World.of(plan, found, {}, None, None), ENGINE)
 
 
 def test_made_up_tables_have_the_shapes_of_real_ones_and_none_of_their_values() -> None:
