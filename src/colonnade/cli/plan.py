@@ -54,10 +54,9 @@ def plan(
 ) -> None:
     """Rehearse a run: say how long it will take at most, and which messages each party will send.
 
-    This plays the run between made-up tables of the same shapes on this machine, with few rows and few passes where it
-    is long, and multiplies; it takes half a minute at most. Nothing is sent to anyone and nothing is kept. Times are
-    from the greeting to the goodbye, on a machine as busy as this one is now: starting the processes, reading the
-    tables and --compare come on top. A run that stops early takes less.
+    For about half a minute this plays the run between made-up tables of the same shapes, with few rows and passes where
+    it is long, and multiplies. Nothing is sent to anyone or kept. Times are from the greeting to the goodbye: starting
+    the processes, reading the tables and --compare come on top. A run that stops early takes less.
     """
     if classes == 1:
         raise UsageError("--classes must be 2 or more, or 0 for a label that is a number. Got 1 instead.")
