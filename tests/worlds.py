@@ -101,11 +101,6 @@ def integers_for_ciphertexts() -> Iterator[None]:
     def shifted_sums(key: PublicKey, groups: Sequence[Sequence[mpz]], slot_bits: int) -> list[mpz]:
         return [sum((one << slot_bits * slot for slot, one in enumerate(group)), mpz(0)) % key.n for group in groups]
 
-    class Powers:
-        """What arrays use of gmpy2: a shift of the hidden integer is a power of the ciphertext."""
-
-        powmod = staticmethod(lambda one, shift, square: one * shift % gmpy2.isqrt(square))
-
     with pytest.MonkeyPatch.context() as patch:
         for kind in (PublicKey, PrivateKey):
             patch.setattr(kind, "encrypt_integers", encrypt)
@@ -122,7 +117,6 @@ def integers_for_ciphertexts() -> Iterator[None]:
         patch.setattr(
             cipher_array, "batch_inverse", lambda values, square: [-one % gmpy2.isqrt(square) for one in values]
         )
-        patch.setattr(cipher_array, "gmpy2", Powers)
         yield
 
 
