@@ -335,7 +335,11 @@ def test_good_customers_do_not_score_above_bad_ones(awkward: Journey) -> None:
 
 # First weights of the seed, so that two runs differ by their files only.
 @pytest.mark.parametrize(
-    ("method", "config"), [("splitnn", "secret_start = false"), ("secure_lr", 'key_size = "insecure_test"')]
+    ("method", "config"),
+    [
+        pytest.param("splitnn", "secret_start = false", marks=pytest.mark.slow),
+        ("secure_lr", 'key_size = "insecure_test"'),
+    ],
 )
 def test_awkward_files_give_the_model_that_clean_ones_give(
     awkward: Journey, clean: Journey, method: str, config: str

@@ -37,6 +37,21 @@ id = "patient"
 """
 
 
+# Several commands in one process: loading torch takes longer than all of them.
+COMMANDS = """
+import json, sys
+from colonnade.cli import main
+for words in json.loads(sys.argv[1]):
+    try:
+        main(words)
+    except SystemExit as ending:
+        if ending.code:
+            raise
+    print(END)
+"""
+END = "----- end of a command"
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Install the package into a folder, without a network; return its source."""
@@ -62,9 +77,16 @@ def run(package: Path, *words: str, folder: Path | None = None) -> str:
     return done.stdout + done.stderr
 
 
+def commands(package: Path, *lines: tuple[str, ...], folder: Path | None = None) -> list[str]:
+    """Return what each command prints."""
+    *said, _ = run(package, "-c", COMMANDS.replace("END", repr(END)), json.dumps(lines), folder=folder).split(END)
+    return said
+
+
 def test_the_command_knows_it_and_says_whose_it_is(package: Path) -> None:
-    assert re.search(r"assisted .*\(from colonnade-assisted 0\.1\.0\)", run(package, "-m", "colonnade", "methods"))
-    (about,) = json.loads(run(package, "-m", "colonnade", "methods", "assisted", "--json"))
+    said, document = commands(package, ("methods",), ("methods", "assisted", "--json"))
+    assert re.search(r"assisted .*\(from colonnade-assisted 0\.1\.0\)", said)
+    (about,) = json.loads(document)
     assert about["package"] == "colonnade-assisted 0.1.0"
     assert {one["message"] for one in about["messages"]} == {"Residuals", "Fitted"}
 
@@ -81,8 +103,16 @@ def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: P
         (tmp_path / name).mkdir()
         (tmp_path / name / "party.toml").write_text(PARTY.format(name=name, label=label))
         breast_cancer()[name].to_csv(tmp_path / name / "table.csv", index=False)
-    assert "Fitted" in run(package, "-m", "colonnade", "plan", "run.toml", folder=tmp_path)
-    run(package, "-m", "colonnade", "run", "--local", "run.toml", "--quiet", folder=tmp_path)
+    tables = [word for name in ("hospital", "laboratory") for word in ("--table", f"{name}={name}/table.csv")]
+    planned, *_ = commands(
+        package,
+        ("plan", "run.toml"),
+        ("run", "--local", "run.toml", "--quiet"),
+        ("predict", "runs/own", *tables, "--output", "scores.csv"),
+        ("audit", "verify", "runs/own"),
+        folder=tmp_path,
+    )
+    assert "Fitted" in planned
     report = (tmp_path / "runs" / "own" / "report.html").read_text(encoding="utf-8")
     for words in (
         "the package colonnade-assisted 0.1.0 brings it",
@@ -92,10 +122,7 @@ def test_it_is_planned_runs_between_processes_predicts_and_is_audited(package: P
         assert words in report
     opened = json.loads((tmp_path / "runs" / "own" / "hospital" / "ledger.jsonl").read_text().splitlines()[0])
     assert "with colonnade-assisted 0.1.0" in json.dumps(opened)
-    tables = [word for name in ("hospital", "laboratory") for word in ("--table", f"{name}={name}/table.csv")]
-    run(package, "-m", "colonnade", "predict", "runs/own", *tables, "--output", "scores.csv", folder=tmp_path)
     assert (tmp_path / "scores.csv").read_text().startswith("patient,probability_malignant,prediction")
-    run(package, "-m", "colonnade", "audit", "verify", "runs/own", folder=tmp_path)
 
 
 def test_its_own_tests_pass(package: Path) -> None:

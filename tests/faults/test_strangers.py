@@ -62,6 +62,7 @@ def undisturbed(folder: Path, epochs: int) -> dict[str, bytes]:
         return homes.models()
 
 
+@pytest.mark.slow
 def test_a_run_among_strangers_ends_with_the_same_model(tmp_path: Path) -> None:
     """As in the issue: 2,000 are there before the partner comes, and 200 more come every second."""
     expected = undisturbed(tmp_path / "undisturbed", 3)

@@ -320,6 +320,7 @@ def test_a_run_that_trained_nothing_cannot_score(tmp_path: Path) -> None:
 # As processes
 
 
+@pytest.mark.slow
 def test_processes_of_their_own_end_with_the_model_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tally.install_in_processes(monkeypatch, tmp_path)
     homes, file, said = homes_in(tmp_path), tmp_path / "run.toml", list[str]()
