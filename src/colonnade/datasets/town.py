@@ -169,7 +169,7 @@ def town_labels_elsewhere(*, shared: int = 800, own: int = 1500, seed: int = 0) 
 
 
 def town_sister_banks(
-    *, source: int = 32_000, labelled: int = 120, unlabelled: int = 2000, seed: int = 0
+    *, source: int = 48_000, labelled: int = 120, unlabelled: int = 2000, seed: int = 0
 ) -> dict[str, pd.DataFrame]:
     """Return the tables of a new `bank`, of its `sister` with many labels, and of a `data` company that knows all.
 
