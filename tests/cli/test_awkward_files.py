@@ -333,12 +333,12 @@ def test_good_customers_do_not_score_above_bad_ones(awkward: Journey) -> None:
     assert awkward.predicted.err.count("In column") == 1
 
 
-# First weights of the seed, so that two runs differ by their files only.
+# First weights of the seed, and no noise, so that two runs differ by their files only.
 @pytest.mark.parametrize(
     ("method", "config"),
     [
         pytest.param("splitnn", "secret_start = false", marks=pytest.mark.slow),
-        ("secure_lr", 'key_size = "insecure_test"'),
+        ("secure_lr", 'key_size = "insecure_test"\ncoefficient_noise = 0.0'),
     ],
 )
 def test_awkward_files_give_the_model_that_clean_ones_give(
