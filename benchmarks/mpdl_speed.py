@@ -64,12 +64,12 @@ PEER_EXPONENT = -5
 class SealedQuery:
     """Both parties of a query, with keys and channels made."""
 
-    def __init__(self, bits: int, size: str, columns: int, results: int) -> None:
+    def __init__(self, bits: int, size: str, columns: int) -> None:
         self.key = PrivateKey.generate(size)
         self.public = self.key.public
         self.key.prepare()
         self.public.prepare()
-        self.format = QueryFormat(inputs=columns, outputs=results, key_bits=bits)
+        self.bits, self.columns = bits, columns
         hub = MemoryHub(("shop", "bank"))
         roles = {"shop": "feature_holder", "bank": "label_holder"}
         query = between(EncryptedQuery, "feature_holder", "label_holder").every_declaration()
@@ -92,12 +92,13 @@ class SealedQuery:
 
     def play(self, rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, tuple[float, float, float]]:
         """Return the products, and what encryption, product and decryption took."""
+        format = QueryFormat(terms=self.columns, columns=len(rows), key_bits=self.bits)
         times = [time.process_time()]
-        send_query(self.asking, self.key, self.format, rows)
+        send_query(self.asking, self.key, format, rows)
         times.append(time.process_time())
-        share = answer_query(self.answering, self.public, self.format, weights, len(rows))
+        share = answer_query(self.answering, self.public, format, weights)
         times.append(time.process_time())
-        words = receive_answer(self.asking, self.key, self.format, len(rows)) + share
+        words = receive_answer(self.asking, self.key, format, weights.shape[1]) + share
         times.append(time.process_time())
         return Ring(2).decode(words), (times[1] - times[0], times[2] - times[1], times[3] - times[2])
 
@@ -143,7 +144,7 @@ def measure_query(findings: Findings, rounds: int, *, quick: bool) -> None:
     columns, results, some = (12, 16, 2) if quick else (COLUMNS, RESULTS, 4)
     random = np.random.default_rng(1)
     row, weights = random.uniform(-4, 5, size=(1, columns)), random.normal(size=(columns, results)) * 0.1
-    ours = SealedQuery(bits, size, columns, results)
+    ours = SealedQuery(bits, size, columns)
     peers = {"phe": UnpackedQuery(bits, is_encoded=False), "phe_encoded": UnpackedQuery(bits, is_encoded=True)}
     sides: dict[str, Callable[[], tuple[np.ndarray, tuple[float, float, float]]]] = {
         "ours": lambda: ours.play(row, weights),

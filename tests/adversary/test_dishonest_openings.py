@@ -18,8 +18,8 @@ from tests.adversary.hostile import Lie, check_refused, same_key, with_field
 
 import colonnade as cn
 from colonnade.errors import OpeningRefused, OutOfStep, PeerFailed, PeerLost, WrongContent
-from colonnade.exchanges import secure_product
-from colonnade.exchanges.secure_product import MaskedSums, SumOwner, SumPartner
+from colonnade.exchanges import weighted_sums
+from colonnade.exchanges.weighted_sums import MaskedSums, SumOwner, SumPartner
 from colonnade.methods.secure_lr import train
 from colonnade.session import Channel, Evaluate
 from colonnade.session.checkpoints import CheckpointStore
@@ -147,7 +147,7 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
     """It says each time that it has lost its checkpoints, and would have every step opened anew."""
     monkeypatch.setattr(CheckpointStore, "examine", lambda store: ((), ()))
     # What an honest label holder would refuse itself.
-    monkeypatch.setattr(secure_product, "MOST_ATTEMPTS", MOST_ATTEMPTS + 1)
+    monkeypatch.setattr(weighted_sums, "MOST_ATTEMPTS", MOST_ATTEMPTS + 1)
     gather = train.gather_scores
 
     def broken(*_: Any) -> None:
@@ -164,7 +164,7 @@ def test_a_partner_that_breaks_off_again_and_again_gets_no_more_openings(
 
 def test_all_decryption_of_what_partners_send_is_counted() -> None:
     """Only the piece that counts may use what decrypts."""
-    counted = SOURCE / "exchanges" / "open_masked.py"
+    counted = SOURCE / "exchanges" / "secure_product.py"
     others = [*SOURCE.glob("exchanges/**/*.py"), *SOURCE.glob("methods/**/*.py"), *SOURCE.glob("alignment/**/*.py")]
     assert counted in others
     users = set()

@@ -174,9 +174,32 @@ class CipherArray(Ciphertext):
             return product.T if len(product.shape) == 2 else product
         rows = plain.integers.reshape(math.prod(plain.shape[:-1]), terms).tolist()
         result_shape = (*plain.shape[:-1], shape[1])
-        lines = layout.slots // shape[1] if dense and shape[1] and len(result_shape) == 2 else 1
-        grown = self._product_layout(plain, terms, result_shape, len(result_shape) - 1, max(lines, 1))
-        return self._with(self._dense_products(rows, lines) if lines > 1 else self._block_products(rows), grown)
+        grown = self._product_layout(plain, terms, result_shape, len(result_shape) - 1)
+        product = self._with(self._block_products(rows), grown)
+        return product.dense() if dense and len(result_shape) == 2 else product
+
+    def row_sums(self, groups: Sequence[npt.NDArray[np.integer[Any]]]) -> CipherArray:
+        """Add up rows by their places, group by group; a group of none is a bare zero."""
+        self._check_axis(0)
+        layout, blocks, found = self._layout, self._layout.blocks, list[mpz]()
+        if layout.packed_axis is None:
+            raise SlotOverflow("Rows are added up that are packed.")
+        for places in groups:
+            rows = [self._ciphertexts[place * blocks : (place + 1) * blocks] for place in places.tolist()]
+            added: Sequence[mpz] = rows[0] if rows else [mpz(1)] * blocks
+            for row in rows[1:]:
+                added = self.key.multiply_in(added, row)
+            found += added
+        grown = layout.grown(layout.bound * max(self.shape[0], 1))
+        return self._with(found, replace(grown, shape=(len(groups), self.shape[1])))
+
+    def dense(self) -> CipherArray:
+        """Put as many lines into each ciphertext as fit, so that fewer are sent and decrypted."""
+        layout = self._layout.dense
+        if layout.lines == 1:
+            return self
+        groups = [self._ciphertexts[at : at + layout.lines] for at in range(0, len(self._ciphertexts), layout.lines)]
+        return self._with(self.key.shifted_sums(groups, layout.slot_bits * layout.line_length), layout)
 
     def each_product(self, factors: FixedPoint) -> CipherArray:
         """Multiply every row with plain numbers of its own.
@@ -290,14 +313,12 @@ class CipherArray(Ciphertext):
     def _with(self, ciphertexts: Sequence[mpz], layout: Layout) -> CipherArray:
         return CipherArray(self.key, layout, ciphertexts)
 
-    def _product_layout(
-        self, plain: FixedPoint, terms: int, shape: tuple[int, ...], packed_axis: int | None, lines: int = 1
-    ) -> Layout:
+    def _product_layout(self, plain: FixedPoint, terms: int, shape: tuple[int, ...], packed_axis: int | None) -> Layout:
         """Return the layout of a product; raise before anything is computed if it could leave its slots."""
         if self._layout.is_share and plain.is_share:
             raise OutOfRange("The product of two shares is no share of the product.")
         grown = self._layout.times(plain.bound, plain.fraction_bits, terms, is_share=plain.is_share)
-        return replace(grown, shape=shape, packed_axis=packed_axis, lines=lines)
+        return replace(grown, shape=shape, packed_axis=packed_axis)
 
     def _products(self, sets: Sequence[Sequence[mpz]], rows: Sequence[Sequence[int]]) -> list[mpz]:
         """Return all rows' results for each set of ciphertexts."""
@@ -312,12 +333,6 @@ class CipherArray(Ciphertext):
         found = self._products([self._ciphertexts[block::blocks] for block in range(blocks)], rows)
         # From one run of results per block to one run of blocks per result.
         return [found[block * results + result] for result in range(results) for block in range(blocks)]
-
-    def _dense_products(self, rows: Sequence[Sequence[int]], lines: int) -> list[mpz]:
-        """Do the same, with the results of several rows side by side in one ciphertext."""
-        found = self._products([self._ciphertexts], rows)
-        groups = [found[at : at + lines] for at in range(0, len(found), lines)]
-        return self.key.shifted_sums(groups, self._layout.slot_bits * self._layout.line_length)
 
     def _check_axis(self, summed: int) -> None:
         if self._layout.packed_axis == summed or self._layout.lines > 1:

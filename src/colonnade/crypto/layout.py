@@ -98,6 +98,11 @@ class Layout:
         axis = self.packed_axis if len(self.shape) == 1 or self.packed_axis is None else 1 - self.packed_axis
         return replace(self, shape=self.shape[::-1], packed_axis=axis)
 
+    @property
+    def dense(self) -> Layout:
+        """Return the layout with as many lines in a ciphertext as fit."""
+        return replace(self, lines=max(self.slots // self.line_length, 1) if self.line_length else 1)
+
     def grown(self, bound: int, fraction_bits: int | None = None, *, is_share: bool | None = None) -> Layout:
         """Return the same layout for larger values; raise before one of them could leave its slot."""
         if slot_bits_for(bound) > self.slot_bits:

@@ -38,11 +38,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-from gmpy2 import mpz
 
-from colonnade.crypto import CipherArray, FixedPoint, Layout, PrivateKey, PublicKey
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
 from colonnade.errors import ConfigError, SlotOverflow, WrongContent
-from colonnade.exchanges.open_masked import Opening
+from colonnade.exchanges.secure_product import Opening, ProductFormat
 from colonnade.messages import ENCRYPTED, GIVEN, NOISED, PLAIN, Carries, Dims, message, when
 from colonnade.metrics.curves import SMALLEST_GROUP
 from colonnade.privacy import SecretNoise, largest_whole_laplace, whole_laplace
@@ -110,20 +109,20 @@ class CountFormat:
         """Return the largest noise of a count, which its place in a ciphertext must have room for."""
         return 0 if self.count_epsilon is None else largest_whole_laplace(self.count_epsilon)
 
-    def indicators(self) -> Layout:
-        """Lay out the indicators: the columns of a row share a ciphertext."""
-        return Layout.plan(
-            (self.rows, self.columns),
-            1,
-            modulus_bits=self.key_bits,
-            fraction_bits=0,
-            bound=1,
-            room=self.rows + self.largest_noise,
+    @property
+    def product(self) -> ProductFormat:
+        """Return the sizes and scales of indicators and of their sums."""
+        return ProductFormat(
+            terms=self.rows,
+            columns=self.columns,
+            key_bits=self.key_bits,
+            numbers=Format(0, 0),
+            noise=self.largest_noise,
         )
 
     def counts(self, groups: int) -> Layout:
-        """Lay out the counts of so many groups."""
-        return replace(self.indicators().grown(self.rows + self.largest_noise), shape=(groups, self.columns))
+        """Lay out the counts of so many groups, each in ciphertexts of its own."""
+        return replace(self.product.sums(groups), lines=1)
 
 
 @message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="group counts", carries=Carries.ROW_LABEL)
@@ -229,9 +228,7 @@ def seal_indicators(key: PrivateKey, format: CountFormat, indicators: npt.ArrayL
     whole = columns.astype(np.int64)
     if int(whole.sum(axis=1).max()) > format.ones:
         raise ConfigError(f"A row has ones in more than {format.ones} columns: the noise agreed on would not hide it.")
-    layout = format.indicators()
-    packed = layout.pack(FixedPoint(whole, 0, 1))
-    return SealedIndicators(CipherArray(key, layout, key.encrypt_integers(packed)), whole.sum(axis=0))
+    return SealedIndicators(format.product.seal(key, whole), whole.sum(axis=0))
 
 
 def send_indicators(peer: Channel, sealed: SealedIndicators) -> None:
@@ -256,11 +253,11 @@ def count_by_group(
     """
     places = _checked_groups(groups, group_count, format)
     received = peer.receive(SealedColumns, rows=format.rows, columns=format.columns).values
-    columns = received.under(key, format.indicators())
+    columns = received.under(key, format.product.sealed())
     sizes = np.bincount(places[places != NO_GROUP], minlength=group_count)
     is_given = groups_to_give(sizes, format.rows, format.smallest_group)
     given = np.flatnonzero(is_given)
-    added = _added(columns, [np.flatnonzero(places == group) for group in given], format)
+    added = columns.row_sums([np.flatnonzero(places == group) for group in given])
     noised = added + _noise(session, peer, format, places, len(given), counter)
     session.ledger.mark(
         "group counts",
@@ -290,20 +287,6 @@ def receive_counts(
     if format.epsilon is None and (counts.min(initial=0) < 0 or (counts.sum(axis=0) > sealed.totals).any()):
         raise _impossible(peer)
     return GroupCounts(given, counts.astype(np.int64))
-
-
-def _added(columns: CipherArray, groups: list[Integers], format: CountFormat) -> CipherArray:
-    """Return the sums over the rows of each group, of which none is empty."""
-    key, blocks, ciphertexts = columns.key, columns.layout.blocks, columns.ciphertexts
-    found: list[mpz] = []
-    for places in groups:
-        first, *others = places.tolist()
-        added = list(ciphertexts[first * blocks : (first + 1) * blocks])
-        for place in others:
-            added = key.multiply_in(added, ciphertexts[place * blocks : (place + 1) * blocks])
-        found += added
-    layout = replace(columns.layout.grown(format.rows), shape=(len(groups), format.columns))
-    return CipherArray(key, layout, found)
 
 
 def _noise(

@@ -24,23 +24,15 @@ of several weights are put side by side before they are returned, so that few ci
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
+from colonnade.crypto import CipherArray, Format, PrivateKey, PublicKey
 from colonnade.crypto.ring import FRACTION_BITS, WORD_BITS, Words
 from colonnade.errors import ConfigError
-from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.wide_masks import (
-    HIDING_BITS,
-    hide,
-    lines_that_pay,
-    masked_bound,
-    open_share,
-    side_by_side,
-)
+from colonnade.exchanges.secure_product import Opening, SharedFormat
 from colonnade.messages import ENCRYPTED, GIVEN, MASKED, Carries, Dims, message
 from colonnade.session import Channel
 
@@ -50,56 +42,27 @@ Numbers = np.ndarray[Any, Any]
 
 # The largest product in the ring, so that those of several partners and the asking party's own part fit together.
 _LARGEST_PRODUCT = 2**58
+_MOST_ROWS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryFormat:
-    """The ranges and scales of a product: both parties derive them from the settings, before any value is seen."""
+class QueryFormat(SharedFormat):
+    """Sums over the columns of rows that are asked for: a term is a column, and there is a column for each row."""
 
-    inputs: int
-    """How many columns a row has."""
-    outputs: int
-    """How many weights there are for each column."""
-    key_bits: int
-    most_rows: int = 4096
-    """The most rows that are asked for at once."""
-    input_format: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
-    weight_format: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
-    hiding_bits: int = HIDING_BITS
-    """How much wider slots are than products."""
+    numbers: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
+    factors: Format = Format(fraction_bits=20, magnitude_bits=3)  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
-        if self.input_format.fraction_bits + self.weight_format.fraction_bits != FRACTION_BITS:
+        super().__post_init__()
+        if self.fraction_bits != FRACTION_BITS:
             raise ConfigError(f"The fraction bits of rows and weights must add up to {FRACTION_BITS}.")
-        if min(self.inputs, self.outputs, self.most_rows) < 1 or self.hiding_bits < WORD_BITS:
-            raise ConfigError(f"A product needs columns, results, rows and a mask of at least {WORD_BITS} bits.")
-        if self.product_bound > _LARGEST_PRODUCT:
+        if self.columns > _MOST_ROWS:
+            raise ConfigError(f"A query takes 1 to {_MOST_ROWS} rows. Ask in parts.")
+        if self.bound > _LARGEST_PRODUCT:
             raise ConfigError(
-                f"Products of {self.inputs} columns could leave the ring of {WORD_BITS}-bit words. Use fewer columns, "
+                f"Products of {self.terms} columns could leave the ring of {WORD_BITS}-bit words. Use fewer columns, "
                 "or formats of smaller magnitude."
             )
-
-    @property
-    def product_bound(self) -> int:
-        """Return the largest product."""
-        return self.input_format.bound * self.weight_format.bound * self.inputs
-
-    def query(self, rows: int) -> Layout:
-        """Lay out the rows: neighbours in a column share a ciphertext."""
-        return Layout.plan(
-            (rows, self.inputs),
-            0,
-            modulus_bits=self.key_bits,
-            fraction_bits=self.input_format.fraction_bits,
-            bound=self.input_format.bound,
-            room=-(-masked_bound(self.product_bound, self.hiding_bits) // self.input_format.bound),
-        )
-
-    def answer(self, rows: int) -> Layout:
-        """Lay out the answer, one line for each weight of a column; short lines share a ciphertext where that pays."""
-        grown = self.query(rows).grown(masked_bound(self.product_bound, self.hiding_bits), FRACTION_BITS)
-        layout = replace(grown, shape=(self.outputs, rows), packed_axis=1)
-        return replace(layout, lines=lines_that_pay(layout, self.key_bits))
 
 
 @message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="sealed query", carries=Carries.ROW_CODE)
@@ -125,33 +88,26 @@ class QueryAnswer:
 
 def send_query(peer: Channel, key: PrivateKey, format: QueryFormat, rows: Numbers) -> None:
     """Encrypt rows of a partner's columns and send them to it."""
-    if rows.shape != (len(rows), format.inputs) or not 1 <= len(rows) <= format.most_rows:
-        raise ConfigError(
-            f"A query to '{peer.peer}' takes 1 to {format.most_rows} rows of {format.inputs} columns. Ask in parts."
-        )
-    layout = format.query(len(rows))
-    packed = layout.pack(FixedPoint.encode(rows, format.input_format))
-    peer.send(EncryptedQuery(CipherArray(key, layout, key.encrypt_integers(packed))))
+    if rows.shape != (format.columns, format.terms):
+        raise ConfigError(f"A query to '{peer.peer}' takes {format.columns} rows of {format.terms} columns.")
+    peer.send(EncryptedQuery(format.seal(key, rows.T).T))
 
 
-def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers, rows: int) -> Words:
-    """Multiply so many of a partner's rows with weights, and return this party's share of the products.
+def answer_query(peer: Channel, key: PublicKey, format: QueryFormat, weights: Numbers) -> Words:
+    """Multiply a partner's rows with weights, and return this party's share of the products.
 
     It is of shape (rows, results). A partner that asks for another number of rows than was agreed gets nothing.
     """
-    encoded = FixedPoint.encode(weights, format.weight_format)
-    if encoded.shape != (format.inputs, format.outputs):
-        raise ConfigError(
-            f"Weights of shape {encoded.shape} do not fit {format.inputs} columns, {format.outputs} each."
-        )
-    received = peer.receive(EncryptedQuery, rows=rows, inputs=format.inputs).rows
-    products = side_by_side((received.under(key, format.query(rows)) @ encoded).T, format.answer(rows).lines)
-    answer, share = hide(products, format.answer(rows).bound)
+    if len(weights) != format.terms:
+        raise ConfigError(f"Weights of shape {weights.shape} do not fit {format.terms} columns.")
+    received = peer.receive(EncryptedQuery, rows=format.columns, inputs=format.terms).rows
+    sealed = received.under(key, format.sealed().transposed).T
+    answer, share = format.share(format.weigh(sealed, weights.T))
     peer.send(QueryAnswer(answer))
     return share.T
 
 
-def receive_answer(peer: Channel, key: PrivateKey, format: QueryFormat, rows: int) -> Words:
+def receive_answer(peer: Channel, key: PrivateKey, format: QueryFormat, outputs: int) -> Words:
     """Decrypt a partner's answer, and return this party's share of the products, of shape (rows, results)."""
-    opening = Opening(peer, QueryAnswer, key, outputs=format.outputs, rows=rows)
-    return open_share(opening, opening.received.products, format.answer(rows)).T
+    opening = Opening(peer, QueryAnswer, key, outputs=outputs, rows=format.columns)
+    return format.open_share(opening, opening.received.products, outputs).T

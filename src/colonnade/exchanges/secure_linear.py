@@ -38,7 +38,7 @@ from colonnade.crypto import (
     PublicKey,
 )
 from colonnade.errors import CheckpointBroken, TrainingFailed, WrongContent
-from colonnade.exchanges.open_masked import Opened, Opening, ask_to_open, open_for, take_opened
+from colonnade.exchanges.secure_product import Opened, Opening, ask_to_open, open_for, seal, take_opened
 from colonnade.messages import (
     ENCRYPTED,
     GIVEN,
@@ -162,9 +162,8 @@ class LinearFormat:
         """Lay out the gradient for the inputs: as many rows in a ciphertext as fit."""
         whole = replace(self.shares(), is_share=False)
         product = whole.times(self.slope_format.bound, self.slope_format.fraction_bits, self.outputs)
-        lines = max(whole.slots // self.inputs, 1) if self.inputs else 1
         product = product.grown(2 * product.bound) if self.noised else product
-        return replace(product, shape=(rows, self.inputs), packed_axis=1, lines=lines)
+        return replace(product, shape=(rows, self.inputs), packed_axis=1).dense
 
     def _plan(self, shape: tuple[int, ...], axis: int, format: Format, room: int) -> Layout:
         return Layout.plan(
@@ -329,16 +328,19 @@ class LinearOwner(_Half):
         """Encrypt inputs that do not change and send them, for any number of batches to come."""
         count = len(inputs.integers)
         layouts = (self.format.columns(count), *([self.format.rows(count)] if trains else []))
-        columns, *rows = self._seal(inputs, *layouts)
+        columns, *rows = seal(self._key, *((layout, inputs) for layout in layouts))
         self._peer.send(SealedInputs(columns, rows[0] if rows else None))
 
     def send_trained_inputs(self, inputs: FixedPoint) -> None:
         """Encrypt this batch's inputs and the share, and send both with the update that is due."""
-        count, layout = len(inputs.integers), self.format.shares()
-        columns, rows = self._seal(inputs, self.format.columns(count), self.format.rows(count))
-        share = self._forward_share()
-        sealed = CipherArray(self._key, layout, self._key.encrypt_integers(layout.pack(share.T)))
-        self._peer.send(TrainedInputs(columns, rows, sealed, self._update))
+        count, share = len(inputs.integers), self._forward_share().T
+        columns, rows, shares = seal(
+            self._key,
+            (self.format.columns(count), inputs),
+            (self.format.rows(count), inputs),
+            (self.format.shares(), share),
+        )
+        self._peer.send(TrainedInputs(columns, rows, shares, self._update))
         self._update = None
 
     def answer(self, inputs: FixedPoint, masked: type = MaskedLogits, opened: type = OpenedLogits) -> None:
@@ -368,11 +370,6 @@ class LinearOwner(_Half):
         if self._update is not None:
             self._peer.send(ShareUpdate(self._update))
             self._update = None
-
-    def _seal(self, inputs: FixedPoint, *layouts: Layout) -> list[CipherArray]:
-        # In one go, so that an engine can divide all of it.
-        found = iter(self._key.encrypt_integers([one for layout in layouts for one in layout.pack(inputs)]))
-        return [CipherArray(self._key, layout, [next(found) for _ in range(layout.count)]) for layout in layouts]
 
     def _next_update(self, opening: Opening, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
         layout = self.format.gradient()

@@ -1,219 +1,230 @@
-"""Sums over rows that only one party sees, weighted by numbers that only another has, opened with noise.
+"""The encrypted product: sums over the rows of a sealed array, weighted by another party's numbers.
 
-The owner holds rows X (n by d) and a Paillier key; the partner holds weights V (k by n):
+The owner of a key seals an array; the other party multiplies, and adds what is its own. Sizes and scales are public, so
+that both derive the same layouts (`ProductFormat`). There are three ways to end:
 
-1. owner to partner: [[X]], once, for any number of sums (`SealedRows`);
-2. partner to owner: [[V X + M]], freshly randomised, with a mask M that is uniform modulo n (`MaskedSums`). The owner
-   keeps what it decrypts, the partner -M plus noise, both slot by slot modulo 2**64;
-3. partner to owner: what it kept (`SumShare`), when both have kept theirs, such as after a checkpoint.
+- *to the key's owner*, with random digits beyond the precision of the weights and fresh randomness (`blurred`): exact
+  sums of integers would tell far more about the weights than sums of rounded numbers do;
+- *to the multiplying party* (`ask_to_open`, `open_for`, `take_opened`): it adds a mask that is uniform modulo n; the
+  owner decrypts, sees a uniform integer, may add something of its own, and returns it; the mask is taken off;
+- *shared* (`SharedFormat`): the mask stays on. It hides whatever a ciphertext holds, also what an owner that deviates
+  has put into it beyond all ranges. Each party takes its share from its own slots modulo 2**64. Slots are
+  2**hiding_bits times as wide as sums, so that a mask in the slots below carries into a share, which then is off by one
+  in its last place, with a probability of 2**-hiding_bits; as rarely the mask wraps modulo n, and the shares of one
+  ciphertext are lost.
 
-So an owner that has a sum computed once more, of other rows, gets another mask and other noise, and one that asks for a
-share once more the same. Step 2 shows it nothing, whatever it has encrypted; step 3 at most 64 bits for each sum, of
-which noise covers the lower ones: more than one row's weight, where it has encrypted rows beyond their range. The
-partner sees ciphertexts under a key it does not have. Sums are exact in the rounded numbers, but for the last place
-with a probability of 2**-40 each; the more rows, the fewer digits their weights keep.
+Every decryption of what a partner sent is an `Opening`: it is counted, and has the agreed form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
-from typing import Annotated, Any
+import math
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey, PublicKey
-from colonnade.crypto.ring import Words
-from colonnade.errors import OpeningRefused
-from colonnade.exchanges.open_masked import Opening
-from colonnade.exchanges.wide_masks import hide, masked_bound, open_share
-from colonnade.messages import ENCRYPTED, GIVEN, MASKED, NOISED, PLAIN, Carries, Dims, message, when
-from colonnade.privacy import SecretNoise
-from colonnade.session import Channel, Session
-from colonnade.session.openings import MOST_ATTEMPTS
+from colonnade.crypto import (
+    CipherArray,
+    FixedPoint,
+    Format,
+    Layout,
+    Mask,
+    PrivateKey,
+    RingElements,
+    decrypt_fixed,
+    open_masked,
+)
+from colonnade.crypto.ring import WORD_BITS, Words
+from colonnade.errors import ConfigError, SlotOverflow, WrongContent
+from colonnade.messages import Dims
+from colonnade.session import Channel
 
-__all__ = ["MaskedSums", "SealedRows", "SumFormat", "SumOwner", "SumPartner", "SumShare"]
+__all__ = [
+    "Opened",
+    "Opening",
+    "ProductFormat",
+    "SharedFormat",
+    "ask_to_open",
+    "blurred",
+    "open_for",
+    "seal",
+    "take_opened",
+]
 
-Numbers = npt.NDArray[np.float64]
-
-_NUMBERS = Format(fraction_bits=20, magnitude_bits=2)
-_WEIGHTS = Format(fraction_bits=20, magnitude_bits=5)
-_HIDING_BITS = 40
-# Up to 2**14 rows weights keep all their digits.
-_ROWS_BITS = 14
+Numbers = np.ndarray[Any, Any]
+Opened: TypeAlias = Annotated[Numbers, Dims("ciphertexts", "modulus_bytes", kind="u")]
+"""What the owner of a key returns: integers modulo n as rows of bytes. `take_opened` knows how many."""
 
 
-@dataclass(frozen=True)
-class SumFormat:
-    """Sizes, from which both parties derive the same ranges and scales."""
+@dataclass(frozen=True, kw_only=True)
+class ProductFormat:
+    """Sizes and scales of weighted sums over rows: both parties derive them before any value is seen."""
 
-    rows: int
-    """Of all parts together."""
+    terms: int
+    """How many rows are added up at most, those of all parts of the array together."""
     columns: int
-    sums: int
-    """How many sums there are of a column."""
     key_bits: int
-
-    @property
-    def weights(self) -> Format:
-        """Return the format of the weights."""
-        dropped = min(max(self.rows.bit_length() - _ROWS_BITS, 0), _WEIGHTS.fraction_bits)
-        return replace(_WEIGHTS, fraction_bits=_WEIGHTS.fraction_bits - dropped)
+    numbers: Format
+    """Of the sealed array."""
+    factors: Format = Format(0, 0)  # noqa: RUF009 - frozen
+    """Of the weights."""
+    noise: int | None = None
+    """The largest number added to a sum, if it is not the random digits of `blurred`."""
 
     @property
     def bound(self) -> int:
         """Return the largest sum."""
-        return _NUMBERS.bound * self.weights.bound * self.rows
+        return self.numbers.bound * self.factors.bound * max(self.terms, 1)
+
+    @property
+    def limit(self) -> int:
+        """Return the largest number that a slot must hold in the end."""
+        return self.bound + (_blur(self.factors) if self.noise is None else self.noise)
 
     @property
     def fraction_bits(self) -> int:
         """Return the fraction bits of the sums."""
-        return _NUMBERS.fraction_bits + self.weights.fraction_bits
+        return self.numbers.fraction_bits + self.factors.fraction_bits
 
-    def sealed(self, rows: int) -> Layout:
-        """Lay out a part of the rows: neighbours in a row share a ciphertext."""
-        room = -(-masked_bound(self.bound, _HIDING_BITS) // _NUMBERS.bound)
-        layout = {"modulus_bits": self.key_bits, "fraction_bits": _NUMBERS.fraction_bits, "bound": _NUMBERS.bound}
-        return Layout.plan((rows, self.columns), 1, **layout, room=room)
+    def sealed(self, rows: int | None = None) -> Layout:
+        """Lay out so many rows, or all: neighbours in a row share a ciphertext."""
+        return Layout.plan(
+            (self.terms if rows is None else rows, self.columns),
+            1,
+            modulus_bits=self.key_bits,
+            fraction_bits=self.numbers.fraction_bits,
+            bound=self.numbers.bound,
+            room=-(-self.limit // self.numbers.bound),
+        )
 
-    def masked(self) -> Layout:
-        """Lay out the sums, as many in a ciphertext as fit."""
-        grown = self.sealed(1).grown(masked_bound(self.bound, _HIDING_BITS), self.fraction_bits)
-        lines = max(grown.slots // self.columns, 1)
-        return replace(grown, shape=(self.sums, self.columns), packed_axis=1, lines=lines)
+    def sums(self, count: int) -> Layout:
+        """Lay out so many sums of every column, as many in a ciphertext as fit."""
+        return self.sealed(count).grown(self.limit, self.fraction_bits).dense
 
-    def decode(self, words: Words) -> Numbers:
-        """Return the sums, of both shares added up."""
-        return np.ldexp(words.view(np.int64).astype(np.float64), -self.fraction_bits)
+    def seal(self, key: PrivateKey, values: Numbers) -> CipherArray:
+        """Encrypt rows under one's own key."""
+        (sealed,) = seal(key, (self.sealed(len(values)), FixedPoint.encode(values, self.numbers)))
+        return sealed
 
+    def weigh(self, array: CipherArray, weights: Numbers) -> CipherArray:
+        """Return weighted sums of a partner's rows, which are to be masked or blurred before they are sent."""
+        return array.left_product(FixedPoint.encode(weights, self.factors), dense=True)
 
-@message(sender=GIVEN, receiver=GIVEN, protection=ENCRYPTED, step="set-up", carries=Carries.ROW_CODE)
-class SealedRows:
-    """The sender's encoded columns of some training rows, under the sender's key.
-
-    Reveals: how many training rows, and independent columns of them, the sender has.
-    """
-
-    values: Annotated[CipherArray, Dims("rows", "columns")]
-
-
-# The receiver owns the key: what hides the content from it is the mask.
-@message(sender=GIVEN, receiver=GIVEN, protection=MASKED, step="every epoch", carries=Carries.SUM)
-class MaskedSums:
-    """Sums over the receiver's rows, weighted by the slopes of the loss, behind a mask.
-
-    Reveals: nothing.
-    """
-
-    values: Annotated[CipherArray, Dims("sums", "columns")]
+    def blurred(self, array: CipherArray, weights: Numbers) -> CipherArray:
+        """Return weighted sums of a partner's rows, ready to be sent to it."""
+        return blurred(self.weigh(array, weights), self.factors)
 
 
-@message(
-    sender=GIVEN,
-    receiver=GIVEN,
-    protection=when("coefficient_noise", NOISED, PLAIN),
-    step="every epoch",
-    carries=Carries.WEIGHTS,
-)
-class SumShare:
-    """What takes the mask off sums, once both parties have kept the masked ones.
+@dataclass(frozen=True, kw_only=True)
+class SharedFormat(ProductFormat):
+    """The same for sums of which each party gets a share, in the ring of 64-bit words."""
 
-    Reveals: sums over the training rows, from which the labels of rows that a column sets apart can be read.
-    Reveals when NOISED: sums over the training rows, give or take about what the label of one row moves where a column
-    is 1. A column that is much larger in a single row still tells that row's label. A receiver that encrypted
-    rows beyond their range may read about twenty labels from one sum.
-    """
+    hiding_bits: int = WORD_BITS + 40
+    """How much wider slots are than sums."""
 
-    values: Annotated[np.ndarray[Any, Any], Dims("sums", "columns", kind="u")]
-
-
-class _Half:
-    """What both sides keep: their shares of every release."""
-
-    def __init__(self, peer: Channel, format: SumFormat, releases: int) -> None:
-        self._peer, self.format = peer, format
-        self._shares = np.zeros((releases, format.sums, format.columns), np.uint64)
-        self._extents = {"sums": format.sums, "columns": format.columns}
-
-    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return the shares, for a checkpoint."""
-        return {"shares": torch.from_numpy(self._shares.view(np.int64).copy())}, {}
-
-    def load_state(self, tensors: Mapping[str, torch.Tensor], document: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self._shares = tensors["shares"].numpy().view(np.uint64).copy()
-
-
-class SumOwner(_Half):
-    """The side that holds the rows and the key."""
-
-    def __init__(self, peer: Channel, format: SumFormat, releases: int, key: PrivateKey) -> None:
-        super().__init__(peer, format, releases)
-        self._key = key
-
-    def seal(self, rows: Numbers) -> None:
-        """Encrypt a part of the rows and send it; numbers beyond 4 are cut off."""
-        limit, layout = 2.0**_NUMBERS.magnitude_bits, self.format.sealed(len(rows))
-        packed = layout.pack(FixedPoint.encode(np.clip(rows, -limit, limit), _NUMBERS))
-        self._peer.send(SealedRows(CipherArray(self._key, layout, self._key.encrypt_integers(packed))))
-
-    def keep(self, release: int) -> None:
-        """Decrypt masked sums and keep this party's share of them."""
-        opening = Opening(self._peer, MaskedSums, self._key, **self._extents)
-        self._shares[release] = open_share(opening, opening.received.values, self.format.masked())
-
-    def open(self, release: int) -> Numbers:
-        """Receive what takes the mask off, and return the sums, with the partner's noise."""
-        return self.format.decode(self._shares[release] + self._peer.receive(SumShare, **self._extents).values)
-
-
-class SumPartner(_Half):
-    """The side that computes on the owner's ciphertexts."""
-
-    def __init__(self, session: Session, peer: Channel, format: SumFormat, releases: int, key: PublicKey) -> None:
-        super().__init__(peer, format, releases)
-        self._session, self._key, self._parts = session, key, list[CipherArray]()
-
-    def receive(self, rows: int) -> None:
-        """Receive the next part of the rows."""
-        received = self._peer.receive(SealedRows, rows=rows, columns=self.format.columns).values
-        self._parts.append(received.under(self._key, self.format.sealed(rows)))
-
-    def send(self, release: int, weights: Numbers, deviation: float) -> None:
-        """Send the weighted sums over all parts, masked, and keep this party's share, with noise of this deviation.
-
-        Weights are cut off beyond 32.
-        """
-        if self._peer.openings.attempts > MOST_ATTEMPTS:
-            raise OpeningRefused(
-                f"'{self._peer.peer}' would get sums of the same rows in attempt {self._peer.openings.attempts}: each "
-                "time with other noise, or of other columns. Nothing was sent. Find out why the run breaks off; then "
-                "begin a new run."
+    def __post_init__(self) -> None:
+        if min(self.terms, self.columns) < 1:
+            raise ConfigError("Shared sums need rows and columns.")
+        if self.bound.bit_length() >= WORD_BITS - 1:
+            raise ConfigError(
+                f"Sums over {self.terms} terms could leave the ring of {WORD_BITS}-bit words. Use fewer of them, or "
+                "formats of smaller magnitude."
             )
-        limit, at, products = 2.0**self.format.weights.magnitude_bits, 0, []
-        for part in self._parts:
-            own = np.clip(weights[:, at : at + part.shape[0]], -limit, limit)
-            products.append(part.left_product(FixedPoint.encode(own, self.format.weights), dense=True))
-            at += part.shape[0]
-        masked, share = hide(reduce(add, products), self.format.masked().bound)
-        noise = deviation * self._drawn(share.shape) if deviation else np.zeros(share.shape)
-        words = np.rint(np.ldexp(noise, self.format.fraction_bits)).astype(np.int64).view(np.uint64)
-        self._shares[release] = share + words
-        self._peer.send(MaskedSums(masked))
 
-    def unmask(self, release: int) -> None:
-        """Send this party's share, with the noise that was drawn for it."""
-        self._peer.send(SumShare(self._shares[release]))
+    @property
+    def limit(self) -> int:
+        """Return the largest number that a slot must hold, so that masks hardly ever carry between slots."""
+        return self.bound + (1 << (max(self.bound.bit_length() + self.hiding_bits, WORD_BITS) - 1))
 
-    def _drawn(self, shape: tuple[int, ...]) -> Numbers:
-        """Return noise of variance 1, another for all sums that were sent, in earlier attempts at the run too.
+    def share(self, sums: CipherArray) -> tuple[CipherArray, Words]:
+        """Mask sums for the owner of their key, and return this party's share of them."""
+        masked, mask = sums.widened(self.limit).mask()
+        return masked, -masked.layout.words(mask.integers)
 
-        The same noise on sums that are computed anew, of other rows, could be taken off.
-        """
-        sent = (entry.content for entry in self._session.ledger.read().entries if entry.kind == "sent")
-        count = sum((one["peer"], one["message"]) == (self._peer.peer, MaskedSums.__name__) for one in sent)
-        return SecretNoise(self._session.secret("noise of sums")).gaussian(self._peer.peer, count, shape)
+    def open_share(self, opening: Opening, array: CipherArray, count: int) -> Words:
+        """Decrypt so many masked sums, which are the owner's share."""
+        layout = self.sums(count)
+        return layout.words(opening.integers(array, layout))
+
+
+def seal(key: PrivateKey, *pieces: tuple[Layout, FixedPoint]) -> list[CipherArray]:
+    """Encrypt arrays under one's own key, in one go, so that an engine can divide all of it."""
+    found = iter(key.encrypt_integers([one for layout, values in pieces for one in layout.pack(values)]))
+    return [CipherArray(key, layout, [next(found) for _ in range(layout.count)]) for layout, _ in pieces]
+
+
+def blurred(product: CipherArray, factors: Format) -> CipherArray:
+    """Return a product with random digits beyond the precision of its factors, and fresh randomness."""
+    bound = _blur(factors)
+    drawn = [secrets.randbelow(2 * bound) - bound for _ in range(math.prod(product.shape))]
+    noise: Numbers = np.array(drawn, dtype=object).reshape(product.shape)
+    return (product + FixedPoint(noise, product.layout.fraction_bits, bound)).rerandomise()
+
+
+def _blur(factors: Format) -> int:
+    return 1 << factors.fraction_bits
+
+
+class Opening:
+    """One message that a partner sends for this party to decrypt with its key.
+
+    It is refused where the method has no opening, or had it already. ``known`` is what the rules of its fields go by.
+    """
+
+    def __init__(self, peer: Channel, message_class: type[Any], key: PrivateKey, **known: Any) -> None:
+        peer.openings.begin(message_class)
+        self.peer, self.received = peer, peer.receive(message_class, **known)
+        self._message_class, self._key, self._is_first = message_class, key, True
+
+    def masked(self, array: CipherArray, layout: Layout, plus: FixedPoint | None = None) -> RingElements:
+        """Decrypt what lies behind a mask, with this party's own part added if there is one."""
+        return open_masked(self._key, self._agreed(array, layout), plus)
+
+    def fixed(self, array: CipherArray, layout: Layout) -> FixedPoint:
+        """Decrypt numbers for this party itself; refuse what cannot be the agreed ones."""
+        try:
+            return decrypt_fixed(self._key, self._agreed(array, layout))
+        except SlotOverflow:
+            raise WrongContent(
+                f"'{self.peer.peer}' sent numbers beyond their range in {self._message_class.__name__}: it computed "
+                "something else, used other data, or its weights have grown too large. If the last, lower the learning "
+                "rates and run again."
+            ) from None
+
+    def integers(self, array: CipherArray, layout: Layout) -> list[int]:
+        """Decrypt the integers of whole ciphertexts."""
+        return self._key.decrypt_integers(self._agreed(array, layout).ciphertexts)
+
+    def _agreed(self, array: CipherArray, layout: Layout) -> CipherArray:
+        found = array.under(self._key, layout)
+        self.peer.openings.add(self._message_class, math.prod(layout.shape), is_first=self._is_first)
+        self._is_first = False
+        return found
+
+
+def ask_to_open(peer: Channel, masked_message: type[Any], values: CipherArray) -> Mask:
+    """Mask values and send them to the owner of their key; the mask is needed to read the answer."""
+    masked, mask = values.mask()
+    peer.send(masked_message(masked))
+    return mask
+
+
+def open_for(
+    peer: Channel,
+    masked_message: type[Any],
+    opened_message: type[Any],
+    key: PrivateKey,
+    layout: Layout,
+    plus: FixedPoint | None = None,
+    **known: Any,
+) -> None:
+    """Open what a partner masked, add this party's own part if there is one, and return it."""
+    opening = Opening(peer, masked_message, key, **known)
+    peer.send(opened_message(opening.masked(opening.received.values, layout, plus)))
+
+
+def take_opened(peer: Channel, opened_message: type[Any], mask: Mask) -> FixedPoint:
+    """Receive what the owner opened and take off the mask."""
+    return mask.remove(peer.receive(opened_message, ciphertexts=mask.layout.count, modulus_bytes=mask.key.width).values)

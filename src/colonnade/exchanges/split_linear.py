@@ -21,9 +21,8 @@ import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey
 from colonnade.errors import TrainingFailed
-from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
-from colonnade.exchanges.weighted_sums import WeightedSums
+from colonnade.exchanges.secure_product import Opening, ProductFormat, seal
 from colonnade.messages import (
     ENCRYPTED,
     GIVEN,
@@ -182,9 +181,10 @@ def split_formats(widths: Sequence[int], outputs: int, most_rows: int, key_bits:
     )
 
 
-def fit_sums(rows: int) -> WeightedSums:
+def fit_sums(rows: int, columns: int, key_bits: int) -> ProductFormat:
     """Return how codes of shared rows are multiplied with a matrix of attention among them, times its transpose."""
-    return WeightedSums(_CODES, Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length()))
+    factors = Format(fraction_bits=20, magnitude_bits=(rows + 2).bit_length())
+    return ProductFormat(terms=rows, columns=columns, key_bits=key_bits, numbers=_CODES, factors=factors)
 
 
 class _OwnerBlock(LinearOwner):
@@ -197,13 +197,11 @@ class _OwnerBlock(LinearOwner):
         self.share = self._draw()
         return tuple(int(one) for one in whole - self.share.reshape(-1))
 
-    def fit_codes(self, rows: int) -> Layout:
-        return fit_sums(rows).layout((rows, self.format.inputs), self.format.key_bits)
+    def fits(self, rows: int) -> ProductFormat:
+        return fit_sums(rows, self.format.inputs, self.format.key_bits)
 
     def sealed_share(self) -> CipherArray:
-        layout = self.format.shares()
-        packed = layout.pack(self._forward_share().T)
-        return CipherArray(self._key, layout, self._key.encrypt_integers(packed))
+        return seal(self._key, (self.format.shares(), self._forward_share().T))[0]
 
     def own_logits(self, codes: FixedPoint) -> Array:
         found: Array = codes.integers.astype(object) @ self._forward_share().integers
@@ -216,8 +214,8 @@ class _OwnerBlock(LinearOwner):
 class _PartnerBlock(LinearPartner):
     """One kind of code at the partner."""
 
-    def fit_codes(self, rows: int) -> Layout:
-        return fit_sums(rows).layout((rows, self.format.inputs), self.format.key_bits)
+    def fits(self, rows: int) -> ProductFormat:
+        return fit_sums(rows, self.format.inputs, self.format.key_bits)
 
     def take_share(self, values: Sequence[int], start: Numbers) -> None:
         scaled = np.rint(np.ldexp(start, self.format.weight_bits))
@@ -297,7 +295,7 @@ class SplitOwner:
             for block, one in zip(self.blocks, received.values, strict=True)
         ]
         missed = [
-            fit_sums(counts[0]).open(codes, one, block.fit_codes(counts[0]), counts[0])
+            codes.fixed(one, block.fits(counts[0]).sums(counts[0])).decode()
             for block, one in zip(self.blocks, received.fits, strict=bool(fits))
         ]
         return gradients, missed
@@ -327,11 +325,8 @@ class SplitOwner:
                 whole = FixedPoint(np.concatenate([one.integers, other.integers]), one.fraction_bits, one.bound)
                 groups.append((block.format.rows(sum(counts)), whole))
         if fits:
-            groups += [(block.fit_codes(counts[0]), one) for block, one in zip(self.blocks, shared, strict=True)]
-        packed = [layout.pack(values) for layout, values in groups]
-        # In one go, so that an engine can divide all of it.
-        found = iter(self._key.encrypt_integers([one for integers in packed for one in integers]))
-        arrays = [CipherArray(self._key, layout, [next(found) for _ in range(layout.count)]) for layout, _ in groups]
+            groups += [(block.fits(counts[0]).sealed(), one) for block, one in zip(self.blocks, shared, strict=True)]
+        arrays = seal(self._key, *groups)
         kinds = len(self.blocks)
         pieces = [tuple(arrays[start : start + kinds]) for start in range(0, len(arrays), kinds)]
         return SealedCodes(pieces[0], pieces[1], pieces[2] if trains else (), pieces[-1] if fits else ())
@@ -374,7 +369,7 @@ class SplitPartner:
             for block, one in zip(self.blocks, received.rows, strict=trains)
         )
         self._keys = tuple(
-            one.under(self._key, block.fit_codes(counts[0]))
+            one.under(self._key, block.fits(counts[0]).sealed())
             for block, one in zip(self.blocks, received.keys, strict=fits)
         )
         parts: list[list[CipherArray]] = []
@@ -422,7 +417,8 @@ class SplitPartner:
             for block, shares, one in zip(self.blocks, self._shares, slopes, strict=True)
         )
         fits = tuple(
-            fit_sums(len(matrix)).weigh(codes, matrix) for codes, matrix in zip(self._keys, matrices, strict=True)
+            fit_sums(len(matrix), codes.shape[1], codes.key.bits).blurred(codes, matrix)
+            for codes, matrix in zip(self._keys, matrices, strict=True)
         )
         self._peer.send(MaskedWeightGradient(weights))
         self._peer.send(SealedCodeGradient(codes, fits))

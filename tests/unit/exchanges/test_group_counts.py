@@ -312,7 +312,7 @@ def test_a_liar_that_gives_each_row_a_power_of_two_reads_no_more_than_counts_tak
     groups = np.repeat([0, 1], 50)
     width = low_bits(format.counts(2))
     weights = [1 << (width + row) for row in range(rows)]
-    lie = CipherArray(key, format.indicators(), key.encrypt_integers(weights))
+    lie = CipherArray(key, format.product.sealed(), key.encrypt_integers(weights))
     seen = []
     for _ in range(30):
         used = room()
@@ -381,7 +381,7 @@ def test_replies_of_other_shapes_keys_and_layouts_are_refused(key: PrivateKey) -
 
 def test_indicators_of_other_keys_and_layouts_are_refused(key: PrivateKey, public: PublicKey) -> None:
     format, other = format_of(10, 2), PrivateKey.generate(SIZE)
-    layout = format.indicators()
+    layout = format.product.sealed()
     for array in (
         CipherArray(other, layout, other.encrypt_integers([1] * 10)),
         CipherArray(key, layout, [key.n + 1] * 10),

@@ -50,25 +50,25 @@ def room_of(*features: str) -> Room:
     return Room(roles, MESSAGES)
 
 
-def format_of(inputs: int, outputs: int, **changes: Any) -> QueryFormat:
-    return QueryFormat(**{"inputs": inputs, "outputs": outputs, "key_bits": key_bits(SIZE), **changes})
+def format_of(inputs: int, rows: int, **changes: Any) -> QueryFormat:
+    return QueryFormat(**{"terms": inputs, "columns": rows, "key_bits": key_bits(SIZE), **changes})
 
 
 def ask(
     key: PrivateKey, public: PublicKey, rows: np.ndarray, weights: np.ndarray, room: Room | None = None, **changes: Any
 ) -> tuple[Words, Words]:
     """Return both shares of a product: the asking and the answering party's."""
-    format = format_of(*weights.shape, **changes)
+    format = format_of(len(weights), len(rows), **changes)
     room = room or room_of()
     asking, answering = room.session("shop").channel("label_holder"), room.session("bank").channel("feature_holder")
     send_query(asking, key, format, rows)
-    share = answer_query(answering, public, format, weights, len(rows))
-    return receive_answer(asking, key, format, len(rows)), share
+    share = answer_query(answering, public, format, weights)
+    return receive_answer(asking, key, format, weights.shape[1]), share
 
 
 def exact(rows: np.ndarray, weights: np.ndarray, format: QueryFormat) -> np.ndarray:
-    one = FixedPoint.encode(rows, format.input_format).integers.astype(object)
-    other = FixedPoint.encode(weights, format.weight_format).integers.astype(object)
+    one = FixedPoint.encode(rows, format.numbers).integers.astype(object)
+    other = FixedPoint.encode(weights, format.factors).integers.astype(object)
     return one @ other
 
 
@@ -83,7 +83,7 @@ def test_shares_add_up_to_the_product_of_the_rounded_numbers(
     one, other = ask(key, public, values, weights)
     assert one.dtype == other.dtype == np.uint64
     assert one.shape == other.shape == (rows, outputs)
-    assert (one + other).view(np.int64).tolist() == exact(values, weights, format_of(inputs, outputs)).tolist()
+    assert (one + other).view(np.int64).tolist() == exact(values, weights, format_of(inputs, rows)).tolist()
     assert np.abs(Ring(2).decode(one + other) - values @ weights).max() < inputs * (5 + 4) * 2.0**-21
 
 
@@ -99,7 +99,7 @@ def test_any_shape_is_exact_with_integers_for_ciphertexts(
     with integers_for_ciphertexts():
         key = PrivateKey.generate(SIZE)
         one, other = ask(key, key.public, values, weights)
-    assert (one + other).view(np.int64).tolist() == exact(values, weights, format_of(inputs, outputs)).tolist()
+    assert (one + other).view(np.int64).tolist() == exact(values, weights, format_of(inputs, rows)).tolist()
 
 
 def test_two_partners_and_the_asking_party_meet_at_the_collaborator(key: PrivateKey) -> None:
@@ -107,7 +107,7 @@ def test_two_partners_and_the_asking_party_meet_at_the_collaborator(key: Private
     rows = {"bank": random.uniform(-4, 5, size=(3, 4)), "post": random.uniform(-4, 5, size=(3, 2))}
     weights = {"bank": random.normal(size=(4, 5)), "post": random.normal(size=(2, 5))}
     own = random.normal(size=(3, 5))
-    formats = {party: format_of(*weight.shape) for party, weight in weights.items()}
+    formats = {party: format_of(len(weight), 3) for party, weight in weights.items()}
     room = room_of("shop", "post")
 
     def asking(session: Session) -> None:
@@ -118,14 +118,14 @@ def test_two_partners_and_the_asking_party_meet_at_the_collaborator(key: Private
             send_query(peer, key, formats[peer.peer], rows[peer.peer])
         words = contributor.ring.encode(own)
         for peer in peers:
-            words = words + receive_answer(peer, key, formats[peer.peer], 3)
+            words = words + receive_answer(peer, key, formats[peer.peer], 5)
         contributor.send_words(words)
 
     def answering(session: Session) -> None:
         contributor = Contributor.agree(session)
         (peer,) = [channel for channel in session.all_channels if channel.peer == "shop"]
         public = receive_key(session, peer, SIZE)
-        share = answer_query(peer, public, formats[session.party], weights[session.party], 3)
+        share = answer_query(peer, public, formats[session.party], weights[session.party])
         contributor.send_words(share)
 
     def helping(session: Session) -> np.ndarray:
@@ -141,8 +141,8 @@ def test_a_query_at_2048_bits_gives_the_plain_product() -> None:
     random = np.random.default_rng(3)
     rows, weights = random.uniform(-4, 5, size=(1, 12)), random.normal(size=(12, 30))
     one, other = ask(key, key.public, rows, weights, key_bits=2048)
-    format = format_of(12, 30, key_bits=2048)
-    assert format.answer(1).count == 3
+    format = format_of(12, 1, key_bits=2048)
+    assert format.sums(30).count == 3
     assert (one + other).view(np.int64).tolist() == exact(rows, weights, format).tolist()
 
 
@@ -158,10 +158,10 @@ def test_what_the_asking_party_decrypts_is_uniform_and_so_is_the_partners_share(
 
 
 def test_slots_are_104_bits_wider_than_the_largest_product() -> None:
-    format = format_of(280, 128, key_bits=2048)
+    format = format_of(280, 1, key_bits=2048)
     largest = 2**23 * 2**23 * 280
-    assert format.product_bound == largest
-    layout = format.answer(1)
+    assert format.bound == largest
+    layout = format.sums(128)
     assert 2**layout.slot_bits >= largest << 104
     assert layout.slot_bits * layout.slots < 2047
 
@@ -175,12 +175,11 @@ def test_answers_to_equal_queries_differ_in_every_ciphertext(key: PrivateKey, pu
 
 
 def test_few_rows_share_ciphertexts_by_result_and_many_by_row() -> None:
-    format = format_of(280, 128, key_bits=2048)
-    assert format.query(1).slots == 12
-    assert [format.answer(rows).lines for rows in (1, 2, 4, 12, 100)] == [12, 6, 3, 1, 1]
-    assert [format.answer(rows).count for rows in (1, 2, 12, 13)] == [11, 22, 128, 256]
-    assert [format.query(rows).count for rows in (1, 12, 13)] == [280, 280, 560]
-    assert format_of(280, 5, key_bits=2048).answer(1).lines == 5
+    formats = {rows: format_of(280, rows, key_bits=2048) for rows in (1, 2, 4, 12, 13, 100)}
+    assert formats[1].sealed().slots == 12
+    assert [formats[rows].sums(128).lines for rows in (1, 2, 4, 12, 100)] == [12, 6, 3, 1, 1]
+    assert [formats[rows].sums(128).count for rows in (1, 2, 12, 13)] == [11, 22, 128, 256]
+    assert [formats[rows].sealed().count for rows in (1, 12, 13)] == [280, 280, 560]
 
 
 def test_rows_and_weights_beyond_their_range_or_shape_are_refused(key: PrivateKey, public: PublicKey) -> None:
@@ -191,27 +190,27 @@ def test_rows_and_weights_beyond_their_range_or_shape_are_refused(key: PrivateKe
     with pytest.raises(OutOfRange):
         ask(key, public, rows, np.full((3, 4), -9.0))
     for shape in ((2, 4), (0, 3), (4097, 3)):
-        with pytest.raises(ConfigError, match="Ask in parts"):
+        with pytest.raises(ConfigError):
             ask(key, public, np.ones(shape), weights)
     session = room_of().session("bank")
     with pytest.raises(ConfigError, match="do not fit"):
-        answer_query(session.channel("feature_holder"), public, format_of(3, 5), weights, 2)
+        answer_query(session.channel("feature_holder"), public, format_of(4, 2), weights)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"input_format": Format(24, 3)},
-        {"weight_format": Format(24, 3)},
-        {"hiding_bits": 40},
-        {"inputs": 0},
-        {"most_rows": 0},
-        {"inputs": 2**13},
+        {"numbers": Format(24, 3)},
+        {"factors": Format(24, 3)},
+        {"terms": 0},
+        {"columns": 0},
+        {"columns": 4097},
+        {"terms": 2**13},
     ],
 )
 def test_formats_that_cannot_work_are_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        format_of(**{"inputs": 3, "outputs": 4, **changes})
+        format_of(3, 4, **changes)
 
 
 def queried(room: Room, rows: CipherArray) -> Any:
@@ -220,26 +219,26 @@ def queried(room: Room, rows: CipherArray) -> Any:
 
 
 def sealed(key: PrivateKey, rows: int, columns: int, format: QueryFormat) -> CipherArray:
-    layout = replace(format.query(rows), shape=(rows, columns))
-    packed = layout.pack(FixedPoint.encode(np.ones((rows, columns)), format.input_format))
-    return CipherArray(key, layout, key.encrypt_integers(packed))
+    return replace(format, terms=columns, columns=rows).seal(key, np.ones((columns, rows))).T
 
 
 def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateKey, public: PublicKey) -> None:
-    format, weights = format_of(3, 4), np.ones((3, 4))
+    weights = np.ones((3, 4))
+    format, single = format_of(3, 2), format_of(3, 1).sealed().transposed
     other = PrivateKey.generate(SIZE)
     cases: list[tuple[CipherArray, type[Exception]]] = [
         (sealed(key, 2, 4, format), WrongContent),
         (sealed(other, 2, 3, format), CiphertextRefused),
-        (encrypt(key, np.ones((2, 3)), format.input_format, packed_axis=0), CiphertextRefused),
-        (CipherArray(key, format.query(1), [key.n + 1] * 3), CiphertextRefused),
-        (CipherArray(key, format.query(1), [key.n] * 3), CiphertextRefused),
+        (encrypt(key, np.ones((2, 3)), format.numbers, packed_axis=0), CiphertextRefused),
+        (CipherArray(key, single, [key.n + 1] * 3), CiphertextRefused),
+        (CipherArray(key, single, [key.n] * 3), CiphertextRefused),
     ]
     for rows, error in cases:
         room = room_of()
         session = queried(room, rows)
+        size = replace(format, columns=rows.shape[0])
         with pytest.raises(error):
-            answer_query(session.channel("feature_holder"), public, format, weights, rows.shape[0])
+            answer_query(session.channel("feature_holder"), public, size, weights)
         assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
@@ -247,16 +246,16 @@ def test_a_partner_refuses_queries_of_other_sizes_keys_and_layouts(key: PrivateK
 def test_a_partner_multiplies_no_other_number_of_rows_than_it_was_told(
     key: PrivateKey, public: PublicKey, asked: int
 ) -> None:
-    format = format_of(3, 4)
+    format = format_of(3, 2)
     session = queried(room_of(), sealed(key, asked, 3, format))
     with pytest.raises(WrongContent, match=rf"the shape \({asked}, 3\) where \(2, 3\) belongs"):
-        answer_query(session.channel("feature_holder"), public, format, np.ones((3, 4)), 2)
+        answer_query(session.channel("feature_holder"), public, format, np.ones((3, 4)))
     assert not [entry for entry in session.ledger.read().messages() if entry.kind == "sent"]
 
 
 def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None:
-    format = format_of(3, 4)
-    layout = format.answer(2)
+    format = format_of(3, 2)
+    layout = format.sums(4)
     other = PrivateKey.generate(SIZE)
     cases: list[tuple[CipherArray, type[Exception]]] = [
         (CipherArray(other, layout, other.encrypt_integers([1] * layout.count)), CiphertextRefused),
@@ -268,4 +267,4 @@ def test_the_asking_party_refuses_answers_that_are_none(key: PrivateKey) -> None
         room = room_of()
         room.session("bank").channel("feature_holder").send(QueryAnswer(products))
         with pytest.raises(error):
-            receive_answer(room.session("shop").channel("label_holder"), key, format, 2)
+            receive_answer(room.session("shop").channel("label_holder"), key, format, 4)

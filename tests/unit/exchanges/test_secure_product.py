@@ -1,80 +1,97 @@
-"""Sums over encrypted rows, and an owner that encrypts what no row can be."""
+"""The three endings of an encrypted product against Python integers, and its layouts against one another."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.unit.exchanges.rooms import Room
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.worlds import integers_for_ciphertexts
 
-from colonnade.crypto import CipherArray, FixedPoint, PrivateKey, key_bits
-from colonnade.errors import OpeningRefused
-from colonnade.exchanges.secure_product import MaskedSums, SealedRows, SumFormat, SumOwner, SumPartner, SumShare
-from colonnade.messages import between
-from colonnade.session.openings import MOST_ATTEMPTS
+from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, decrypt_fixed, key_bits, open_masked
+from colonnade.errors import ConfigError
+from colonnade.exchanges.secure_product import Opening, ProductFormat, SharedFormat, blurred
 
-ROLES = {"label_holder": ("bank",), "feature_holder": ("shop",)}
-MESSAGES = (between(MaskedSums, *ROLES), between(SumShare, *ROLES), between(SealedRows, *reversed(ROLES)))
+SIZE = "insecure_test"
+NUMBERS, FACTORS = Format(12, 2), Format(10, 1)
 
 
-def sides(format: SumFormat, key: PrivateKey, releases: int = 1) -> tuple[Any, Any]:
-    room = Room(ROLES, MESSAGES, coefficient_noise=0.0)
-    owner = SumOwner(room.session("shop").channel("label_holder"), format, releases, key)
-    bank = room.session("bank")
-    return owner, SumPartner(bank, bank.channel("feature_holder"), format, releases, key.public)
+class Unheard:
+    """An opening of what no channel brought."""
+
+    def __init__(self, key: PrivateKey) -> None:
+        self._key = key
+
+    def integers(self, array: CipherArray, layout: Any) -> list[int]:
+        return self._key.decrypt_integers(array.under(self._key, layout).ciphertexts)
 
 
-@pytest.mark.parametrize(("cut", "columns", "sums"), [((1,), 1, 1), ((5, 3), 2, 3), ((4, 4, 1), 30, 2), ((9,), 9, 9)])
-def test_sums_over_all_parts_are_exact_in_the_rounded_numbers(cut: tuple[int, ...], columns: int, sums: int) -> None:
-    draw = np.random.default_rng(columns)
-    format = SumFormat(sum(cut), columns, sums, key_bits("insecure_test"))
-    rows = np.sign(draw.normal(size=(sum(cut), columns))) * draw.choice([4.0, 0.3], size=(sum(cut), columns))
-    weights = [draw.choice([32.0, -32.0, 0.01], size=(sums, sum(cut))) for _ in range(2)]
+def drawn(seed: int, terms: int, columns: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return numbers and weights, many of them as large as they may be, and their exact sums."""
+    draw = np.random.default_rng(seed)
+    numbers = np.clip(draw.normal(size=(terms, columns)) * 4, -4, 4)
+    weights = np.clip(draw.normal(size=(count, terms)) * 2, -2, 2)
+    one, other = FixedPoint.encode(weights, FACTORS).integers, FixedPoint.encode(numbers, NUMBERS).integers
+    return numbers, weights, one.astype(object) @ other.astype(object)
+
+
+SIZES = st.integers(1, 9), st.integers(1, 25), st.integers(1, 9), st.integers(0, 2**32)
+
+
+@settings(max_examples=60, deadline=None)
+@given(*SIZES)
+def test_shares_add_up_to_the_exact_sums(terms: int, columns: int, count: int, seed: int) -> None:
+    numbers, weights, exact = drawn(seed, terms, columns, count)
+    sizes: dict[str, Any] = {"terms": terms, "columns": columns, "key_bits": key_bits(SIZE)}
     with integers_for_ciphertexts():
-        owner, partner = sides(format, PrivateKey.generate("insecure_test"), 2)
-        for part in np.split(rows, np.cumsum(cut)[:-1]):
-            owner.seal(part)
-            partner.receive(len(part))
-        for release in (0, 1):
-            partner.send(release, weights[release], 0.0)
-            owner.keep(release)
-        for release in (1, 0):
-            partner.unmask(release)
-            fixed = np.rint(np.ldexp(weights[release], 20)) @ np.rint(np.ldexp(rows, 20))
-            assert (owner.open(release) == np.ldexp(fixed, -40)).all()
+        key = PrivateKey.generate(SIZE)
+        format = SharedFormat(**sizes, numbers=NUMBERS, factors=FACTORS)
+        masked, share = format.share(format.weigh(format.seal(key, numbers), weights))
+        own = format.open_share(cast(Opening, Unheard(key)), masked, count)
+    assert (own + share).view(np.int64).tolist() == exact.tolist()
 
 
-def test_a_partner_that_breaks_off_again_and_again_gets_no_more_sums() -> None:
-    format = SumFormat(3, 1, 1, key_bits("insecure_test"))
+@settings(max_examples=60, deadline=None)
+@given(*SIZES)
+def test_other_endings_give_the_exact_sums_but_for_random_digits(
+    terms: int, columns: int, count: int, seed: int
+) -> None:
+    numbers, weights, exact = drawn(seed, terms, columns, count)
     with integers_for_ciphertexts():
-        owner, partner = sides(format, PrivateKey.generate("insecure_test"))
-        owner.seal(np.ones((3, 1)))
-        partner.receive(3)
-        partner._peer.openings.attempts = MOST_ATTEMPTS
-        partner.send(0, np.ones((1, 3)), 0.0)
-        partner._peer.openings.attempts += 1
-        with pytest.raises(OpeningRefused, match="in attempt 11"):
-            partner.send(0, np.ones((1, 3)), 0.0)
+        key = PrivateKey.generate(SIZE)
+        format = ProductFormat(terms=terms, columns=columns, key_bits=key_bits(SIZE), numbers=NUMBERS, factors=FACTORS)
+        sealed = format.seal(key, numbers)
+        product = format.weigh(sealed, weights)
+        found = decrypt_fixed(key, format.blurred(sealed, weights).under(key, format.sums(count)))
+        masked, mask = product.mask()
+        opened, own = mask.remove(open_masked(key, masked)), decrypt_fixed(key, product)
+    assert own.integers.tolist() == opened.integers.tolist() == exact.tolist()
+    assert np.abs(found.integers - exact).max() <= 2**FACTORS.fraction_bits
 
 
-def test_rows_beyond_their_range_do_not_lift_the_partners_weights_above_the_mask() -> None:
-    """Each row's number stands 30 bits above the one before, all of them above what a narrow mask would cover."""
-    key, rows = PrivateKey.generate("insecure_test"), 20
-    format = SumFormat(rows, 1, 1, key_bits("insecure_test"))
-    layout = format.sealed(rows)
-    weights = np.random.default_rng(0).uniform(-1.0, 1.0, size=(1, rows))
-    owner, partner = sides(format, key)
-    owner._peer.send(
-        SealedRows(CipherArray(key, layout, key.encrypt_integers([1 << 300 + 30 * n for n in range(rows)])))
-    )
-    partner.receive(rows)
-    partner.send(0, weights, 0.0)
-    (found,) = key.decrypt_integers(owner._peer.receive(MaskedSums, sums=1, columns=1).values.ciphertexts)
-    above, read = int(found - key.n if found > key.n >> 1 else found) + (1 << 299) >> 300, []
-    for _ in range(rows):
-        read.append((above + (1 << 29)) % (1 << 30) - (1 << 29))
-        above = above - read[-1] >> 30
-    true = FixedPoint.encode(weights[0], format.weights).integers
-    assert sum(one == other for one, other in zip(read, true.tolist(), strict=True)) == 0
+def test_random_digits_take_all_their_values() -> None:
+    with integers_for_ciphertexts():
+        key = PrivateKey.generate(SIZE)
+        format = ProductFormat(terms=1, columns=500, key_bits=key_bits(SIZE), numbers=NUMBERS, factors=Format(2, 0))
+        found = decrypt_fixed(key, blurred(format.weigh(format.seal(key, np.ones((1, 500))), [[1.0]]), Format(2, 0)))
+    assert set((found.integers - (4 << 12)).reshape(-1).tolist()) == set(range(-4, 4))
+
+
+def test_parts_of_an_array_add_up_and_rows_by_their_places() -> None:
+    key = PrivateKey.generate(SIZE)
+    format = SharedFormat(terms=5, columns=40, key_bits=key_bits(SIZE), numbers=NUMBERS)
+    numbers = np.arange(200.0).reshape(5, 40) / 64 - 1
+    parts = [format.seal(key, one) for one in np.split(numbers, [3])]
+    added = format.weigh(parts[0], np.ones((2, 3))) + format.weigh(parts[1], np.ones((2, 2)))
+    assert decrypt_fixed(key, added).decode().tolist() == [numbers.sum(axis=0).tolist()] * 2
+    groups = [np.array([4, 1]), np.array([], int), np.array([0])]
+    sums = format.seal(key, numbers).row_sums(groups)
+    assert decrypt_fixed(key, sums.dense()).decode().tolist() == [numbers[one].sum(axis=0).tolist() for one in groups]
+
+
+@pytest.mark.parametrize("changes", [{"terms": 0}, {"columns": 0}, {"terms": 2**50}])
+def test_shares_that_cannot_be_are_refused(changes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError):
+        SharedFormat(**{"terms": 1, "columns": 1, "key_bits": 2048, "numbers": NUMBERS, **changes})

@@ -15,12 +15,12 @@ from tests.worlds import integers_for_ciphertexts
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, encrypt, key_bits
 from colonnade.crypto.ring import Ring, Words
-from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, SlotOverflow, WrongContent
+from colonnade.errors import CiphertextRefused, ConfigError, OutOfRange, WrongContent
 from colonnade.exchanges.masked_sums import Collector, Contributor, masked_sum_messages
+from colonnade.exchanges.secure_product import SharedFormat
 from colonnade.exchanges.shared_sums import (
     HiddenSums,
     SealedFeatures,
-    SumFormat,
     add_along_links,
     receive_sums,
     send_features,
@@ -50,8 +50,9 @@ def room() -> Room:
     return Room(roles, MESSAGES)
 
 
-def format_of(rows: int, columns: int, **changes: Any) -> SumFormat:
-    return SumFormat(**{"rows": rows, "columns": columns, "key_bits": key_bits(SIZE), **changes})
+def format_of(rows: int, columns: int, **changes: Any) -> SharedFormat:
+    given = {"terms": rows, "columns": columns, "key_bits": key_bits(SIZE), "numbers": Format(20, 3), **changes}
+    return SharedFormat(**given)
 
 
 def places_of(adjacency: np.ndarray) -> list[np.ndarray]:
@@ -124,12 +125,12 @@ def test_shares_go_on_through_a_linear_layer_to_the_collaborator(key: PrivateKey
         contributor = Contributor.agree(session)
         peer = session.channel("feature_holder")
         send_features(peer, key, format, features)
-        contributor.send_words(times_weights(receive_sums(peer, key, format, 4), weights, format))
+        contributor.send_words(times_weights(receive_sums(peer, key, format, 4), weights, 20))
 
     def adding(session: Session) -> None:
         contributor = Contributor.agree(session)
         share = add_along_links(session.channel("label_holder"), public, format, places_of(adjacency))
-        contributor.send_words(times_weights(share, weights, format))
+        contributor.send_words(times_weights(share, weights, 20))
 
     def helper(session: Session) -> np.ndarray:
         return Collector(session).receive((4, 3))
@@ -200,11 +201,11 @@ def test_links_and_features_that_cannot_be_meant_are_refused(key: PrivateKey, pu
     for features in (np.full((3, 2), 9.0), np.full((3, 2), np.nan)):
         with pytest.raises(OutOfRange):
             send_features(owner, key, format, features)
-    with pytest.raises(SlotOverflow):
+    with pytest.raises(ConfigError, match="are not 3 rows of 2"):
         send_features(owner, key, format, np.ones((2, 2)))
 
 
-@pytest.mark.parametrize("changes", [{"rows": 0}, {"columns": 0}, {"hiding_bits": 40}, {"rows": 2**40}])
+@pytest.mark.parametrize("changes", [{"rows": 0}, {"columns": 0}, {"rows": 2**40}])
 def test_formats_that_cannot_work_are_refused(changes: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         format_of(**{"rows": 3, "columns": 2, **changes})
@@ -212,7 +213,7 @@ def test_formats_that_cannot_work_are_refused(changes: dict[str, int]) -> None:
 
 def test_features_of_other_shapes_keys_and_layouts_are_refused(key: PrivateKey, public: PublicKey) -> None:
     format, other = format_of(3, 2), PrivateKey.generate(SIZE)
-    layout = format.features()
+    layout = format.sealed()
     cases: list[tuple[CipherArray, type[Exception]]] = [
         (encrypt(key, np.ones((3, 2)), packed_axis=1), CiphertextRefused),
         (CipherArray(other, layout, other.encrypt_integers([1] * layout.count)), CiphertextRefused),

@@ -16,12 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from colonnade.crypto import CipherArray, Layout, PrivateKey, PublicKey
+from colonnade.crypto import CipherArray, PrivateKey, PublicKey
 from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds
 from colonnade.exchanges.labels import OwnLabels
-from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.exchanges.secure_product import Opening, ProductFormat
 from colonnade.exchanges.split_linear import SplitOwner, SplitPartner, fit_sums, split_formats
 from colonnade.methods.fedcvt.config import FedCVT, Variant
 from colonnade.methods.fedcvt.estimates import (
@@ -253,10 +253,9 @@ class SealedPartnerSide:
         key = self._keys.theirs[self._peer.peer]
         received = self._peer.receive(FitCodes, kinds=len(own)).values
         answers = []
-        sums = fit_sums(count)
         for (kind, codes), one in zip(own.items(), received, strict=True):
-            layout = sums.layout((count, self._config.width_of(kind)), key.bits)
-            answers.append(sums.weigh(one.under(key, layout), miss_matrix(self._config, codes[:count])))
+            sums = fit_sums(count, self._config.width_of(kind), key.bits)
+            answers.append(sums.blurred(one.under(key, sums.sealed()), miss_matrix(self._config, codes[:count])))
         self._peer.send(FitGradient(tuple(answers)))
 
 
@@ -395,10 +394,10 @@ class SealedLabelSide:
                 ways[number][self._session.party] = self.alone(self.codes(rows))
             if name == "fedcvt" and self._variant.uses_partner_rows:
                 for place, peer in enumerate(self._peers, start=1):
-                    layout = self.send_anchors(place)
+                    format = self.send_anchors(place)
                     for number, rows in enumerate((table.validation, table.test)):
                         with peer.openings.at("test" if number else "validation"):
-                            estimated = self.receive_estimates(place, layout, len(rows))
+                            estimated = self.receive_estimates(place, format, len(rows))
                         ways[number][peer.peer] = self.partner_alone(place, parts[number][place], estimated)
                         if number == 0 and len(rows):
                             whole = self.heads.whole(self._with_missing(place, parts[0][place], estimated))
@@ -436,7 +435,7 @@ class SealedLabelSide:
             found["fedcvt, its own head"] = whole[party_head(place)]
         return found
 
-    def send_anchors(self, place: int) -> Layout:
+    def send_anchors(self, place: int) -> ProductFormat:
         """Send one partner what all others' codes of anchors add to scores."""
         by_party = [self.heads.parts(self._anchor_codes), *self._anchors]
         kinds = [
@@ -445,14 +444,14 @@ class SealedLabelSide:
         ]
         return ask_estimates(self._peers[place - 1], self._keys.own, kinds)
 
-    def receive_estimates(self, place: int, layout: Layout, count: int) -> torch.Tensor:
+    def receive_estimates(self, place: int, format: ProductFormat, count: int) -> torch.Tensor:
         """Receive averages of what was sent, for so many rows of one partner."""
         pieces = [np.zeros((0, self.heads.missing_columns))]
         for start in range(0, count, SCORED_AT_ONCE):
             rows = min(SCORED_AT_ONCE, count - start)
             peer = self._peers[place - 1]
             with peer.openings.at(f"rows from {start}"):
-                pieces.append(take_estimates(peer, self._keys.own, layout, rows))
+                pieces.append(take_estimates(peer, self._keys.own, format, rows))
         return torch.from_numpy(np.concatenate(pieces)).to(dtype_of(self._config))
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -533,19 +532,19 @@ class SealedLabelSide:
         self, of_shared: Sequence[Sequence[torch.Tensor]], extra: Sequence[int], dtype: torch.dtype
     ) -> list[torch.Tensor | None]:
         """Have every partner average what the others' codes of shared rows add, for its own rows."""
-        layouts: list[Layout | None] = []
+        formats: list[ProductFormat | None] = []
         for place, (peer, count) in enumerate(zip(self._peers, extra, strict=True), start=1):
             kinds = [
                 self.heads.gather_missing(place, [one[kind] for one in of_shared])
                 for kind in range(len(self._variant.kinds))
             ]
-            layouts.append(ask_estimates(peer, self._keys.own, kinds) if count else None)
+            formats.append(ask_estimates(peer, self._keys.own, kinds) if count else None)
         found: list[torch.Tensor | None] = []
-        for peer, count, layout in zip(self._peers, extra, layouts, strict=True):
-            if layout is None:
+        for peer, count, format in zip(self._peers, extra, formats, strict=True):
+            if format is None:
                 found.append(None)
                 continue
-            values = take_estimates(peer, self._keys.own, layout, count)
+            values = take_estimates(peer, self._keys.own, format, count)
             found.append(torch.from_numpy(values).to(dtype).requires_grad_())
         return found
 
@@ -626,20 +625,21 @@ class SealedLabelSide:
             if guess is not None
         ]
         found = []
-        for place, layout in asked:
-            opened = torch.from_numpy(take_gradient(self._peers[place - 1], key, layout, rows)).to(dtype)
+        for place, format in asked:
+            opened = torch.from_numpy(take_gradient(self._peers[place - 1], key, format, rows)).to(dtype)
             found.append((place, list(opened.chunk(len(self._variant.kinds)))))
         return found
 
     def _fit_gradient(self, mine: Mapping[str, torch.Tensor], count: int) -> list[torch.Tensor]:
         """Have the partner say how its estimates of this party's codes of shared rows miss them."""
-        key, (peer,), sums = self._keys.own, self._peers, fit_sums(count)
-        sealed = [sums.seal(key, one[:count].detach().double().numpy()) for one in mine.values()]
-        peer.send(FitCodes(tuple(sealed)))
-        opening = Opening(peer, FitGradient, key, kinds=len(sealed))
+        key, (peer,) = self._keys.own, self._peers
+        codes = [one[:count].detach().double().numpy() for one in mine.values()]
+        formats = [fit_sums(count, one.shape[1], key.bits) for one in codes]
+        peer.send(FitCodes(tuple(format.seal(key, one) for format, one in zip(formats, codes, strict=True))))
+        opening = Opening(peer, FitGradient, key, kinds=len(codes))
         return [
-            torch.from_numpy(sums.open(opening, one, own.layout, count))
-            for one, own in zip(opening.received.values, sealed, strict=True)
+            torch.from_numpy(opening.fixed(one, format.sums(count)).decode())
+            for one, format in zip(opening.received.values, formats, strict=True)
         ]
 
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, Format, Layout, Mask, PrivateKey, PublicKey, encrypt
 from colonnade.errors import LeakRefused, TrainingFailed
-from colonnade.exchanges.open_masked import ask_to_open, open_for, take_opened
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
+from colonnade.exchanges.secure_product import ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.config import FTL
 from colonnade.methods.ftl.messages import LayerInputs, MaskedEncoderGradient, OpenedEncoderGradient

@@ -8,7 +8,7 @@ import numpy as np
 
 from colonnade.crypto import CipherArray
 from colonnade.exchanges.answers import LabelText
-from colonnade.exchanges.open_masked import Opened
+from colonnade.exchanges.secure_product import Opened
 from colonnade.messages import (
     ENCRYPTED,
     MASKED,

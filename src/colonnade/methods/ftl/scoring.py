@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PublicKey, encrypt
-from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
+from colonnade.exchanges.secure_product import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import CodesToScore, MaskedScores, OpenedScores

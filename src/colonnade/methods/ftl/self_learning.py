@@ -19,7 +19,7 @@ import numpy.typing as npt
 from colonnade.crypto import CipherArray, FixedPoint, Format, encrypt
 from colonnade.data import LabelEncoder
 from colonnade.exchanges.answers import described, told_labels
-from colonnade.exchanges.open_masked import Opening, ask_to_open, open_for, take_opened
+from colonnade.exchanges.secure_product import Opening, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import LabelsToFit, MaskedFit, OpenedFit, OwnLabels, ScoresAlone

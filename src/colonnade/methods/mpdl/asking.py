@@ -64,33 +64,28 @@ class Asking:
         """Return this holder's share of what all others make of generated columns; outside of steps, at a place."""
         for peer in self.peers:
             columns = self.completion.meant_for(peer, generated)
-            send_query(peer, self.key, self._format(columns.shape[1], self.key), columns.double().numpy())
+            format = self._format(columns.shape[1], len(generated), self.key)
+            send_query(peer, self.key, format, columns.double().numpy())
         total = np.zeros((len(generated), self.hidden), np.uint64)
         for peer in self.peers:
             width = self.completion.meant_for(peer, generated[:1]).shape[1]
             with peer.openings.at(place):
-                total += receive_answer(peer, self.key, self._format(width, self.key), len(generated))
+                total += receive_answer(peer, self.key, self._format(width, len(generated), self.key), self.hidden)
         return total
 
     def answer(self, party: str, side: HolderSide, rows: int) -> Words:
         """Return this holder's share of what its weights make of a partner's generated columns of so many rows."""
         weights, offset = self.completion.in_unit_space(side.block)
         key = self.keys[party]
-        share = answer_query(self.channel(party), key, self._format(len(weights), key), weights, rows)
+        share = answer_query(self.channel(party), key, self._format(len(weights), rows, key), weights)
         return share + side.ring.encode(offset)[None]
 
     def channel(self, party: str) -> Channel:
         """Return the channel to another holder."""
         return next(peer for peer in self.peers if peer.peer == party)
 
-    def _format(self, columns: int, key: PublicKey) -> QueryFormat:
-        return QueryFormat(
-            inputs=columns,
-            outputs=self.hidden,
-            key_bits=key.bits,
-            input_format=_COLUMNS,
-            weight_format=_WEIGHTS,
-        )
+    def _format(self, columns: int, rows: int, key: PublicKey) -> QueryFormat:
+        return QueryFormat(terms=columns, columns=rows, key_bits=key.bits, numbers=_COLUMNS, factors=_WEIGHTS)
 
 
 class AskedSegments:

@@ -22,9 +22,8 @@ from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, PrivateKey
 from colonnade.data import batches
 from colonnade.errors import ConfigError, SlotOverflow, WrongContent
 from colonnade.exchanges.holdings import first_seeds
-from colonnade.exchanges.open_masked import Opening
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.weighted_sums import blurred
+from colonnade.exchanges.secure_product import Opening, blurred
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.duality import Judge, dual_gradient
 from colonnade.methods.mpdl.generators import Generator, Mean, Perceptron, Ridge, empty_generator

@@ -33,7 +33,7 @@ from colonnade.exchanges.epochs import check_finite
 from colonnade.exchanges.holdings import first_seeds, scores_in_terms_of
 from colonnade.exchanges.labels import OwnLabels, own_labels
 from colonnade.exchanges.masked_sums import Collector, Contributor
-from colonnade.exchanges.shared_sums import SumFormat, times_weights
+from colonnade.exchanges.shared_sums import times_weights
 from colonnade.methods.mpdl.choice import budget_finding, generator_finding
 from colonnade.methods.mpdl.config import COLLABORATOR, MPDL
 from colonnade.methods.mpdl.dual import DualLearning, exchange_tables
@@ -188,9 +188,7 @@ class _Holder:
 
     def contribute(self, weights: Numbers) -> None:
         """Send this holder's part of the product of M_rep with weights that both have."""
-        # Only the scale matters here.
-        format = SumFormat(rows=1, columns=self.columns, key_bits=2048)
-        words = times_weights(self._part_of_nodes(), weights, format, magnitude_bits=2)
+        words = times_weights(self._part_of_nodes(), weights, SUM_BITS, magnitude_bits=2)
         for part in _chunks(self._nodes):
             self._contributor.send_words(words[part])
 

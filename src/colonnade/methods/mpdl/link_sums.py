@@ -24,7 +24,8 @@ import numpy.typing as npt
 from colonnade.crypto import Format
 from colonnade.crypto.ring import Words
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.shared_sums import SumFormat, add_along_links, receive_sums, send_features
+from colonnade.exchanges.secure_product import SharedFormat
+from colonnade.exchanges.shared_sums import add_along_links, receive_sums, send_features
 from colonnade.methods.mpdl.config import MPDL
 from colonnade.methods.mpdl.messages import ConfusedFeatures, ConfusedSums, NoisyLinks
 from colonnade.privacy import SecretNoise
@@ -96,14 +97,12 @@ def _by_shares(session: Session, peer: Channel, config: MPDL, cross: CrossLinks)
     # Cells that have noise on them lie beyond 0 and 1.
     scale = Format(SUM_BITS, _NOISED_BITS if config.dp_scope == "all" else _UNIT_BITS)
     if cross.owns:
-        own_format = SumFormat(
-            rows=shared, columns=cross.features.shape[1], key_bits=own_key.bits, feature_format=scale
-        )
+        width = cross.features.shape[1]
+        own_format = SharedFormat(terms=shared, columns=width, key_bits=own_key.bits, numbers=scale)
         send_features(peer, own_key, own_format, cross.features)
     if cross.adds:
-        their_format = SumFormat(
-            rows=shared, columns=cross.their_columns, key_bits=their_key.bits, feature_format=scale
-        )
+        width = cross.their_columns
+        their_format = SharedFormat(terms=shared, columns=width, key_bits=their_key.bits, numbers=scale)
         mine = add_along_links(peer, their_key, their_format, cross.links)
     if cross.owns:
         with peer.openings.at("links"):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from colonnade.crypto import CipherArray
-from colonnade.exchanges.open_masked import Opened
+from colonnade.exchanges.secure_product import Opened
 from colonnade.messages import (
     MASKED,
     NOISED,

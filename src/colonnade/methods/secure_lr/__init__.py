@@ -25,7 +25,7 @@ as classes less one; every reply is masked and re-randomised.
 """
 
 from colonnade.exchanges.public_keys import PublicModulus
-from colonnade.exchanges.secure_product import MaskedSums, SealedRows, SumShare
+from colonnade.exchanges.weighted_sums import MaskedSums, SealedRows, SumShare
 from colonnade.messages import between
 from colonnade.methods.secure_lr import predict, train
 from colonnade.methods.secure_lr.config import SecureLR

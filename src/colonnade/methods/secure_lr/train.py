@@ -10,7 +10,7 @@ from colonnade.errors import WrongContent
 from colonnade.exchanges.holdings import encoded_labels, nobody_has_columns, without_columns
 from colonnade.exchanges.labels import most_scores
 from colonnade.exchanges.public_keys import make_key, receive_key, send_key
-from colonnade.exchanges.secure_product import SumFormat, SumOwner, SumPartner
+from colonnade.exchanges.weighted_sums import SumOwner, SumPartner, sum_format
 from colonnade.methods.secure_lr.config import SecureLR
 from colonnade.methods.secure_lr.contributions import Contributions, mark_override, most_opened
 from colonnade.methods.secure_lr.messages import MOST, ColumnCount, Factors, TrainingExtent
@@ -47,8 +47,8 @@ def feature_holder(session: Session, holding: Holding, config: SecureLR) -> Resu
         raise WrongContent(f"'{peer.peer}' goes on with another number of scores or epochs than it began with.")
     # Before anything about the columns leaves, but how many there are.
     contributions.open(extent.scores, extent.epochs, again=True)
-    format = SumFormat(len(train), rank, extent.scores, key.bits)
-    sums = kept.leaf("sums", SumOwner(peer, format, extent.epochs, key))
+    format = sum_format(len(train), rank, key.bits)
+    sums = kept.leaf("sums", SumOwner(peer, format, extent.scores, extent.epochs, key))
     for rows in parts_of(train):
         sums.seal(whitened[rows])
 
@@ -92,8 +92,8 @@ def label_holder(session: Session, holding: Holding, config: SecureLR) -> Result
             # It may be the feature holder's guard that is overridden, but both ledgers say so.
             mark_override(session, peer, rank=count.rank, needed=epochs * scores, opened=count.opened)
         peer.send(TrainingExtent(scores, regression.outputs, epochs))
-        format = SumFormat(len(train), count.rank, scores, key.bits)
-        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, epochs, key)))
+        format = sum_format(len(train), count.rank, key.bits)
+        sums.append(kept.leaf(f"sums of {peer.peer}", SumPartner(session, peer, format, scores, epochs, key)))
     for one in sums:
         for rows in parts_of(train):
             one.receive(len(rows))

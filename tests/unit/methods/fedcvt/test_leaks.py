@@ -12,7 +12,7 @@ from tests.worlds import integers_for_ciphertexts, received
 
 import colonnade as cn
 from colonnade.errors import LeakRefused
-from colonnade.exchanges import split_linear, weighted_sums
+from colonnade.exchanges import secure_product, split_linear
 from colonnade.messages import declaration_of
 from colonnade.methods.fedcvt import sealed_cut
 from colonnade.methods.fedcvt.config import FedCVT
@@ -158,7 +158,7 @@ def test_attention_that_leaves_a_partner_spreads_over_enough_rows(least: float) 
 def test_estimates_carry_no_digits_beyond_their_precision() -> None:
     """Exact products of integers would tell far more of attention than the numbers that are needed."""
     answered: list[tuple[Any, Any, Any]] = []
-    blur = weighted_sums.blurred
+    blur = secure_product.blurred
 
     def blurred(product: Any, plain: Any) -> Any:
         found = blur(product, plain)
@@ -166,7 +166,7 @@ def test_estimates_carry_no_digits_beyond_their_precision() -> None:
         return found
 
     with pytest.MonkeyPatch.context() as patch, integers_for_ciphertexts():
-        patch.setattr(weighted_sums, "blurred", blurred)
+        patch.setattr(secure_product, "blurred", blurred)
         run_of(frames(own={"shop": 60}), settings(**{**SEALED, "epochs": 2, "least_keys": 2.0}))
     assert len(answered) > 3
     for product, found, plain in answered:

@@ -15,7 +15,7 @@ from tests.worlds import integers_for_ciphertexts, name_of, received, view
 import colonnade as cn
 from colonnade.crypto import CipherArray, FixedPoint, Format, PrivateKey, PublicKey, decrypt, encrypt, key_bits
 from colonnade.errors import DeclarationError, OutOfRange
-from colonnade.exchanges.open_masked import ask_to_open
+from colonnade.exchanges.secure_product import ask_to_open
 from colonnade.messages import PLAIN
 from colonnade.methods.ftl import METHOD, sealed, steps
 from colonnade.methods.ftl.link import Keys, Link, Sizes, parameter_counts

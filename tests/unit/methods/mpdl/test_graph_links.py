@@ -14,8 +14,7 @@ from tests.worlds import received
 
 from colonnade import Launch
 from colonnade.crypto import PrivateKey
-from colonnade.exchanges.shared_sums import SumFormat
-from colonnade.exchanges.wide_masks import open_share
+from colonnade.exchanges.secure_product import SharedFormat
 from colonnade.methods.mpdl import link_sums
 from colonnade.methods.mpdl.link_sums import flip_chance, noisy_answers, truthful_sums
 from colonnade.methods.mpdl.links import link_overlap, recover_links
@@ -73,15 +72,14 @@ def test_shared_sums_show_the_label_holder_nothing_of_the_links(watched: dict[st
     run = graph_run(world, settings(epochs=1), launch=Launch(keep_views=True))
     features, links, key = watched["b"].features, true_links(watched["a"]), watched["key of b"]
     (answer,) = received(run, "b", "HiddenSums")
-    format = SumFormat(
-        rows=len(features),
+    format = SharedFormat(
+        terms=len(features),
         columns=features.shape[1],
         key_bits=key.bits,
-        feature_format=link_sums.Format(link_sums.SUM_BITS, link_sums._UNIT_BITS),
+        numbers=link_sums.Format(link_sums.SUM_BITS, link_sums._UNIT_BITS),
     )
-    layout = format.sums(len(links))
     opening = SimpleNamespace(integers=lambda array, layout: key.decrypt_integers(array.under(key, layout).ciphertexts))
-    share = open_share(opening, answer.values, layout)  # type: ignore[arg-type]
+    share = format.open_share(opening, answer.values, len(links))  # type: ignore[arg-type]
     seen = share.view(np.int64) * 2.0**-link_sums.SUM_BITS
     chance = links.mean() / (2.0 - links.mean())
     for product in (seen, seen * 2.0**-40):

@@ -24,7 +24,7 @@ from tests.worlds import integers_for_ciphertexts, name_of
 
 import colonnade as cn
 from colonnade.errors import LeakRefused, PeerFailed, PeerLost
-from colonnade.exchanges.secure_product import SumPartner
+from colonnade.exchanges.weighted_sums import SumPartner
 from colonnade.launch.simulation import play_in_threads
 from colonnade.methods.secure_lr import METHOD, predict, train
 from colonnade.methods.secure_lr.contributions import Contributions, most_opened

@@ -14,7 +14,7 @@ from tests.worlds import integers_for_ciphertexts
 
 import colonnade as cn
 from colonnade.errors import PeerFailed, PeerLost
-from colonnade.exchanges.secure_product import SumOwner
+from colonnade.exchanges.weighted_sums import SumOwner
 from colonnade.methods.secure_lr import train
 from colonnade.metrics import area_under_roc
 from colonnade.session.checkpoints import CheckpointStore
