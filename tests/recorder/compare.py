@@ -16,13 +16,20 @@ _LEAST = 0.01
 _SIZE = re.compile(r" ~(\d+)$")
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any], *, within: float, is_same_machine: bool) -> list[str]:
+def differences(
+    old: Mapping[str, Any],
+    new: Mapping[str, Any],
+    *,
+    within: float,
+    is_same_machine: bool,
+    elsewhere: float = ELSEWHERE,
+) -> list[str]:
     """Return one sentence for everything that is not as it was."""
     found = [] if list(old) == list(new) else [f"The stages were {', '.join(old)} and are {', '.join(new)}."]
     for stage in (one for one in old if one in new):
         said = [
             *_of_messages(old[stage]["messages"], new[stage]["messages"]),
-            *_of_numbers(old[stage]["numbers"], new[stage]["numbers"], within, is_same_machine),
+            *_of_numbers(old[stage]["numbers"], new[stage]["numbers"], within, None if is_same_machine else elsewhere),
         ]
         found += [f"{stage}: {one}" for one in said]
     return found
@@ -68,7 +75,9 @@ def _bare(kind: str) -> str:
     return " ".join([way, *rest])
 
 
-def _of_numbers(old: Mapping[str, str], new: Mapping[str, str], within: float, is_same_machine: bool) -> Iterator[str]:
+def _of_numbers(
+    old: Mapping[str, str], new: Mapping[str, str], within: float, elsewhere: float | None
+) -> Iterator[str]:
     gone, added = ([name for name in one if name not in other] for one, other in ((old, new), (new, old)))
     for name in gone:
         same = next((one for one in added if new[one] == old[name]), None)
@@ -82,8 +91,8 @@ def _of_numbers(old: Mapping[str, str], new: Mapping[str, str], within: float, i
             continue
         one, other = (np.frombuffer(base64.b64decode(said[0]), "<f4").astype(float) for said in (before, now))
         apart, largest = float(np.abs(one - other).max(initial=0.0)), float(np.abs(one).max(initial=0.0))
-        allowed = max(within * (1.0 + largest), 0.0 if is_same_machine else ELSEWHERE * (_LEAST + largest))
-        if before[1:] != now[1:] and is_same_machine:
+        allowed = max(within * (1.0 + largest), (elsewhere or 0.0) * (_LEAST + largest))
+        if before[1:] != now[1:] and elsewhere is None:
             yield f"{name} is not the same bit for bit: it is {apart:.1e} away from what it was."
         elif apart > allowed:
             yield f"{name} is {apart:.1e} away from what it was, and {allowed:.1e} is allowed."

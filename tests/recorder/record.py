@@ -77,7 +77,7 @@ def _rename(method: str, chosen: list[Variant]) -> list[str]:
                 if len(before) == len(now):
                     renamed = [_named(one, other) for one, other in zip(before, now, strict=True)]
                     old[stage]["messages"][channel] = renamed
-        said = differences(old, new, within=variant.within, is_same_machine=is_same)
+        said = differences(old, new, within=variant.within, is_same_machine=is_same, elsewhere=variant.elsewhere)
         odd += [f"{variant}: {one}" for one in said]
         if said:
             known["variants"][variant.name] = read(method)["variants"][variant.name]
@@ -105,7 +105,7 @@ def _record(method: str, mine: list[Variant], chosen: list[Variant]) -> list[str
         ]
         said = ["new"]
         if old is not None:
-            said = differences(old, new, within=variant.within, is_same_machine=is_same)
+            said = differences(old, new, within=variant.within, is_same_machine=is_same, elsewhere=variant.elsewhere)
         print("".join(f"{variant}: {one}\n" for one in said), end="", flush=True)
         # What differs within the limit alone is left as it is, so that a commit shows nothing but what changed.
         found[variant.name] = new if said or not is_same else old

@@ -29,6 +29,7 @@ def test_a_method_does_what_it_did_when_it_was_recorded(variant: Variant) -> Non
         observe(variant),
         within=variant.within,
         is_same_machine=known["environment"] == environment(),
+        elsewhere=variant.elsewhere,
     )
     more = [f"… and {len(found) - MOST_SAID} more."] if len(found) > MOST_SAID else []
     assert not found, "\n".join(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 import colonnade as cn
+from tests.recorder.compare import ELSEWHERE
 from tests.unit.methods.fairvfl import worlds as fairvfl
 from tests.unit.methods.fedcvt import worlds as fedcvt
 from tests.unit.methods.ftl import worlds as ftl
@@ -42,6 +44,8 @@ class Variant:
     """Parties that bring no table to a stage, by stage."""
     within: float = 0.0
     """How far numbers may be apart where shares of them are drawn anew in every run; 0 asks for the same bits."""
+    elsewhere: float = ELSEWHERE
+    """How far they may be apart on another machine, in parts of the largest; more where rounding is amplified."""
     drawn_anew: tuple[str, ...] = ()
     """Stages whose numbers come from the operating system's generator, so that they have the same shapes only."""
 
@@ -122,7 +126,10 @@ def _secure_lr(name: str, labels: str = "binary", parties: int = 2, **changes: A
         "key_size": "insecure_test",
     }
     config, within = cn.SecureLR(**small | changes), 1e-6 if parties > 1 else 0.0
-    return Variant("secure_lr", name, config, lambda: _joint_frames(labels, parties), _roles(parties), within=within)
+    # Three parties' scores of two epochs are far from settled, so that another machine's rounding shows.
+    elsewhere = 0.02 if parties > 2 else ELSEWHERE
+    frames = partial(_joint_frames, labels, parties)
+    return Variant("secure_lr", name, config, frames, _roles(parties), within=within, elsewhere=elsewhere)
 
 
 def _ftl(
