@@ -210,22 +210,22 @@ class _Player:
 
 def _with_real_keys(whole: Parts, most: _Played, few: _Played, real: _Played) -> Parts:
     """Give the whole run's messages, known with small keys, the size and time that those of a small run have."""
-    larger, rates, found = {}, list[float](), dict[str, dict[tuple[str, ...], float]]()
+    larger, found = {}, dict[str, dict[tuple[str, ...], float]]()
     for way, sizes in ((way, most.sizes[way]) for way in few.sizes):
         # As many times as large as the message of the most similar size.
         times = {one: after / max(1, one) for one, after in zip(few.sizes[way], real.sizes[way], strict=False)}
         nearest = (one * times[min(times, key=lambda size: abs(size - one))] for one in sizes)
         larger["bytes", *way] = sum(nearest) / max(1, sum(sizes))
-    for name, part in reversed(whole.items()):
+    for name, part in whole.items():
         found[name] = defaultdict(float, {key: larger.get(key, 1.0) * value for key, value in part.items()})
         sent, wanted = (sum(one[key] for key in larger if key in one) for one in (real.parts[name], found[name]))
         seconds = max(0.0, real.parts[name]["seconds",])
-        each = seconds / sent if sent > 0.0 else 0.0
-        # Making keys does not go by the bytes; passes tell what these take.
-        each = min([each, *rates]) if name == _ONCE else each
-        rates += [each] if each else []
-        found[name]["seconds",] = seconds + each * max(0.0, wanted - sent)
-    return {name: found[name] for name in whole}
+        found[name]["seconds",] = seconds * max(1.0, wanted / sent) if sent > 0.0 else seconds
+    # Making keys does not go by the rows; small keys tell what does, and passes how many times as long that takes.
+    took, before = (sum(one.parts[name]["seconds",] for name in whole if name != _ONCE) for one in (real, few))
+    more = max(0.0, whole[_ONCE]["seconds",] - few.parts[_ONCE]["seconds",]) * max(1.0, took / (before or math.inf))
+    found[_ONCE]["seconds",] = max(0.0, real.parts[_ONCE]["seconds",]) + more
+    return found
 
 
 def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine]) -> _Played:
