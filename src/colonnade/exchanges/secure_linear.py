@@ -21,7 +21,7 @@ Gradients for the inputs are taken at the weights that made the logits (the pape
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, TypeAlias
 
@@ -69,6 +69,7 @@ __all__ = [
     "Shares",
     "TrainedGradients",
     "TrainedInputs",
+    "own_part",
 ]
 
 Integers: TypeAlias = np.ndarray[Any, Any]
@@ -316,9 +317,13 @@ class LinearOwner(_Half):
 
     def open(self, own_start: Numbers | None = None) -> None:
         """Draw the first share; the weights begin at this party's start plus the partner's, by default at zero."""
+        self._peer.send(OpeningShare(self.draw_share(own_start)))
+
+    def draw_share(self, own_start: Numbers | None) -> tuple[int, ...]:
+        """Draw the first share and return the partner's."""
         start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
         self.share = self._draw()
-        self._peer.send(OpeningShare(tuple(int(one) for one in (start - self.share).reshape(-1))))
+        return tuple(int(one) for one in (start - self.share).reshape(-1))
 
     def encode(self, inputs: Numbers) -> FixedPoint:
         """Round inputs to the layer's format."""
@@ -333,12 +338,9 @@ class LinearOwner(_Half):
 
     def send_trained_inputs(self, inputs: FixedPoint) -> None:
         """Encrypt this batch's inputs and the share, and send both with the update that is due."""
-        count, share = len(inputs.integers), self._forward_share().T
+        count = len(inputs.integers)
         columns, rows, shares = seal(
-            self._key,
-            (self.format.columns(count), inputs),
-            (self.format.rows(count), inputs),
-            (self.format.shares(), share),
+            self._key, (self.format.columns(count), inputs), (self.format.rows(count), inputs), self.laid_out_share()
         )
         self._peer.send(TrainedInputs(columns, rows, shares, self._update))
         self._update = None
@@ -346,9 +348,17 @@ class LinearOwner(_Half):
     def answer(self, inputs: FixedPoint, masked: type = MaskedLogits, opened: type = OpenedLogits) -> None:
         """Open the masked logits of these inputs, complete them and return them."""
         rows = len(inputs.integers)
-        layout = self.format.logits(rows)
-        own = inputs.integers.astype(object) @ self._forward_share().integers
-        open_for(self._peer, masked, opened, self._key, layout, _plain(own, layout), **self.extents(rows))
+        layout, own = self.format.logits(rows), self.own_logits(inputs)
+        open_for(self._peer, masked, opened, self._key, layout, own_part(own, layout), **self.extents(rows))
+
+    def laid_out_share(self) -> tuple[Layout, FixedPoint]:
+        """Return the share as it is encrypted for the gradient at inputs."""
+        return self.format.shares(), self._forward_share().T
+
+    def own_logits(self, inputs: FixedPoint) -> Integers:
+        """Return what this party's share adds to the logits of inputs."""
+        found: Integers = inputs.integers.astype(object) @ self._forward_share().integers
+        return found
 
     def learn(self, decay: float = 0.0) -> None:
         """Open the masked weight gradient, draw a new share and return what completes the partner's.
@@ -356,13 +366,12 @@ class LinearOwner(_Half):
         ``decay`` is the learning rate times the weight decay; both sides must take the same.
         """
         opening = Opening(self._peer, MaskedGradient, self._key, **self.extents())
-        update = self._next_update(opening, opening.received.values, decay)
-        self._peer.send(ShareUpdate(update))
+        self._peer.send(ShareUpdate(self.next_update(opening, opening.received.values, decay)))
 
     def learn_with_inputs(self, rows: int, decay: float = 0.0) -> Numbers:
         """Do the same, leave the update for the next inputs, and return the gradient at the inputs."""
         opening = Opening(self._peer, TrainedGradients, self._key, **self.extents(rows))
-        self._update = self._next_update(opening, opening.received.weights, decay)
+        self._update = self.next_update(opening, opening.received.weights, decay)
         return opening.fixed(opening.received.inputs, self.format.input_gradient(rows)).decode()
 
     def send_last_update(self) -> None:
@@ -371,12 +380,13 @@ class LinearOwner(_Half):
             self._peer.send(ShareUpdate(self._update))
             self._update = None
 
-    def _next_update(self, opening: Opening, masked: CipherArray, decay: float) -> np.ndarray[Any, Any]:
+    def next_update(self, opening: Opening, masked: CipherArray, decay: float) -> Integers:
+        """Draw the next share, and return the opened weight gradient with what completes the partner's."""
         layout = self.format.gradient()
         fresh = self._draw()
         velocity = self.share - fresh
         missing = self._carried(decay) - velocity
-        opened = opening.masked(masked, layout, _plain(missing.T, layout))
+        opened = opening.masked(masked, layout, own_part(missing.T, layout))
         self.share, self._velocity = fresh, velocity
         return opened
 
@@ -405,9 +415,12 @@ class LinearPartner(_Half):
 
     def open(self, own_start: Numbers | None = None) -> None:
         """Receive the first share and add this party's own start to it."""
-        received = self._peer.receive(OpeningShare, **self.extents()).values
+        self.take_share(self._peer.receive(OpeningShare, **self.extents()).values, own_start)
+
+    def take_share(self, values: Sequence[int], own_start: Numbers | None) -> None:
+        """Add this party's own start to its first share."""
         start = _as_integers(own_start, self.share.shape, self.format.weight_bits)
-        self.share = start + np.array(received, dtype=object).reshape(self.share.shape)
+        self.share = start + np.array(values, dtype=object).reshape(self.share.shape)
 
     def receive_inputs(self, rows: int, *, trains: bool = True) -> SealedBatch:
         """Receive inputs that do not change."""
@@ -424,7 +437,7 @@ class LinearPartner(_Half):
         if (received.update is not None) != (self._mask is not None):
             raise WrongContent(f"'{self._peer.peer}' sent a share update where none was due, or none where one was.")
         if received.update is not None:
-            self._take(received.update, decay)
+            self.take_update(received.update, decay)
         return SealedBatch(
             received.columns.under(self._key, self.format.columns(rows)),
             received.rows.under(self._key, self.format.rows(rows)),
@@ -433,23 +446,30 @@ class LinearPartner(_Half):
 
     def ask(self, batch: SealedBatch, masked: type = MaskedLogits) -> Mask:
         """Send this party's part of the logits, masked."""
-        return ask_to_open(self._peer, masked, batch.columns @ self._forward_share())
+        return ask_to_open(self._peer, masked, self.own_logits(batch.columns))
+
+    def own_logits(self, columns: CipherArray) -> CipherArray:
+        """Return what this party's share adds to the logits of inputs."""
+        return columns @ self._forward_share()
 
     def logits(self, mask: Mask, opened: type = OpenedLogits) -> Numbers:
         """Receive the logits and take off the mask."""
         found = take_opened(self._peer, opened, mask).decode()
-        # A row's logit this large means weights that are about to leave their range.
+        self.check_logits(found)
+        return found
+
+    def check_logits(self, found: Numbers) -> None:
+        """Refuse logits so large that weights are about to leave their range."""
         if found.size and np.abs(found).max() > 2.0 ** (self.format.weight_magnitude_bits + 4):
             raise TrainingFailed(
-                f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. "
-                "Where the method has a learning_rate, lower it; else look for a column that nearly tells the label."
+                f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. Where "
+                "the method has a learning_rate or a head_rate, lower it; else look for a column that nearly tells the "
+                "label."
             )
-        return found
 
     def teach(self, batch: SealedBatch, steps: Numbers) -> None:
         """Send the weight gradient for slopes times the learning rate, masked."""
-        masked, self._mask = self._gradient(batch, steps)
-        self._peer.send(MaskedGradient(masked))
+        self._peer.send(MaskedGradient(self.masked_gradient(batch.rows, steps)))
 
     def teach_with_inputs(
         self, batch: SealedBatch, steps: Numbers, slopes: Numbers, noise: Numbers | None = None
@@ -461,31 +481,38 @@ class LinearPartner(_Half):
         """
         if batch.shares is None or (self.format.noised and noise is None):
             raise RuntimeError("A gradient at inputs needs the owner's share, and noise where the format has it.")
-        masked, self._mask = self._gradient(batch, steps)
-        weights = batch.shares.add_share(self._forward_share().T)
+        masked = self.masked_gradient(batch.rows, steps)
+        self._peer.send(TrainedGradients(masked, self.input_gradient(batch.shares, slopes, noise)))
+
+    def input_gradient(self, shares: CipherArray, slopes: Numbers, noise: Numbers | None = None) -> CipherArray:
+        """Return the gradient at the inputs, by the owner's encrypted share."""
+        weights = shares.add_share(self._forward_share().T)
         gradient = weights.left_product(FixedPoint.encode(slopes, self.format.slope_format), dense=True)
         if self.format.noised and noise is not None:
             layout = self.format.input_gradient(len(slopes))
             drawn = np.clip(noise, -1.0, 1.0) * 2.0**layout.fraction_bits
             integers = np.array([int(one) for one in np.rint(drawn).reshape(-1)], dtype=object).reshape(noise.shape)
             gradient = gradient + FixedPoint(integers, layout.fraction_bits, layout.bound // 2)
-        self._peer.send(TrainedGradients(masked, gradient.rerandomise()))
+        return gradient.rerandomise()
 
     def receive_update(self, decay: float = 0.0) -> None:
         """Receive what completes this party's share of the next weights."""
-        self._take(self._peer.receive(ShareUpdate, **self._due()).values, decay)
+        self.take_update(self._peer.receive(ShareUpdate, **self._due()).values, decay)
 
-    def _gradient(self, batch: SealedBatch, steps: Numbers) -> tuple[CipherArray, Mask]:
-        if batch.rows is None:
+    def masked_gradient(self, rows: CipherArray | None, steps: Numbers) -> CipherArray:
+        """Return the weight gradient behind a mask that is kept for the update."""
+        if rows is None:
             raise RuntimeError("These inputs were asked for to be scored only.")
-        product = FixedPoint.encode(steps, self.format.step_format).T @ batch.rows
-        return product.widened(self.format.update_bound).mask()
+        product = FixedPoint.encode(steps, self.format.step_format).T @ rows
+        masked, self._mask = product.widened(self.format.update_bound).mask()
+        return masked
 
     def _due(self) -> dict[str, int]:
         """Return the size of the update that is due."""
         return {"ciphertexts": self.format.gradient().count, "modulus_bytes": self._key.width}
 
-    def _take(self, opened: np.ndarray[Any, Any], decay: float) -> None:
+    def take_update(self, opened: Integers, decay: float) -> None:
+        """Complete this party's share of the next weights."""
         if self._mask is None:
             raise RuntimeError("No share update is due.")
         received = self._mask.remove(opened).integers.T
@@ -494,7 +521,7 @@ class LinearPartner(_Half):
         self._mask = None
 
 
-def _plain(integers: Integers, layout: Layout) -> FixedPoint:
+def own_part(integers: Integers, layout: Layout) -> FixedPoint:
     """Take what this party adds to a masked array: its share of the numbers, or a number that leaves room for it."""
     return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
 

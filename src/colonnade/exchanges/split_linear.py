@@ -14,14 +14,13 @@ rows it needs, and gets, only their sum. One step is:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PrivateKey, PublicKey
-from colonnade.errors import TrainingFailed
-from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner
+from colonnade.exchanges.secure_linear import LinearFormat, LinearOwner, LinearPartner, own_part
 from colonnade.exchanges.secure_product import Opening, ProductFormat, seal
 from colonnade.messages import (
     ENCRYPTED,
@@ -51,6 +50,7 @@ __all__ = [
 
 Numbers = npt.NDArray[np.float64]
 Array = np.ndarray[Any, Any]
+Block = TypeVar("Block", LinearOwner, LinearPartner)
 
 _CODES = Format(fraction_bits=20, magnitude_bits=6)
 _STEPS = Format(fraction_bits=32, magnitude_bits=3)
@@ -187,70 +187,37 @@ def fit_sums(rows: int, columns: int, key_bits: int) -> ProductFormat:
     return ProductFormat(terms=rows, columns=columns, key_bits=key_bits, numbers=_CODES, factors=factors)
 
 
-class _OwnerBlock(LinearOwner):
-    """One kind of code at the owner."""
-
-    def draw(self, start: Numbers) -> tuple[int, ...]:
-        """Draw the first share and return the partner's."""
-        scaled = np.rint(np.ldexp(start, self.format.weight_bits))
-        whole = np.array([int(one) for one in scaled.reshape(-1)], dtype=object)
-        self.share = self._draw()
-        return tuple(int(one) for one in whole - self.share.reshape(-1))
-
-    def fits(self, rows: int) -> ProductFormat:
-        return fit_sums(rows, self.format.inputs, self.format.key_bits)
-
-    def sealed_share(self) -> CipherArray:
-        return seal(self._key, (self.format.shares(), self._forward_share().T))[0]
-
-    def own_logits(self, codes: FixedPoint) -> Array:
-        found: Array = codes.integers.astype(object) @ self._forward_share().integers
-        return found
-
-    def update(self, opening: Opening, masked: CipherArray, decay: float) -> Array:
-        return self._next_update(opening, masked, decay)
+def _fits(block: LinearOwner | LinearPartner, rows: int) -> ProductFormat:
+    return fit_sums(rows, block.format.inputs, block.format.key_bits)
 
 
-class _PartnerBlock(LinearPartner):
-    """One kind of code at the partner."""
+class _Split(Generic[Block]):
+    """What both sides keep: a layer for every kind of code."""
 
-    def fits(self, rows: int) -> ProductFormat:
-        return fit_sums(rows, self.format.inputs, self.format.key_bits)
+    blocks: list[Block]
 
-    def take_share(self, values: Sequence[int], start: Numbers) -> None:
-        scaled = np.rint(np.ldexp(start, self.format.weight_bits))
-        whole = np.array([int(one) for one in scaled.reshape(-1)], dtype=object)
-        self.share = (whole + np.array(values, dtype=object)).reshape(self.share.shape)
+    def state(self) -> list[dict[str, list[str]]]:
+        """Return the shares and their momentum for a checkpoint."""
+        return [block.state()[1] for block in self.blocks]
 
-    def part_of_logits(self, columns: CipherArray) -> CipherArray:
-        return columns @ self._forward_share()
-
-    def masked_gradient(self, rows: CipherArray, steps: Numbers) -> CipherArray:
-        plain = FixedPoint.encode(steps, self.format.step_format)
-        masked, self._mask = (plain.T @ rows).widened(self.format.update_bound).mask()
-        return masked
-
-    def code_gradient(self, shares: CipherArray, slopes: Numbers) -> CipherArray:
-        weights = shares.add_share(self._forward_share().T)
-        plain = FixedPoint.encode(slopes, self.format.slope_format)
-        return weights.left_product(plain, dense=True).rerandomise()
-
-    def take_update(self, opened: Array, decay: float) -> None:
-        self._take(opened, decay)
+    def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
+        """Go on from a checkpoint."""
+        for block, one in zip(self.blocks, state, strict=True):
+            block.load_state({}, one)
 
 
-class SplitOwner:
+class SplitOwner(_Split[LinearOwner]):
     """The side that holds the codes and the key."""
 
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PrivateKey, *, momentum: float = 0.0
     ) -> None:
         self._peer, self._key = peer, key
-        self.blocks = [_OwnerBlock(peer, format, key, momentum=momentum) for format in formats]
+        self.blocks = [LinearOwner(peer, format, key, momentum=momentum) for format in formats]
 
     def open(self, starts: Sequence[Numbers]) -> None:
         """Draw the first shares; the weights begin at this party's start plus the partner's."""
-        drawn = [block.draw(start) for block, start in zip(self.blocks, starts, strict=True)]
+        drawn = [block.draw_share(start) for block, start in zip(self.blocks, starts, strict=True)]
         self._peer.send(OpeningShares(tuple(one for values in drawn for one in values)))
 
     def score(
@@ -265,17 +232,17 @@ class SplitOwner:
         extra = [block.encode(one) for block, one in zip(self.blocks, others, strict=True)]
         counts = len(shared[0]), len(others[0])
         if trains:
-            self._peer.send(SealedShares(tuple(block.sealed_share() for block in self.blocks)))
+            self._peer.send(SealedShares(tuple(seal(self._key, *(block.laid_out_share() for block in self.blocks)))))
         self._peer.send(self._sealed(encoded, extra, counts, trains, fits))
         opening = Opening(self._peer, MaskedLogits, self._key, kinds=len(self.blocks))
         received = opening.received
         opened = []
         for block, masked, codes in zip(self.blocks, received.shared, encoded, strict=True):
             layout = block.format.logits(counts[0])
-            opened.append(opening.masked(masked, layout, _plain(block.own_logits(codes), layout)))
+            opened.append(opening.masked(masked, layout, own_part(block.own_logits(codes), layout)))
         layout = _summed([block.format for block in self.blocks], counts[1])
         total = sum((block.own_logits(codes) for block, codes in zip(self.blocks, extra, strict=True)), start=0)
-        others_opened = opening.masked(received.others, layout, _plain(np.asarray(total), layout))
+        others_opened = opening.masked(received.others, layout, own_part(np.asarray(total), layout))
         self._peer.send(OpenedLogits(tuple(opened), others_opened))
 
     def learn(self, counts: tuple[int, int], fits: bool, decay: float = 0.0) -> tuple[list[Numbers], list[Numbers]]:
@@ -287,7 +254,7 @@ class SplitOwner:
         weights = Opening(self._peer, MaskedWeightGradient, self._key, kinds=kinds)
         codes = Opening(self._peer, SealedCodeGradient, self._key, kinds=kinds, fitted=kinds if fits else 0)
         masked, received = weights.received.values, codes.received
-        updates = tuple(block.update(weights, one, decay) for block, one in zip(self.blocks, masked, strict=True))
+        updates = tuple(block.next_update(weights, one, decay) for block, one in zip(self.blocks, masked, strict=True))
         self._peer.send(WeightUpdate(updates))
         rows = sum(counts)
         gradients = [
@@ -295,19 +262,10 @@ class SplitOwner:
             for block, one in zip(self.blocks, received.values, strict=True)
         ]
         missed = [
-            codes.fixed(one, block.fits(counts[0]).sums(counts[0])).decode()
+            codes.fixed(one, _fits(block, counts[0]).sums(counts[0])).decode()
             for block, one in zip(self.blocks, received.fits, strict=bool(fits))
         ]
         return gradients, missed
-
-    def state(self) -> list[dict[str, list[str]]]:
-        """Return the shares and their momentum for a checkpoint."""
-        return [block.state()[1] for block in self.blocks]
-
-    def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
-        """Go on from a checkpoint."""
-        for block, one in zip(self.blocks, state, strict=True):
-            block.load_state({}, one)
 
     def _sealed(
         self,
@@ -325,21 +283,21 @@ class SplitOwner:
                 whole = FixedPoint(np.concatenate([one.integers, other.integers]), one.fraction_bits, one.bound)
                 groups.append((block.format.rows(sum(counts)), whole))
         if fits:
-            groups += [(block.fits(counts[0]).sealed(), one) for block, one in zip(self.blocks, shared, strict=True)]
+            groups += [(_fits(block, counts[0]).sealed(), one) for block, one in zip(self.blocks, shared, strict=True)]
         arrays = seal(self._key, *groups)
         kinds = len(self.blocks)
         pieces = [tuple(arrays[start : start + kinds]) for start in range(0, len(arrays), kinds)]
         return SealedCodes(pieces[0], pieces[1], pieces[2] if trains else (), pieces[-1] if fits else ())
 
 
-class SplitPartner:
+class SplitPartner(_Split[LinearPartner]):
     """The side that computes on the owner's ciphertexts and holds what the loss needs."""
 
     def __init__(
         self, peer: Channel, formats: Sequence[LinearFormat], key: PublicKey, *, momentum: float = 0.0
     ) -> None:
         self._peer, self._key = peer, key
-        self.blocks = [_PartnerBlock(peer, format, key, momentum=momentum) for format in formats]
+        self.blocks = [LinearPartner(peer, format, key, momentum=momentum) for format in formats]
         self.peer = peer.peer
         self._rows: tuple[CipherArray, ...] = ()
         self._keys: tuple[CipherArray, ...] = ()
@@ -369,7 +327,7 @@ class SplitPartner:
             for block, one in zip(self.blocks, received.rows, strict=trains)
         )
         self._keys = tuple(
-            one.under(self._key, block.fits(counts[0]).sealed())
+            one.under(self._key, _fits(block, counts[0]).sealed())
             for block, one in zip(self.blocks, received.keys, strict=fits)
         )
         parts: list[list[CipherArray]] = []
@@ -378,7 +336,7 @@ class SplitPartner:
                 one.under(self._key, block.format.columns(count))
                 for block, one in zip(self.blocks, arrays, strict=True)
             ]
-            parts.append([block.part_of_logits(one) for block, one in zip(self.blocks, checked, strict=True)])
+            parts.append([block.own_logits(one) for block, one in zip(self.blocks, checked, strict=True)])
         total = parts[1][0]
         for one in parts[1][1:]:
             total = total + one
@@ -392,13 +350,8 @@ class SplitPartner:
         received = self._peer.receive(OpenedLogits, kinds=len(self.blocks))
         shared = [mask.remove(one).decode() for mask, one in zip(masks[0], received.shared, strict=True)]
         others = masks[1].remove(received.others).decode()
-        limit = 2.0 ** (self.blocks[0].format.weight_magnitude_bits + 4)
         for one in (*shared, others):
-            if one.size and np.abs(one).max() > limit:
-                raise TrainingFailed(
-                    f"Training diverged: the scores with '{self._peer.peer}' have become too large to be encrypted. "
-                    "Lower head_rate or learning_rate, and run again."
-                )
+            self.blocks[0].check_logits(one)
         return shared, others
 
     def teach(
@@ -413,7 +366,7 @@ class SplitPartner:
             for block, rows, one in zip(self.blocks, self._rows, slopes, strict=True)
         )
         codes = tuple(
-            block.code_gradient(shares, one)
+            block.input_gradient(shares, one)
             for block, shares, one in zip(self.blocks, self._shares, slopes, strict=True)
         )
         fits = tuple(
@@ -426,20 +379,7 @@ class SplitPartner:
         for block, one in zip(self.blocks, updates, strict=True):
             block.take_update(one, decay)
 
-    def state(self) -> list[dict[str, list[str]]]:
-        """Return the shares and their momentum for a checkpoint."""
-        return [block.state()[1] for block in self.blocks]
-
-    def load_state(self, state: Sequence[dict[str, list[str]]]) -> None:
-        """Go on from a checkpoint."""
-        for block, one in zip(self.blocks, state, strict=True):
-            block.load_state({}, one)
-
 
 def _summed(formats: Sequence[LinearFormat], rows: int) -> Layout:
     layouts = [format.logits(rows) for format in formats]
     return layouts[0].grown(sum(layout.bound for layout in layouts))
-
-
-def _plain(integers: Array, layout: Layout) -> FixedPoint:
-    return FixedPoint(integers.astype(object), layout.fraction_bits, layout.bound, layout.is_share)
