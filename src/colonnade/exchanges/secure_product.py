@@ -71,7 +71,7 @@ class ProductFormat:
     factors: Format = Format(0, 0)  # noqa: RUF009 - frozen
     """Of the weights."""
     noise: int | None = None
-    """The largest number added to a sum, if it is not the random digits of `blurred`."""
+    """The largest number that is added to a sum, if it is not the random digits of `blurred`."""
 
     @property
     def bound(self) -> int:

@@ -202,8 +202,8 @@ class _LabelScorer:
             side = self._side(model)
             with torch.no_grad():
                 own = side.partner_part(place, count)
-                layout = side.send_anchors(place)
-                return side.partner_alone(place, own, side.receive_estimates(place, layout, count))[way]
+                format = side.send_anchors(place)
+                return side.partner_alone(place, own, side.receive_estimates(place, format, count))[way]
         variant = self._config.variant(model)
         width = sum(self._config.width_of(kind) for kind in variant.kinds)
         received = split_codes(self._config, variant, receive_held_out(self._config, peer, count, width))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PublicKey, encrypt
-from colonnade.exchanges.secure_product import Opening, ask_to_open, open_for, take_opened
+from colonnade.crypto import CipherArray, FixedPoint, Format, Layout, Mask, PublicKey
+from colonnade.exchanges.secure_product import Opening, ProductFormat, ask_to_open, open_for, take_opened
 from colonnade.methods.ftl import sealed
 from colonnade.methods.ftl.link import Keys
 from colonnade.methods.ftl.messages import CodesToScore, MaskedScores, OpenedScores
@@ -21,7 +21,6 @@ __all__ = [
     "Scorer",
     "ask_for_scores",
     "chunks",
-    "code_layout",
     "give_scores",
     "mask_scores",
     "open_scores",
@@ -83,16 +82,17 @@ def send_codes(peer: Channel, keys: Keys | None, codes: Numbers) -> None:
     if keys is None:
         peer.send(CodesToScore(codes))
     else:
-        room = code_layout(codes.shape[0], codes.shape[1], keys.own)[1]
-        peer.send(CodesToScore(encrypt(keys.own, codes, sealed.CODES, packed_axis=0, room=room)))
+        format = _format(len(codes), codes.shape[1], keys.own)
+        peer.send(CodesToScore(format.seal(keys.own, codes.T).T))
 
 
 def mask_scores(peer: Channel, keys: Keys, scorer: Scorer, count: int) -> Mask:
     """Receive codes, and send their scores back behind a mask."""
     received = cast(CipherArray, peer.receive(CodesToScore, rows=count).values)
-    codes = received.under(keys.theirs, code_layout(count, scorer.phi.shape[1], keys.theirs)[0])
-    offset = FixedPoint.encode(np.broadcast_to(scorer.offset, (count, len(scorer.offset))), OFFSET)
-    return ask_to_open(peer, MaskedScores, codes @ FixedPoint.encode(scorer.phi.T, _TRANSLATOR) + offset)
+    format = _format(count, scorer.phi.shape[1], keys.theirs)
+    codes = received.under(keys.theirs, format.sealed().transposed)
+    offset = FixedPoint.encode(np.broadcast_to(scorer.offset[:, None], (len(scorer.offset), count)), OFFSET)
+    return ask_to_open(peer, MaskedScores, (format.weigh(codes.T, scorer.phi) + offset).T)
 
 
 def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) -> list[Any]:
@@ -102,24 +102,21 @@ def open_scores(peer: Channel, keys: Keys, count: int, width: int, scores: int) 
     return list(opening.integers(opening.received.values, layout))
 
 
-def code_layout(rows: int, width: int, key: PublicKey) -> tuple[Layout, int]:
-    """Return how codes lie in ciphertexts, rows side by side, and what room that leaves for scores."""
-    room = _TRANSLATOR.bound * width + (OFFSET.bound >> sealed.FRACTION_BITS)
-    layout = Layout.plan(
-        (rows, width),
-        0,
-        modulus_bits=key.bits,
-        fraction_bits=sealed.FRACTION_BITS,
-        bound=sealed.CODES.bound,
-        room=room,
-    )
-    return layout, room
-
-
 def score_layout(rows: int, width: int, scores: int, key: PublicKey) -> Layout:
     """Return how scores lie in ciphertexts."""
-    product = code_layout(rows, width, key)[0].times(_TRANSLATOR.bound, _TRANSLATOR.fraction_bits, width)
-    return replace(product.grown(product.bound + OFFSET.bound), shape=(rows, scores))
+    return _format(rows, width, key).sums(scores).transposed
+
+
+def _format(rows: int, width: int, key: PublicKey) -> ProductFormat:
+    """Return the scales of scores, of codes whose rows lie side by side."""
+    return ProductFormat(
+        terms=width,
+        columns=rows,
+        key_bits=key.bits,
+        numbers=sealed.CODES,
+        factors=_TRANSLATOR,
+        noise=OFFSET.bound,
+    )
 
 
 def chunks(count: int) -> Iterator[Places]:
