@@ -154,7 +154,7 @@ _FAIR: dict[str, Any] = {
 _UNITS = {"bounds": {"*": [-6.0, 6.0]}, "fold_gain": 1000.0}
 _SPLITNN = {"epochs": 20, "patience": 0}
 _PAILLIER = {"key_size": 2048}
-_SHORT = {"patience": 0, "epochs": 3, "batch_size": 70, "own_batch_size": 125}
+_SHORT = {"patience": 0, "epochs": 5, "batch_size": 70, "own_batch_size": 125}
 
 CASES = (
     Case(

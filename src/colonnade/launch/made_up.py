@@ -29,8 +29,7 @@ Tables = Mapping[str, PartyTable]
 _FEW, _MANY = 20, 50
 # Rows in which a value comes up at least, so that some of them are for training.
 _LEAST = 6
-# How far numbers about one person, and the label, go together.
-_TOGETHER = 0.6
+_TOGETHER = 0.6  # how far numbers about one person, and the label, go together
 _ID = "made-up id"
 
 

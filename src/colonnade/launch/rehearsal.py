@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import tempfile
 import time
 from bisect import bisect_left
@@ -40,17 +41,16 @@ _PASSES, _SEALED_PASSES = 4, 2  # more make time more certain, and take long whe
 _LEAST_ROWS, _STEPS, _BATCH = 60, 3, 16
 # All seconds that are spent, those with small keys before real ones, those of a run that is short; and of so many rows
 # one may as well play all.
-_BUDGET, _SMALL, _SHORT, _NEARLY = 22.0, 8.0, 1.0, 0.6
+_BUDGET, _SMALL, _SHORT, _NEARLY = 24.0, 14.0, 2.0, 0.6
 
 
 class _Played(NamedTuple):
-    """What a run took that was played."""
+    """What a run took that was played; ``seconds`` with its tables and all."""
 
     parts: Parts
+    seconds: float
     sizes: Mapping[tuple[str, ...], list[int]]
     """The bytes of each message that was sent, by sender, receiver and name."""
-    seconds: float
-    """How long playing it took, tables and all."""
 
 
 class Rehearsal(NamedTuple):
@@ -129,8 +129,8 @@ class _Player:
         whole, rows = self._whole(small), min(small)
         while True:
             real = self._play(rows)
-            most = rows * (until - time.monotonic()) / real.seconds
-            if not (more := [one for one in small if rows < one < most]):
+            most = (until - time.monotonic()) / real.seconds * small[rows].seconds
+            if not (more := [one for one in small if one > rows and small[one].seconds < most]):
                 return rows, _with_real_keys(whole, small[max(small)], small[rows], real)
             rows = max(more)
 
@@ -148,14 +148,14 @@ class _Player:
                 if rows == self.most:
                     raise
                 rows *= 2
-        if rows == self.most and last.seconds < _SHORT:
+        if (rows == self.most or changes) and last.seconds < _SHORT:
             # Once more, as some things are loaded the first time.
             last = self._play(rows, **changes)
         played = {rows: last}
         while rows < self.most:
             # What goes by rows are passes, as far as they are known.
             more = sum(part["passes",] * part["seconds",] for part in last.parts.values())
-            more, room = more or last.parts[_ONCE]["seconds",], (until - time.monotonic()) / 2
+            more, room = more or last.parts[_ONCE]["seconds",], (until - time.monotonic()) / (1 if changes else 2)
             fits = [times for times in (8, 4, 2) if last.seconds + (times - 1) * more < room]
             if not fits and len(played) > 1:
                 break
@@ -212,8 +212,9 @@ def _with_real_keys(whole: Parts, most: _Played, few: _Played, real: _Played) ->
     """Give the whole run's messages, known with small keys, the size and time that those of a small run have."""
     larger, found = {}, dict[str, dict[tuple[str, ...], float]]()
     for way, sizes in ((way, most.sizes[way]) for way in few.sizes):
-        # As many times as large as the message of the most similar size.
-        times = {one: after / max(1, one) for one, after in zip(few.sizes[way], real.sizes[way], strict=False)}
+        # As many times as large as messages of the most similar size are in the mean.
+        pairs = list(zip(few.sizes[way], real.sizes[way], strict=False))
+        times = {one: statistics.fmean(b for a, b in pairs if a == one) / max(1, one) for one, _ in pairs}
         nearest = (one * times[min(times, key=lambda size: abs(size - one))] for one in sizes)
         larger["bytes", *way] = sum(nearest) / max(1, sum(sizes))
     for name, part in whole.items():
@@ -252,7 +253,7 @@ def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine])
     for party, own in entries.items():
         for one in (entry.content for entry in own if entry.kind == "sent"):
             sizes[party, one["peer"], one["message"]].append(one["bytes"])
-    return _Played(_divided(entries, ends), sizes, time.monotonic() - began)
+    return _Played(_divided(entries, ends), time.monotonic() - began, sizes)
 
 
 def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> Parts:
