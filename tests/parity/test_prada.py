@@ -557,6 +557,7 @@ def test_twenty_encrypted_batches_equal_those_in_the_clear(name: str) -> None:
     assert distance < 1e-6, where
 
 
+@pytest.mark.slow
 def test_a_2048_bit_run_equals_one_in_the_clear() -> None:
     """Check 2 with keys of the size that is used: one batch norm, one group, tiny batches, both phases tuned."""
     found = frames(source_rows=12, target_rows=12, labelled=12)

@@ -23,28 +23,30 @@ from colonnade.settings import config_to_json
 # Each method with each of its protections, in one of its stages.
 PLAYED = {
     "splitnn: in the clear": "predict",
+    "secure_lr: no noise": "train",
+    "ftl: paillier": "train",
+    "prada: paillier, two stages": "finetune",
+    "fedcvt: level 2": "train",
+    "mpdl: step by step with dual penalty": "train",
+    "mpdl: graph under encryption": "graph",
+    "fairvfl: robust": "audit",
+    "fairvfl: ranking of texts": "train",
+}
+PLAYED_SLOWLY = {
     "splitnn: three parties, dropout": "train",
     "splitnn: marvell": "train",
-    "secure_lr: no noise": "train",
     "ftl: in the clear": "validate",
-    "ftl: paillier": "train",
     "ftl: paillier, rows revealed": "train",
     "ftl: paillier, noise": "train",
     "prada: in the clear": "explain",
     "prada: paillier": "train",
-    "prada: paillier, two stages": "finetune",
     "fedcvt: level 0": "train",
     "fedcvt: level 1": "train",
-    "fedcvt: level 2": "train",
     "mpdl: noise by cell": "train",
     "mpdl: noise by row, folds, three parties": "train",
-    "mpdl: step by step with dual penalty": "train",
     "mpdl: secure block": "train",
     "mpdl: two stages": "central",
-    "mpdl: graph under encryption": "graph",
-    "fairvfl: robust": "audit",
     "fairvfl: paper": "train",
-    "fairvfl: ranking of texts": "train",
     "fairvfl: sweep": "sweep",
 }
 
@@ -91,7 +93,11 @@ def plan_of(variant: Variant, config: Any, stage: str) -> RunPlan:
     return method.in_stage(plan, stage)
 
 
-@pytest.mark.parametrize(("name", "stage"), PLAYED.items(), ids=lambda one: str(one))
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [*PLAYED.items(), *(pytest.param(*one, marks=pytest.mark.slow) for one in PLAYED_SLOWLY.items())],
+    ids=str,
+)
 def test_messages_are_those_of_the_run(name: str, stage: str) -> None:
     (variant,) = (one for one in VARIANTS if str(one) == name)
     config = unhurried(variant.config)
