@@ -211,7 +211,7 @@ class _Player:
 def _with_real_keys(whole: Parts, most: _Played, few: _Played, real: _Played) -> Parts:
     """Give the whole run's messages, known with small keys, the size and time that those of a small run have."""
     larger, found = {}, dict[str, dict[tuple[str, ...], float]]()
-    for way, sizes in ((way, most.sizes[way]) for way in few.sizes):
+    for way, sizes in ((way, most.sizes[way]) for way in {*few.sizes} & {*real.sizes}):
         # As many times as large as messages of the most similar size are in the mean.
         pairs = list(zip(few.sizes[way], real.sizes[way], strict=False))
         times = {one: statistics.fmean(b for a, b in pairs if a == one) / max(1, one) for one, _ in pairs}
