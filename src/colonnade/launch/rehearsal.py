@@ -50,7 +50,7 @@ class _Played(NamedTuple):
     parts: Parts
     seconds: float
     sizes: Mapping[tuple[str, ...], list[int]]
-    """The bytes of each message that was sent, by sender, receiver and name."""
+    """The bytes of each message that was sent, by part, sender, receiver and name."""
 
 
 class Rehearsal(NamedTuple):
@@ -216,10 +216,12 @@ def _with_real_keys(whole: Parts, most: _Played, few: _Played, real: _Played) ->
         pairs = list(zip(few.sizes[way], real.sizes[way], strict=False))
         times = {one: statistics.fmean(b for a, b in pairs if a == one) / max(1, one) for one, _ in pairs}
         nearest = (one * times[min(times, key=lambda size: abs(size - one))] for one in sizes)
-        larger["bytes", *way] = sum(nearest) / max(1, sum(sizes))
+        larger[way] = sum(nearest) / max(1, sum(sizes))
     for name, part in whole.items():
-        found[name] = defaultdict(float, {key: larger.get(key, 1.0) * value for key, value in part.items()})
-        sent, wanted = (sum(one[key] for key in larger if key in one) for one in (real.parts[name], found[name]))
+        found[name] = defaultdict(float, part)
+        for way in (one for one in larger if one[0] == name):
+            found[name]["bytes", *way[1:]] *= larger[way]
+        sent, wanted = (sum(one[key] for key in one if key[0] == "bytes") for one in (real.parts[name], found[name]))
         seconds = max(0.0, real.parts[name]["seconds",])
         found[name]["seconds",] = seconds * max(1.0, wanted / sent) if sent > 0.0 else seconds
     # Making keys does not go by the rows; small keys tell what does, and passes how many times as long that takes.
@@ -249,18 +251,15 @@ def _play(plans: Sequence[RunPlan], world: World, engines: Mapping[str, Engine])
         else:
             run = simulate_plan(plan, parties, engine=engines, after=run, observer=observe, transport="grpc")
             entries = {party: list(ledger.entries) for party, ledger in run.ledgers.items()}
-    sizes: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for party, own in entries.items():
-        for one in (entry.content for entry in own if entry.kind == "sent"):
-            sizes[party, one["peer"], one["message"]].append(one["bytes"])
-    return _Played(_divided(entries, ends), time.monotonic() - began, sizes)
+    parts, sizes = _divided(entries, ends)
+    return _Played(parts, time.monotonic() - began, sizes)
 
 
-def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> Parts:
+def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]]) -> tuple[Parts, Any]:
     """Divide what ledgers tell by passes, of which the first does not count, as it may be unlike the others."""
     passes = dict(sorted(((end[1], end[2]) for own in ends.values() for end in own), key=lambda pair: pair[1]))
     found: Parts = {name: defaultdict(float) for name in (_ONCE, *passes)}
-    times = list[datetime]()
+    times, sizes = list[datetime](), defaultdict[tuple[str, ...], list[int]](list)
     for party, entries in every.items():
         own = ends.get(party, [])
         times += [datetime.fromisoformat(one.content["time"]) for one in (entries[0], entries[-1])]
@@ -272,6 +271,7 @@ def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]
             if entry.kind == "sent":
                 way = (party, entry.content["peer"], entry.content["message"])
                 amounts = {("count", *way): 1, ("bytes", *way): entry.content["bytes"]}
+                sizes[name if number > 1 else _ONCE, *way].append(entry.content["bytes"])
             for key, value in amounts.items():
                 found[_ONCE][key] += value
                 if number > 1:
@@ -284,4 +284,4 @@ def _divided(every: Mapping[str, Sequence[Entry]], ends: Mapping[str, list[_End]
         for key, value in found[name].items():
             found[_ONCE][key] -= count * value
         found[name]["passes",] = count
-    return found
+    return found, sizes
